@@ -1,0 +1,76 @@
+//! A round: messages are enqueued, claimed and acked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use delayline_core::{
+    Claim, ClaimId, ConsumerName, Delivery, MessageId, Millis, NewMessage, Op, Outcome, Reply,
+    Settlement,
+};
+
+/// Length of every payload, in bytes.
+pub const PAYLOAD_BYTES: usize = 100;
+
+static PAYLOAD: [u8; PAYLOAD_BYTES] = [b'p'; PAYLOAD_BYTES];
+
+/// No id and no claim stands twice in one process: a queue remembers both for a while.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Enqueues `count` new messages that are due at once.
+///
+/// # Panics
+///
+/// Never: the ids are within their limits.
+#[must_use]
+#[expect(clippy::expect_used, reason = "documented")]
+pub fn enqueue(count: usize) -> Op {
+    let message = |_| {
+        let id = format!("message-{:012}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let id = MessageId::new(id).expect("an id of 20 bytes");
+        NewMessage::new(id, Bytes::from_static(&PAYLOAD))
+    };
+    Op::Enqueue((0..count).map(message).collect())
+}
+
+/// Claims up to `max` messages, for 30 seconds.
+///
+/// # Panics
+///
+/// Never: the name is within its limits.
+#[must_use]
+#[expect(clippy::expect_used, reason = "documented")]
+pub fn claim(max: usize) -> Op {
+    let token = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
+    Op::Claim(Claim {
+        consumer: ConsumerName::new("worker").expect("a name of 6 bytes"),
+        claim_id: ClaimId::from_bytes(token.to_be_bytes()),
+        max,
+        lease: Millis::saturating(30_000),
+    })
+}
+
+/// What a claim has leased.
+///
+/// # Panics
+///
+/// It is not `expected` messages, or `reply` is another operation's: what was measured was not
+/// what was meant.
+#[track_caller]
+#[must_use]
+#[expect(clippy::panic, reason = "documented")]
+pub fn deliveries(reply: &Reply, expected: usize) -> &[Delivery] {
+    let Reply::Claim(claimed) = reply else { panic!("no claim was answered") };
+    assert_eq!(claimed.deliveries.len(), expected, "a claim found another number of messages");
+    &claimed.deliveries
+}
+
+/// Acks all `deliveries`.
+#[must_use]
+pub fn ack(deliveries: &[Delivery]) -> Op {
+    let settlement = |delivery: &Delivery| Settlement {
+        id: delivery.message.info.id.clone(),
+        lease: delivery.lease,
+        outcome: Outcome::Ack,
+    };
+    Op::Settle(deliveries.iter().map(settlement).collect())
+}

@@ -1,0 +1,268 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use delayline::Connect;
+
+use crate::failure::Failure;
+
+/// An exact delay queue: send messages that are delivered at the instant they are due, handle them,
+/// and count them.
+#[derive(Parser)]
+#[command(name = "delayline", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Say more on stderr; twice for more still
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Which queue, and how to get there.
+#[derive(clap::Args)]
+pub(crate) struct Target {
+    /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss://... for TLS, or unix:PATH; a password
+    /// is better put into the variable, where other users of the machine do not see it
+    #[arg(
+        long,
+        global = true,
+        env = "DELAYLINE_URL",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379"
+    )]
+    pub(crate) url: String,
+
+    /// Name of the queue
+    #[arg(long, global = true, env = "DELAYLINE_QUEUE", value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+
+    /// Which Redis client to use; both do the same
+    #[arg(long, global = true, value_enum, default_value_t = Driver::Redis)]
+    pub(crate) driver: Driver,
+
+    /// PEM file of the authorities to trust instead of the public ones, for rediss://
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// Use a server also if it may evict messages when its memory is full
+    #[arg(long, global = true)]
+    pub(crate) allow_eviction: bool,
+}
+
+/// A Redis client.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Driver {
+    /// The `redis` crate
+    Redis,
+    /// The `fred` crate
+    Fred,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Show what a delay queue does, in this process and without a server
+    Demo,
+    /// Send one message, or one for each line of a file
+    Send(Box<Send>),
+    /// Handle messages: print them, or run a command on each
+    Work(Work),
+    /// Count the messages of a queue
+    Stats(Stats),
+}
+
+/// Sends one message, made of these flags, or one for each line of a file.
+#[derive(clap::Args)]
+#[command(after_help = SEND_HELP)]
+pub(crate) struct Send {
+    /// Id, by which the message can be cancelled; sending it again does nothing
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+
+    /// Payload, as it is
+    #[arg(long, required_unless_present = "file", value_name = "TEXT")]
+    pub(crate) payload: Option<String>,
+
+    /// How long from now it is due: 90s, 30m, 1h30m, 2 days
+    #[arg(long, conflicts_with = "at", value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
+
+    /// When it is due: 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// How urgent it is once it is due
+    #[arg(long, value_enum)]
+    pub(crate) priority: Option<Priority>,
+
+    /// A header; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    pub(crate) headers: Vec<String>,
+
+    /// With how many failures it is a dead letter: 1 to 65535 [default: 20]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_failures: Option<u32>,
+
+    /// With how many expired leases it is a dead letter: 1 to 65535 [default: 5]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_crashes: Option<u32>,
+
+    /// How long from now it is worth delivering; then it is a dead letter
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) expires_in: Option<String>,
+
+    /// Send it also if a message of this id was finished a short while ago
+    #[arg(long)]
+    pub(crate) reuse_finished_id: bool,
+
+    /// File of JSON lines, one message each; - is stdin
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = [
+            "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
+            "expires_in", "reuse_finished_id"
+        ]
+    )]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Make an id for each line without one; such a line is sent anew each time
+    #[arg(long, requires = "file")]
+    pub(crate) make_ids: bool,
+
+    /// Print the summary as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Priority {
+    /// Before everything else
+    Urgent,
+    /// Before normal messages
+    High,
+    /// The default
+    Normal,
+    /// When there is nothing else to do
+    Low,
+}
+
+/// Handles messages until Ctrl-C or SIGTERM: prints each as a JSON line on stdout, or runs a command
+/// on it. It is acked when the line is written or the command has succeeded.
+#[derive(clap::Args)]
+#[command(after_help = WORK_HELP)]
+pub(crate) struct Work {
+    /// How many messages to handle at once: 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) concurrency: usize,
+
+    /// How long a message stays with this process without a sign of life
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub(crate) lease: String,
+
+    /// How long a command may run; then it is killed and has failed
+    #[arg(long, value_name = "DURATION", requires = "exec")]
+    pub(crate) timeout: Option<String>,
+
+    /// How long commands may go on after Ctrl-C or SIGTERM; a second one ends them
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pub(crate) grace: String,
+
+    /// End when no message is scheduled, ready or leased any more
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+
+    /// The command and its arguments, up to the end of the line: it gets the payload on stdin and
+    /// DELAYLINE_ID and more as variables
+    #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) exec: Vec<OsString>,
+}
+
+/// Counts messages by state, and those that were ever sent and finished.
+#[derive(clap::Args)]
+pub(crate) struct Stats {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Target {
+    /// The queue's name.
+    pub(crate) fn queue(&self) -> Result<&str, Failure> {
+        self.queue.as_deref().ok_or_else(|| {
+            Failure::usage("no queue is named").hint("name it with --queue or DELAYLINE_QUEUE")
+        })
+    }
+
+    /// How to get there.
+    pub(crate) fn connect(&self) -> Result<Connect, Failure> {
+        if self.url.starts_with("memory:") {
+            return Err(Failure::usage("a queue in memory ends with this command")
+                .hint("`delayline demo` shows one at work"));
+        }
+        let mut connect = Connect::new(&self.url, self.queue()?)?
+            .driver(match self.driver {
+                Driver::Redis => delayline::Driver::Redis,
+                Driver::Fred => delayline::Driver::Fred,
+            })
+            .allow_eviction(self.allow_eviction);
+        if let Some(path) = &self.tls_ca {
+            let pem = std::fs::read(path).map_err(|error| {
+                let what = format!("{} cannot be read", path.display());
+                Failure::usage(format!("{what}: {error}"))
+            })?;
+            connect = connect.ca_pem(pem)?;
+        }
+        Ok(connect)
+    }
+}
+
+impl From<Priority> for delayline::Priority {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::Urgent => Self::Urgent,
+            Priority::High => Self::High,
+            Priority::Normal => Self::Normal,
+            Priority::Low => Self::Low,
+        }
+    }
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  some input lines were bad, or an id is taken by another message; the rest was sent
+  2  the command line is wrong, or a value is outside of its limits
+  3  the server cannot be reached, or refuses
+  4  the server's answer was lost: the operation may have been executed; it can be repeated
+  5  something else, such as output that cannot be written";
+
+const SEND_HELP: &str = r#"A line of the file is a JSON object:
+  {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}
+with the fields
+  id                       required, unless --make-ids is given
+  payload                  a string is sent as its text, any other value as its compact JSON;
+                           or payload_base64 for any bytes
+  delay, or at             like the flags
+  priority                 "urgent", "high", "normal" or "low"
+  headers                  {"name": "value"}
+  max_failures, max_crashes, expires_in, reuse_finished_id
+A line that is wrong is reported with its number and left out; the others are sent. Sending the file
+again sends what is missing: a known id with the same content is a duplicate, which does no harm.
+An id is known until one hour at least after its message was finished."#;
+
+const WORK_HELP: &str = "\
+A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
+lateness_ms, epoch, failures, crashes and headers. When stdout is closed, the messages that were not
+printed are given back.
+
+A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
+DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
+DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. With any other it is tried again later, and
+the end of the command's stderr is kept as the reason. A message is delivered at least once: a
+command can run twice for it, the second time with a higher DELAYLINE_EPOCH.";

@@ -1,0 +1,153 @@
+//! `delayline send`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent};
+use serde_json::json;
+
+use super::stats::write;
+use crate::args::{Send, Target};
+use crate::failure::{Failure, SOME_BAD};
+use crate::input::{Fields, Item, new_id, read};
+use crate::print::harmless;
+use crate::time::rfc3339;
+
+pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
+    match args.file.clone() {
+        Some(path) => file(target, &path, &args).await,
+        None => one(target, *args).await,
+    }
+}
+
+/// Sends the message of the flags; prints its id.
+async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
+    let json = args.json;
+    let message = message(args).map_err(Failure::usage)?;
+    let queue = open(target).await?;
+    let sent = only(queue.send_batch([message]).await)?;
+    let id = harmless(&sent.id.to_string());
+    let outcome = match sent.outcome {
+        Enqueued::Created { due } => {
+            eprintln!("created, due {}", rfc3339(due));
+            "created"
+        }
+        Enqueued::Duplicate { .. } => {
+            eprintln!("duplicate: the queue knows this id with the same content");
+            "duplicate"
+        }
+        Enqueued::Conflict { .. } => {
+            let sentence = format!("the queue knows the id {id} with another content");
+            return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
+        }
+    };
+    write(&if json { format!("{}\n", json!({"id": id, "outcome": outcome})) } else { id + "\n" })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many lines met which end.
+#[derive(Default)]
+struct Counts {
+    created: u64,
+    duplicate: u64,
+    conflict: u64,
+    bad: u64,
+}
+
+/// Sends the lines of a file, chunk by chunk.
+async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Failure> {
+    let mut items = read(path, args.make_ids)?;
+    let queue = open(target).await?;
+    let mut counts = Counts::default();
+    let result = loop {
+        match items.recv().await {
+            None => break Ok(()),
+            Some(Err(error)) => break Err(Failure::other("the input could not be read", &error)),
+            Some(Ok(chunk)) => {
+                if let Err(failure) = send_chunk(&queue, chunk, &mut counts).await {
+                    break Err(failure.hint(
+                        "the lines before were sent; sending the file again sends what is missing",
+                    ));
+                }
+            }
+        }
+    };
+    let Counts { created, duplicate, conflict, bad } = counts;
+    if args.json {
+        let counts = json!({
+            "created": created, "duplicate": duplicate, "conflict": conflict, "bad": bad
+        });
+        write(&format!("{counts}\n"))?;
+    } else {
+        eprintln!("created {created}, duplicate {duplicate}, conflict {conflict}, bad {bad}");
+    }
+    result?;
+    Ok(if conflict == 0 && bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
+}
+
+async fn send_chunk(
+    queue: &Queue<Bytes, Raw>,
+    chunk: Vec<Item>,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let (mut numbers, mut messages) = (Vec::new(), Vec::new());
+    for Item { number, message } in chunk {
+        match message {
+            Ok(message) => {
+                numbers.push(number);
+                messages.push(message);
+            }
+            Err(why) => {
+                counts.bad += 1;
+                eprintln!("line {number}: {}", harmless(&why));
+            }
+        }
+    }
+    for (number, sent) in numbers.into_iter().zip(queue.send_batch(messages).await) {
+        let sent = sent?;
+        match sent.outcome {
+            Enqueued::Created { .. } => counts.created += 1,
+            // Of what this call has made itself: the reply was lost, and it was sent again.
+            Enqueued::Duplicate { .. } => counts.duplicate += 1,
+            Enqueued::Conflict { .. } => {
+                counts.conflict += 1;
+                let id = harmless(&sent.id.to_string());
+                eprintln!("line {number}: the queue knows the id {id} with another content");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn open(target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
+    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
+    Ok(Queue::raw(backend))
+}
+
+fn message(args: Send) -> Result<NewMessage, String> {
+    let mut headers = Vec::new();
+    for header in args.headers {
+        let (name, value) = header.split_once('=').ok_or("a header is written NAME=VALUE")?;
+        headers.push((name.to_owned(), value.to_owned()));
+    }
+    let fields = Fields {
+        id: args.id,
+        payload: args.payload.map(Bytes::from),
+        delay: args.delay,
+        at: args.at,
+        priority: args.priority.map(Into::into),
+        headers,
+        max_failures: args.max_failures,
+        max_crashes: args.max_crashes,
+        expires_in: args.expires_in,
+        reuse_finished_id: args.reuse_finished_id,
+    };
+    fields.message(|| Ok(new_id()))
+}
+
+fn only(sent: Vec<Result<Sent, Error>>) -> Result<Sent, Failure> {
+    match sent.into_iter().next() {
+        Some(sent) => Ok(sent?),
+        None => Err(Failure::usage("there was nothing to send")),
+    }
+}

@@ -1,0 +1,131 @@
+//! `delayline work`.
+
+mod exec;
+mod line;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use delayline::{Job, Outcome, Queue, Worker, WorkerHandle};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::exec::Command;
+use crate::args::{Target, Work};
+use crate::failure::Failure;
+use crate::time::duration;
+
+/// A delivered message: its bytes, whatever they are.
+type Delivery = Job<delayline::Bytes>;
+
+pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
+    let duration = |text: &str| duration(text).map_err(Failure::usage);
+    let grace = duration(&args.grace)?;
+    let timeout = args.timeout.as_deref().map(duration).transpose()?;
+    let lease = duration(&args.lease)?;
+    let command = Command::new(args.exec);
+    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
+    let mut builder = Worker::builder(Queue::raw(backend))
+        .concurrency(args.concurrency)
+        .lease(lease)
+        .until_empty(args.until_empty)
+        .consumer("delayline work");
+    if let Some(timeout) = timeout {
+        builder = builder.handler_timeout(timeout);
+    }
+    let worker = builder.build()?;
+    let end = End::new(worker.handle());
+    stop_on_signals(worker.handle(), grace)?;
+    let asked = end.clone();
+    let summary = match command {
+        None => worker.run(move |job| print(job, end.clone())).await,
+        Some(command) => {
+            let command = Arc::new(command);
+            worker.run(move |job| execute(job, Arc::clone(&command), end.clone())).await
+        }
+    };
+    tracing::info!(?summary, "done");
+    match asked.take() {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Prints a message as a line. It is acked when the line has left this process.
+async fn print(job: Delivery, end: End) -> Result<Outcome, String> {
+    let line = line::json(&job).map_err(|error| error.to_string())?;
+    // A reader that pauses must not hold up the heartbeats.
+    let written = tokio::task::spawn_blocking(move || line::write(&line)).await;
+    match written {
+        Ok(Ok(())) => Ok(Outcome::Ack),
+        // The reader has seen enough.
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            end.now(None);
+            Ok(Outcome::Release)
+        }
+        Ok(Err(error)) => {
+            end.now(Some(Failure::other("the output could not be written", &error)));
+            Ok(Outcome::Release)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Runs the command on a message.
+async fn execute(job: Delivery, command: Arc<Command>, end: End) -> Result<Outcome, String> {
+    match command.run(&job).await {
+        Ok(outcome) => outcome.map(|()| Outcome::Ack),
+        // It is not the message's fault, and will be the same with the next one.
+        Err(failure) => {
+            end.now(Some(failure));
+            Ok(Outcome::Release)
+        }
+    }
+}
+
+/// The way for a handler to end the whole work.
+#[derive(Clone)]
+struct End {
+    handle: WorkerHandle,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+impl End {
+    fn new(handle: WorkerHandle) -> Self {
+        Self { handle, failure: Arc::default() }
+    }
+
+    /// Ends the work; the first reason is told.
+    fn now(&self, failure: Option<Failure>) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *first = first.take().or(failure);
+        self.handle.stop(Duration::ZERO);
+    }
+
+    fn take(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The first signal ends the work gently, the second at once.
+fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure> {
+    let listen =
+        |kind| signal(kind).map_err(|error| Failure::other("signals cannot be handled", &error));
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        let mut grace = grace;
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if !grace.is_zero() {
+                eprintln!("delayline: stopping; once more to stop at once");
+            }
+            worker.stop(grace);
+            grace = Duration::ZERO;
+        }
+    });
+    Ok(())
+}

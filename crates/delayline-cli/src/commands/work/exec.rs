@@ -1,0 +1,145 @@
+//! Runs a command on a message.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdin};
+use tokio::time::timeout;
+
+use super::{Delivery, line};
+use crate::failure::Failure;
+use crate::time::rfc3339;
+
+/// A program and its arguments.
+pub(super) struct Command {
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+impl Command {
+    /// `None` if there are no words at all.
+    pub(super) fn new(words: Vec<OsString>) -> Option<Self> {
+        let mut words = words.into_iter();
+        Some(Self { program: words.next()?, args: words.collect() })
+    }
+
+    /// Runs it on a message: whether it has succeeded, or why not.
+    ///
+    /// # Errors
+    ///
+    /// The command itself is wrong, so that it cannot be run on any message.
+    pub(super) async fn run(&self, job: &Delivery) -> Result<Result<(), String>, Failure> {
+        let mut child = match self.spawn(job) {
+            Ok(child) => child,
+            Err(error) => {
+                let program = self.program.to_string_lossy();
+                let sentence = format!("{program} cannot be run: {error}");
+                return match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::PermissionDenied => {
+                        Err(Failure::usage(sentence))
+                    }
+                    // The machine may be short of something; later may be better.
+                    _ => Ok(Err(sentence)),
+                };
+            }
+        };
+        let said = Mutex::new(Vec::new());
+        let status = tokio::select! {
+            status = attend(&mut child, job.payload(), &said) => status,
+            () = job.cancellation().cancelled() => {
+                // Dropping it kills the command.
+                return Ok(Err(format!("killed: {:?}", job.cancel_reason())));
+            }
+        };
+        let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let said = String::from_utf8_lossy(&said);
+        Ok(match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{}: {}", end_of(status), said.trim())),
+            Err(error) => Err(format!("the command could not be waited for: {error}")),
+        })
+    }
+
+    fn spawn(&self, job: &Delivery) -> std::io::Result<Child> {
+        let id = job.id().as_str().filter(|id| !id.contains('\0'));
+        let mut command = tokio::process::Command::new(&self.program);
+        command
+            .args(&self.args)
+            // An id that no variable can hold is shown as in logs.
+            .env("DELAYLINE_ID", id.map_or_else(|| job.id().to_string(), str::to_owned))
+            .env("DELAYLINE_DUE", rfc3339(job.due()))
+            .env("DELAYLINE_LATENESS_MS", job.lateness().as_millis().to_string())
+            .env("DELAYLINE_EPOCH", job.epoch().to_string())
+            .env("DELAYLINE_ATTEMPT", job.attempt().to_string())
+            .env("DELAYLINE_FAILURES", job.failures().to_string())
+            .env("DELAYLINE_CRASHES", job.crashes().to_string())
+            .env("DELAYLINE_HEADERS", line::headers(job).to_string())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for this process, which lets its commands finish.
+            .process_group(0)
+            .kill_on_drop(true);
+        command.spawn()
+    }
+}
+
+/// Gives a command its payload and listens to it until it has ended.
+async fn attend(
+    child: &mut Child,
+    payload: &[u8],
+    said: &Mutex<Vec<u8>>,
+) -> std::io::Result<ExitStatus> {
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let mut talk = pin!(async { tokio::join!(feed(stdin, payload), keep_end(stderr, said)) });
+    let mut silent = false;
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status,
+            _ = &mut talk, if !silent => silent = true,
+        }
+    };
+    if !silent {
+        // What it said last. But what it has left running may hold its stderr open for ever.
+        let _ = timeout(LAST_WORDS, talk).await;
+    }
+    status
+}
+
+/// Writes the payload. A command need not read it.
+async fn feed(stdin: Option<ChildStdin>, payload: &[u8]) {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(payload).await;
+    }
+}
+
+/// Passes the command's stderr on, and keeps its end.
+async fn keep_end(stderr: Option<ChildStderr>, said: &Mutex<Vec<u8>>) {
+    let Some(mut stderr) = stderr else { return };
+    let mut chunk = [0; 4_096];
+    while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+        let part = chunk.get(..count).unwrap_or_default();
+        let _ = tokio::io::stderr().write_all(part).await;
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(part);
+        let surplus = said.len().saturating_sub(TAIL_BYTES);
+        said.drain(..surplus);
+    }
+}
+
+fn end_of(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "it has ended".to_owned(),
+    }
+}
+
+/// Less than is kept of an error, with room for the exit code and for replaced bytes.
+const TAIL_BYTES: usize = 800;
+const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -1,0 +1,110 @@
+//! How the program fails: one sentence, a hint, an exit code.
+
+use std::error::Error as _;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use delayline::{Class, Error, ErrorKind};
+
+use crate::print::harmless;
+
+/// Why the program ends, for people and for scripts.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    sentence: String,
+    hint: Option<&'static str>,
+}
+
+impl Failure {
+    /// Some input was bad: exit code 1.
+    pub(crate) fn input(sentence: impl Into<String>) -> Self {
+        Self { code: SOME_BAD, sentence: sentence.into(), hint: None }
+    }
+
+    /// The command line is wrong: exit code 2.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self { code: 2, sentence: sentence.into(), hint: None }
+    }
+
+    /// Something that should not happen: exit code 5.
+    pub(crate) fn other(sentence: &str, cause: &dyn Display) -> Self {
+        Self { code: 5, sentence: format!("{sentence}: {cause}"), hint: None }
+    }
+
+    pub(crate) const fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// The backend could not be opened: whatever became of the attempt, nothing was asked of the
+    /// queue.
+    pub(crate) fn opening(error: &Error) -> Self {
+        let mut failure = Self::of(error);
+        if error.class() == Class::Ambiguous {
+            failure.code = REFUSED;
+        }
+        failure
+    }
+
+    /// Says it on stderr.
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("delayline: {}", harmless(&self.sentence));
+        if let Some(hint) = self.hint {
+            eprintln!("  hint: {hint}");
+        }
+        ExitCode::from(self.code)
+    }
+
+    fn of(error: &Error) -> Self {
+        let mut sentence = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Some errors repeat their cause in their own text.
+            if !sentence.contains(&text) {
+                sentence = format!("{sentence}: {text}");
+            }
+            cause = error.source();
+        }
+        let code = match error.kind() {
+            Some(ErrorKind::Invalid(_) | ErrorKind::Unsupported(_)) | None => 2,
+            Some(kind) if kind.class() == Class::Ambiguous => UNKNOWN,
+            Some(_) => REFUSED,
+        };
+        Self { code, sentence, hint: error.kind().and_then(hint) }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::of(&error)
+    }
+}
+
+fn hint(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Unreachable => {
+            "is a Redis server running there? --url or DELAYLINE_URL names another; \
+             `delayline demo` needs none"
+        }
+        ErrorKind::Tls => "--tls-ca FILE trusts an authority of your own",
+        ErrorKind::Authentication => "DELAYLINE_URL=redis://USER:PASSWORD@HOST names the login",
+        ErrorKind::PermissionDenied => "the server's `ACL GETUSER` shows what the user may do",
+        ErrorKind::ReadOnly => "name its primary instead",
+        ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
+        ErrorKind::Evicting { .. } => {
+            "`CONFIG SET maxmemory-policy noeviction` on the server; --allow-eviction goes on anyhow"
+        }
+        ErrorKind::NewerVersion { .. } => "install a newer delayline",
+        ErrorKind::ConnectionLost | ErrorKind::Timeout => {
+            "whatever was asked for may have happened; it can be repeated under the same ids"
+        }
+        _ => return None,
+    })
+}
+
+/// Some lines were bad, the rest was sent.
+pub(crate) const SOME_BAD: u8 = 1;
+const REFUSED: u8 = 3;
+const UNKNOWN: u8 = 4;

@@ -1,0 +1,295 @@
+//! From the fields of a JSON object to a message.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline::{Bytes, Headers, MessageId, Millis, NewMessage, Op, Priority, Schedule, Timestamp};
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::print::harmless;
+use crate::time::{duration, instant};
+
+/// What a message is made of, however it was written down.
+#[derive(Default)]
+pub(crate) struct Fields {
+    pub(crate) id: Option<String>,
+    pub(crate) payload: Option<Bytes>,
+    pub(crate) delay: Option<String>,
+    pub(crate) at: Option<String>,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) max_failures: Option<u32>,
+    pub(crate) max_crashes: Option<u32>,
+    pub(crate) expires_in: Option<String>,
+    pub(crate) reuse_finished_id: bool,
+}
+
+impl Fields {
+    /// Reads a JSON object. No error repeats a value whose place is the payload's.
+    pub(crate) fn from_json(line: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+        let Object(members) = serde_json::from_str(text).map_err(|error| place(&error))?;
+        let mut fields = Self::default();
+        let mut seen = Vec::new();
+        for (name, value) in members {
+            if seen.contains(&name) {
+                return Err(format!("the field {name:?} stands twice"));
+            }
+            fields.set(&name, &value)?;
+            seen.push(name);
+        }
+        if seen.iter().any(|name| name == "payload")
+            && seen.iter().any(|name| name == "payload_base64")
+        {
+            return Err("it has both payload and payload_base64".to_owned());
+        }
+        Ok(fields)
+    }
+
+    fn set(&mut self, name: &str, value: &RawValue) -> Result<(), String> {
+        match name {
+            "id" => self.id = Some(read(name, "a string", value)?),
+            "payload" => self.payload = Some(payload(value)?),
+            "payload_base64" => {
+                let text: String = read(name, "a string", value)?;
+                let bytes = STANDARD.decode(text);
+                let bytes = bytes.map_err(|_| "payload_base64 is not base64".to_owned())?;
+                self.payload = Some(bytes.into());
+            }
+            "delay" => self.delay = Some(read(name, "a string like \"90s\"", value)?),
+            "at" => self.at = Some(read(name, "a string like \"2026-12-01T09:00:00Z\"", value)?),
+            "priority" => {
+                let level: String = read(name, "a string", value)?;
+                self.priority = Some(priority(&level)?);
+            }
+            "headers" => {
+                let headers: BTreeMap<String, String> = read(name, "an object of strings", value)?;
+                self.headers = headers.into_iter().collect();
+            }
+            "max_failures" => self.max_failures = Some(read(name, "a whole number", value)?),
+            "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
+            "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
+            "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
+            unknown => {
+                let shown: String = unknown.chars().take(40).collect();
+                return Err(format!("there is no field {:?}", harmless(&shown)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The message, checked against every limit. `make_id` makes an id where none was given.
+    pub(crate) fn message(
+        self,
+        make_id: impl FnOnce() -> Result<String, String>,
+    ) -> Result<NewMessage, String> {
+        let id = match self.id {
+            Some(id) => id,
+            None => make_id()?,
+        };
+        let id = MessageId::try_from(id.as_str()).map_err(text)?;
+        let mut message = NewMessage::new(id, self.payload.ok_or("it has no payload")?);
+        message.schedule = match (self.delay, self.at) {
+            (None, None) => Schedule::NOW,
+            (Some(delay), None) => within(&delay).map_err(|why| format!("delay: {why}"))?,
+            (None, Some(at)) => {
+                let at = instant(&at).map_err(|why| format!("at: {why}"))?;
+                Schedule::At(Timestamp::try_from(at).map_err(text)?)
+            }
+            (Some(_), Some(_)) => return Err("it has both delay and at".to_owned()),
+        };
+        if let Some(expires_in) = self.expires_in {
+            let expires = within(&expires_in).map_err(|why| format!("expires_in: {why}"))?;
+            message.expires = Some(expires);
+        }
+        let mut headers = Headers::new();
+        for (name, value) in self.headers {
+            headers.set(name, value).map_err(text)?;
+        }
+        message.headers = headers;
+        message.priority = self.priority.unwrap_or_default();
+        message.max_failures = self.max_failures.unwrap_or(message.max_failures);
+        message.max_crashes = self.max_crashes.unwrap_or(message.max_crashes);
+        if self.reuse_finished_id {
+            message.finished_ids = delayline::FinishedIds::Reuse;
+        }
+        let op = Op::Enqueue(vec![message]);
+        op.validate().map_err(text)?;
+        match op {
+            Op::Enqueue(mut messages) => messages.pop().ok_or_else(String::new),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+/// An object's members in order, with repeated names.
+struct Object(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Object(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Reads a field. `serde_json`'s own words would repeat the value.
+fn read<'a, T: Deserialize<'a>>(
+    name: &str,
+    expected: &str,
+    value: &'a RawValue,
+) -> Result<T, String> {
+    serde_json::from_str(value.get()).map_err(|_| format!("{name} must be {expected}"))
+}
+
+/// A string is sent as its text, any other value as it is written, less the white space.
+fn payload(value: &RawValue) -> Result<Bytes, String> {
+    if value.get().starts_with('"') {
+        let text: String = read("payload", "a string without lone surrogates", value)?;
+        return Ok(Bytes::from(text));
+    }
+    Ok(Bytes::from(compact(value.get())))
+}
+
+/// JSON without white space between its tokens. Numbers and names stay as they were written, which
+/// a detour over numbers of a certain size would not do.
+fn compact(json: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    json.chars()
+        .filter(|&character| {
+            if in_string {
+                in_string = escaped || character != '"';
+                escaped = !escaped && character == '\\';
+                return true;
+            }
+            in_string = character == '"';
+            !character.is_ascii_whitespace()
+        })
+        .collect()
+}
+
+fn priority(level: &str) -> Result<Priority, String> {
+    match level {
+        "urgent" => Ok(Priority::Urgent),
+        "high" => Ok(Priority::High),
+        "normal" => Ok(Priority::Normal),
+        "low" => Ok(Priority::Low),
+        _ => Err("priority must be \"urgent\", \"high\", \"normal\" or \"low\"".to_owned()),
+    }
+}
+
+fn within(text_: &str) -> Result<Schedule, String> {
+    Ok(Schedule::In(Millis::try_from(duration(text_)?).map_err(text)?))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Where the JSON is wrong, without its text.
+fn place(error: &serde_json::Error) -> String {
+    use serde_json::error::Category;
+    let what = match error.classify() {
+        Category::Eof => "the JSON ends too soon",
+        Category::Data => "it is not a JSON object",
+        Category::Syntax | Category::Io => "it is not JSON",
+    };
+    format!("{what} (column {})", error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(line: &str) -> Result<NewMessage, String> {
+        Fields::from_json(line.as_bytes())?.message(|| Err("it has no id".to_owned()))
+    }
+
+    fn payload_of(value: &str) -> String {
+        let message = message(&format!(r#"{{"id": "a", "payload": {value}}}"#)).unwrap();
+        String::from_utf8(message.payload.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn payloads_are_texts_or_compact_json() {
+        for (value, sent) in [
+            (r#""a\nb""#, "a\nb"),
+            (r#"{ "b" : 1.50, "a": [1, 2e400] }"#, r#"{"b":1.50,"a":[1,2e400]}"#),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            (r#"[" \" a b\\" , "c d"]"#, r#"[" \" a b\\","c d"]"#),
+            ("null", "null"),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(payload_of(value), sent, "{value}");
+        }
+        let bytes = message(r#"{"id": "a", "payload_base64": "/wA="}"#).unwrap().payload;
+        assert_eq!(bytes, &b"\xff\0"[..]);
+    }
+
+    #[test]
+    fn every_field_is_taken() {
+        let line = r#"{"id": "a", "payload": 1, "delay": "90s", "priority": "high",
+            "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2, "expires_in": "1h",
+            "reuse_finished_id": true}"#;
+        let message = message(line).unwrap();
+        assert_eq!(message.schedule, Schedule::In(Millis::new(90_000).unwrap()));
+        assert_eq!(message.expires, Some(Schedule::In(Millis::new(3_600_000).unwrap())));
+        assert_eq!((message.max_failures, message.max_crashes), (3, 2));
+        assert_eq!((message.priority, message.headers.len()), (Priority::High, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_payload() {
+        for (line, why) in [
+            (r#"{"payload": "hunter2"}"#, "it has no id"),
+            (r#"{"id": "a"}"#, "it has no payload"),
+            (r#"{"id": "a", "payload": "hunter2""#, "ends too soon"),
+            (r#""hunter2""#, "not a JSON object"),
+            (r#"["hunter2"]"#, "not a JSON object"),
+            (r#"{"id": "a", hunter2}"#, "not JSON"),
+            (r#"{"id": 7, "payload": "hunter2"}"#, "id must be a string"),
+            (r#"{"id": "", "payload": "hunter2"}"#, "the message id is empty"),
+            (r#"{"id": "a", "payload": "hunter2", "dealy": "9s"}"#, "no field \"dealy\""),
+            (r#"{"id": "a", "payload": 1, "payload": "hunter2"}"#, "\"payload\" stands twice"),
+            (r#"{"id": "a", "payload": "hunter2", "payload_base64": ""}"#, "both payload and"),
+            (r#"{"id": "a", "payload_base64": "hunter2"}"#, "not base64"),
+            (r#"{"id": "a", "payload": "hunter2", "delay": 90}"#, "delay must be a string"),
+            (r#"{"id": "a", "payload": "hunter2", "delay": null}"#, "delay must be a string"),
+            (r#"{"id": "a", "payload": "hunter2", "delay": "NaN"}"#, "not a duration"),
+            (r#"{"id": "a", "payload": "hunter2", "delay": "-1s"}"#, "it is negative"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "delay": "1s", "at": "2026-01-01T00:00Z"}"#,
+                "both",
+            ),
+            (r#"{"id": "a", "payload": "hunter2", "delay": "36526d"}"#, "it must be from 0 to"),
+            (r#"{"id": "a", "payload": "hunter2", "priority": "hot"}"#, "priority must be"),
+            (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
+            (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
+            (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
+            (r#"{"id": "a", "payload": "hunter2", "headers": {"a": 1}}"#, "an object of strings"),
+            ("", "ends too soon"),
+        ] {
+            let error = message(line).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
+            assert!(!error.contains("hunter2"), "{line}: {error}");
+        }
+        assert!(Fields::from_json(b"{\"id\": \"\xff\"}").is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! The `delayline` command: sends, handles and counts the messages of a delay queue.
+
+mod args;
+mod commands;
+mod failure;
+mod input;
+mod print;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing::Level;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, filter, fmt};
+
+use self::args::{Args, Verb};
+use self::failure::Failure;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    log(args.verbose);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::other("the program could not start", &error).report(),
+    };
+    let result = runtime.block_on(run(args));
+    // A thread that is stuck on a full pipe must not keep the program from ending.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(args: Args) -> Result<ExitCode, Failure> {
+    match args.verb {
+        Verb::Demo => commands::demo::run().await,
+        Verb::Send(send) => commands::send::run(&args.target, send).await,
+        Verb::Work(work) => commands::work::run(&args.target, work).await,
+        Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
+    }
+}
+
+/// Logs go to stderr: warnings, and more with `-v`. Only our own: what a client library would say
+/// about a connection is not known to be free of passwords.
+fn log(verbose: u8) {
+    let level = match verbose {
+        0 => Level::WARN,
+        1 => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    let ours = filter::filter_fn(|metadata| metadata.target().starts_with("delayline"));
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false).with_filter(ours);
+    // A second initialisation is the only way to fail.
+    let _ =
+        tracing_subscriber::registry().with(LevelFilter::from_level(level)).with(lines).try_init();
+}

@@ -1,0 +1,124 @@
+//! Durations and instants as people write them.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
+
+/// Reads `90s`, `30m`, `1h30m`, `2 days`, `PT30M`. Days have 24 hours; months and years have no
+/// fixed length and are refused, as are negative durations and numbers without a unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let said = |why: &dyn std::fmt::Display| format!("{text:?} is not a duration: {why}");
+    let span: Span = text.parse().map_err(|error: jiff::Error| said(&error))?;
+    if span.get_years() != 0 || span.get_months() != 0 {
+        return Err(said(&"months and years have no fixed length; write days"));
+    }
+    let duration: SignedDuration =
+        span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|error| said(&error))?;
+    duration.try_into().map_err(|_| said(&"it is negative"))
+}
+
+/// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
+/// agree. Without any of them there is no telling which instant is meant.
+pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
+    let said = |why: &dyn std::fmt::Display| format!("{text:?} is not an instant: {why}");
+    let timestamp = if text.contains('[') {
+        text.parse::<Zoned>().map(|zoned| zoned.timestamp())
+    } else {
+        text.parse::<Timestamp>()
+    };
+    let timestamp = timestamp.map_err(|error| said(&error))?;
+    if timestamp < Timestamp::UNIX_EPOCH {
+        return Err(said(&"it is before 1970"));
+    }
+    Ok(timestamp.into())
+}
+
+/// An instant in UTC, to the millisecond.
+pub(crate) fn rfc3339(instant: delayline::Timestamp) -> String {
+    let ms = i64::try_from(instant.as_ms()).unwrap_or(i64::MAX);
+    match Timestamp::from_millisecond(ms) {
+        Ok(timestamp) => format!("{timestamp:.3}"),
+        // The last day of the year 9999 is beyond what jiff can show in some time zones.
+        Err(_) => instant.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_people_write_them() {
+        for (text, ms) in [
+            ("90s", 90_000),
+            ("30m", 1_800_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1_500),
+            ("250ms", 250),
+            ("2 days", 172_800_000),
+            ("1w", 604_800_000),
+            ("PT30M", 1_800_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_an_error_and_never_zero() {
+        for text in [
+            "",
+            "90",
+            "NaN",
+            "NaNs",
+            "inf",
+            "-5s",
+            "5s ago",
+            "9007199254740992y",
+            "1e3s",
+            "18446744073709551615s",
+            "9007199254740992d",
+            "s",
+            "1 month",
+            "2y",
+            "90 s x",
+        ] {
+            assert!(duration(text).is_err(), "{text:?}: {:?}", duration(text));
+        }
+    }
+
+    #[test]
+    fn instants_need_an_offset_or_a_zone() {
+        let utc = instant("2026-12-01T08:00:00Z").unwrap();
+        for text in [
+            "2026-12-01T09:00:00+01:00",
+            "2026-12-01T09:00:00+01:00[Europe/Berlin]",
+            "2026-12-01T09:00:00[Europe/Berlin]",
+            "2026-12-01 08:00Z",
+        ] {
+            assert_eq!(instant(text), Ok(utc), "{text}");
+        }
+        for text in [
+            "",
+            "now",
+            "2026-12-01T09:00:00",
+            "2026-12-01",
+            "1796112000",
+            "NaN",
+            "1969-12-31T00:00Z",
+            "2026-12-01T09:00:00+05:00[Europe/Berlin]",
+            "2026-13-01T00:00:00Z",
+            "-9999-01-01T00:00Z",
+            "2026-12-01T09:00:00[Nowhere/Land]",
+            "99999-01-01T00:00:00Z",
+        ] {
+            assert!(instant(text).is_err(), "{text:?}: {:?}", instant(text));
+        }
+    }
+
+    #[test]
+    fn instants_are_shown_in_utc() {
+        let instant = delayline::Timestamp::from_ms(1_796_112_000_007).unwrap();
+        assert_eq!(rfc3339(instant), "2026-12-01T08:00:00.007Z");
+    }
+}

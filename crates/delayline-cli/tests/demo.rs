@@ -1,0 +1,32 @@
+//! `delayline demo`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+mod support;
+
+use support::{bare, run};
+
+#[test]
+fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
+    let mut demo = bare(&["demo"]);
+    demo.env("DELAYLINE_URL", "redis://127.0.0.1:1");
+    let ended = run(demo).code(0);
+    for words in [
+        "order-1003  attempt 3",
+        "order-1004  is paid",
+        "order-1005 is a dead letter after 2 failures: there is no such customer",
+        "deliveries 8, closed 4, failures 4, dead letters 1, cancelled 1, early 0",
+    ] {
+        assert!(ended.stdout.contains(words), "{words}:\n{}", ended.stdout);
+    }
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn help_tells_the_exit_codes_and_no_secrets() {
+    let mut help = bare(&["--help"]);
+    help.env("DELAYLINE_URL", "redis://:hunter2@localhost");
+    let ended = run(help).code(0);
+    assert!(ended.stdout.contains("Exit codes:"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
+}

@@ -1,0 +1,89 @@
+//! What the command says when a server is not there, or not fit.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+mod support;
+
+use std::io::Write as _;
+
+use delayline_test_server::Server;
+use support::{DRIVERS, Ended, bare, on, run};
+
+fn stats(url: &str, driver: &str) -> Ended {
+    let mut command = bare(&["--driver", driver, "--queue", "orders", "stats"]);
+    command.env("DELAYLINE_URL", url);
+    run(command)
+}
+
+/// One clear sentence, and never the password.
+#[track_caller]
+fn refused(ended: Ended, code: i32, words: &str) {
+    let ended = ended.code(code);
+    assert!(ended.stderr.starts_with("delayline: "), "{}", ended.stderr);
+    assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter2") && !ended.stderr.contains("panicked"));
+    assert!(ended.stderr.lines().count() <= 2, "{}", ended.stderr);
+    assert_eq!(ended.stdout, "");
+}
+
+#[test]
+fn urls_that_are_none() {
+    for driver in DRIVERS {
+        refused(stats("http://:hunter2@localhost", driver), 2, "scheme \"http\"");
+        refused(stats("hunter2", driver), 2, "redis://");
+        refused(stats("redis://:hunter2@localhost:99999", driver), 2, "");
+        refused(stats("memory:", driver), 2, "ends with this command");
+        refused(stats("redis://:hunter2@127.0.0.1:1", driver), 3, "cannot be reached");
+        refused(stats("unix:/nowhere/redis.sock?password=hunter2", driver), 3, "cannot be reached");
+    }
+    refused(run(bare(&["stats"])), 2, "--queue");
+}
+
+#[test]
+fn a_wrong_password_is_named_as_such_and_not_printed() {
+    let server = Server::builder().tcp().password("secret").start();
+    for driver in DRIVERS {
+        refused(stats(&server.url(), driver), 3, "user name or password");
+        let url = server.url_with_login("", "hunter2");
+        refused(stats(&url, driver), 3, "user name or password");
+        stats(&server.url_with_login("", "secret"), driver).code(0);
+    }
+}
+
+#[test]
+fn a_read_only_replica_is_refused() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::start();
+    replica.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    support::wait_until("the replication", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    for driver in DRIVERS {
+        refused(stats(&replica.url(), driver), 3, "read-only replica");
+    }
+}
+
+#[test]
+fn a_server_that_evicts_is_refused_unless_allowed() {
+    let server = Server::builder().config("maxmemory-policy", "allkeys-lru").start();
+    server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    for driver in DRIVERS {
+        refused(stats(&server.url(), driver), 3, "allkeys-lru");
+        run(on(&server, &["--driver", driver, "--allow-eviction", "stats"])).code(0);
+    }
+}
+
+#[test]
+fn tls_needs_an_authority_that_is_trusted() {
+    let server = Server::builder().tls().start();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(server.ca_pem().as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap();
+    for driver in DRIVERS {
+        refused(stats(&server.url(), driver), 3, "TLS");
+        run(on(&server, &["--driver", driver, "--tls-ca", path, "stats"])).code(0);
+    }
+    let plain = Server::start();
+    refused(run(on(&plain, &["--tls-ca", path, "stats"])), 2, "rediss://");
+    refused(run(on(&server, &["--tls-ca", "/nowhere/ca.pem", "stats"])), 2, "cannot be read");
+}

@@ -1,0 +1,149 @@
+//! `delayline send`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+mod support;
+
+use std::fmt::Write as _;
+
+use delayline_test_server::Server;
+use support::{DRIVERS, count, on, run, run_with_input};
+
+#[test]
+fn one_message_of_flags() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let flags = [
+            "send",
+            "--driver",
+            driver,
+            "--id",
+            driver,
+            "--payload",
+            "close it",
+            "--delay",
+            "1h",
+            "--priority",
+            "high",
+            "--header",
+            "shop=9",
+            "--max-failures",
+            "3",
+            "--expires-in",
+            "2h",
+        ];
+        let ended = run(on(&server, &flags)).code(0);
+        assert_eq!(ended.stdout, format!("{driver}\n"));
+        assert!(ended.stderr.starts_with("created, due 20"), "{}", ended.stderr);
+        let again = run(on(&server, &flags)).code(0);
+        assert!(again.stderr.starts_with("duplicate"), "{}", again.stderr);
+        let other = run(on(&server, &["send", "--id", driver, "--payload", "hunter2"])).code(1);
+        assert!(other.stderr.contains("another content"), "{}", other.stderr);
+        assert!(!other.stderr.contains("hunter2"));
+    }
+    let unnamed = run(on(&server, &["send", "--payload", "x", "--json"])).code(0);
+    assert_eq!(unnamed.lines()[0]["outcome"], "created");
+    assert_eq!((count(&server, "scheduled"), count(&server, "ready")), (2, 1));
+}
+
+#[test]
+fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
+    let server = Server::start();
+    for flags in [
+        &["--delay", "NaN"][..],
+        &["--delay", "-5s"],
+        &["--delay=-5s"],
+        &["--delay", "90"],
+        &["--delay", "9007199254740992s"],
+        &["--delay", "18446744073709551615ms"],
+        &["--delay", "200 years"],
+        &["--delay", "1s", "--at", "2026-12-01T09:00:00Z"],
+        &["--at", "2026-12-01T09:00:00"],
+        &["--at", "tomorrow"],
+        &["--max-failures", "0"],
+        &["--max-crashes", "65536"],
+        &["--header", "novalue"],
+        &["--id", ""],
+        &["--priority", "hot"],
+        &["--queue", "a b"],
+        &["--file", "/nowhere/orders.jsonl"],
+    ] {
+        let args: Vec<_> = ["send", "--payload", "hunter2"].iter().chain(flags).copied().collect();
+        let ended = run(on(&server, &args)).code(2);
+        assert!(!ended.stderr.is_empty() && !ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+    assert_eq!(count(&server, "enqueued_total"), 0);
+}
+
+#[test]
+fn a_bad_line_is_reported_the_rest_is_sent_and_sent_again_only_once() {
+    let server = Server::start();
+    let mut file = String::new();
+    for n in 0..3_000 {
+        writeln!(file, r#"{{"id": "order-{n}", "payload": {{"n": {n}}}, "delay": "1h"}}"#).unwrap();
+    }
+    file.push_str("{\"payload\": \"hunter2\"}\n\n  \r\n{\"id\": \"x\", \"payload\": hunter2}\n");
+    file.push_str("{\"id\": \"\\u001b[2J\", \"payload\": 1, \"\\u001b[2J\": 1}\n");
+    file.push_str("{\"id\": \"y\", \"payload\": \"hunter2\", \"delay\": \"2^53\"}\n");
+    file.push_str("{\"id\": \"order-7\", \"payload\": \"hunter2\"}\r\n");
+    file.push_str(r#"{"id": "last", "payload": "no line break at the end"}"#);
+    for (driver, created, duplicate) in [("redis", 3_001, 0), ("fred", 0, 3_001)] {
+        let command = on(&server, &["--driver", driver, "send", "--file", "-", "--json"]);
+        let ended = run_with_input(command, file.as_bytes()).code(1);
+        let summary = &ended.lines()[0];
+        assert_eq!(summary["created"], created);
+        assert_eq!(summary["duplicate"], duplicate);
+        assert_eq!((&summary["conflict"], &summary["bad"]), (&1.into(), &4.into()));
+        for line in [3_001, 3_004, 3_005, 3_006, 3_007] {
+            assert!(ended.stderr.contains(&format!("line {line}: ")), "{}", ended.stderr);
+        }
+        assert_eq!(ended.stderr.lines().count(), 5, "{}", ended.stderr);
+        for hidden in ["hunter2", "\u{1b}"] {
+            assert!(!ended.stderr.contains(hidden), "{}", ended.stderr);
+        }
+    }
+    assert_eq!(count(&server, "enqueued_total"), 3_001);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_skipped() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.jsonl");
+    let line = |id: &str, size: usize| {
+        format!("{{\"id\": \"{id}\", \"payload\": \"{}\"}}\n", "x".repeat(size))
+    };
+    let mib = 1024 * 1024;
+    let sizes = [("a", mib), ("b", 9 * mib), ("c", mib + 1), ("d", mib)];
+    let file: String = sizes.iter().map(|(id, size)| line(id, *size)).collect();
+    std::fs::write(&path, file).unwrap();
+    let ended = run(on(&server, &["send", "--file", path.to_str().unwrap()])).code(1);
+    assert!(ended.stderr.contains("line 2: it is longer than"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("line 3: the payload is 1048577 bytes long"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("created 2, duplicate 0, conflict 0, bad 2"));
+    assert_eq!(count(&server, "ready"), 2);
+}
+
+#[test]
+fn ids_are_made_on_request() {
+    let server = Server::start();
+    let lines = b"{\"payload\": 1}\n{\"payload\": 1}\n";
+    run_with_input(on(&server, &["send", "--file", "-"]), lines).code(1);
+    run_with_input(on(&server, &["send", "--file", "-", "--make-ids"]), lines).code(0);
+    assert_eq!(count(&server, "ready"), 2);
+}
+
+#[test]
+fn stats_as_a_table() {
+    let server = Server::start();
+    run(on(&server, &["send", "--payload", "x"])).code(0);
+    let table = run(on(&server, &["stats"])).code(0).stdout;
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].trim().to_owned()
+    };
+    assert_eq!(
+        (row("queue"), row("ready"), row("paused")),
+        ("orders".into(), "1".into(), "no".into())
+    );
+}

@@ -1,0 +1,197 @@
+//! `delayline work`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use delayline_test_server::Server;
+use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, wait_until};
+
+/// Sends messages of these ids and delays.
+fn send(server: &Server, messages: impl IntoIterator<Item = (String, u64)>) {
+    let line = |(id, delay_ms)| {
+        format!("{{\"id\": \"{id}\", \"payload\": \"{id}\", \"delay\": \"{delay_ms}ms\"}}\n")
+    };
+    let lines: String = messages.into_iter().map(line).collect();
+    run_with_input(on(server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+}
+
+#[test]
+fn deliveries_are_printed_as_json_and_acked() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let input = b"{\"id\": \"a\", \"payload\": \"\\u009b2J\", \"headers\": {\"shop\": \"9\"}}
+            {\"id\": \"b\", \"payload_base64\": \"/wA=\", \"delay\": \"300ms\"}";
+        run_with_input(on(&server, &["send", "--file", "-"]), input).code(0);
+        let flags = ["--driver", driver, "work", "--until-empty"];
+        let ended = run(on(&server, &flags)).code(0);
+        let [a, b] = &ended.lines()[..] else { panic!("{}", ended.stdout) };
+        assert_eq!((&a["id"], &a["payload"]), (&"a".into(), &"\u{9b}2J".into()));
+        assert!(!ended.stdout.contains('\u{9b}'), "it would steer a terminal");
+        assert_eq!(a["headers"]["shop"], "9");
+        assert_eq!((&b["id"], &b["payload_base64"]), (&"b".into(), &"/wA=".into()));
+        assert_eq!((&b["epoch"], &b["failures"], &b["crashes"]), (&1.into(), &0.into(), &0.into()));
+        assert!(b["lateness_ms"].as_u64().unwrap() < 1_000);
+        assert!(b["due"].as_str().unwrap().ends_with('Z'));
+        assert_eq!((count(&server, "acked_total"), count(&server, "leased")), (2, 0));
+    }
+}
+
+#[test]
+fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let log = tempfile::tempdir().unwrap();
+        send(&server, [("a".to_owned(), 0)]);
+        let script = r#"
+            payload=$(cat)
+            echo "$DELAYLINE_ID $payload $DELAYLINE_ATTEMPT $DELAYLINE_HEADERS" >> "$0/log"
+            echo oops >&2
+            exit $((1 - DELAYLINE_FAILURES))"#;
+        let directory = log.path().to_str().unwrap();
+        let flags =
+            ["--driver", driver, "work", "--until-empty", "--exec", "sh", "-c", script, directory];
+        let ended = run(on(&server, &flags)).code(0);
+        assert_eq!(fs::read_to_string(log.path().join("log")).unwrap(), "a a 1 {}\na a 2 {}\n");
+        assert_eq!(ended.stderr, "oops\noops\n");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_costs_no_message_its_life() {
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0)]);
+    let ended = run(on(&server, &["work", "--exec", "/nowhere/close-order"])).code(2);
+    assert!(ended.stderr.contains("/nowhere/close-order cannot be run"), "{}", ended.stderr);
+    assert_eq!((count(&server, "ready"), count(&server, "dead")), (1, 0));
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_killed() {
+    let server = Server::start();
+    run(on(&server, &["send", "--payload", "x", "--max-failures", "1"])).code(0);
+    let flags = ["work", "--until-empty", "--timeout", "200ms", "--exec", "sleep", "60"];
+    let start = Instant::now();
+    run(on(&server, &flags)).code(0);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(count(&server, "dead"), 1);
+}
+
+#[test]
+fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
+    let server = Server::start();
+    // More than a pipe holds.
+    let payload = "x".repeat(200_000);
+    let lines: String =
+        (0..10).map(|n| format!("{{\"id\": \"{n}\", \"payload\": \"{payload}\"}}\n")).collect();
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let mut child = on(&server, &["work", "--concurrency", "1"]).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    stdout.read_line(&mut first).unwrap();
+    drop(stdout);
+    let ended = ended(child).code(0);
+    assert_eq!(ended.stderr, "");
+    assert_eq!(count(&server, "leased"), 0);
+    // The second may have been written whole before the pipe was closed; it cannot be told.
+    assert!(count(&server, "ready") >= 8, "{}", count(&server, "ready"));
+}
+
+#[test]
+fn sigterm_lets_a_command_finish() {
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0), ("b".to_owned(), 3_600_000)]);
+    let child = on(&server, &["work", "--exec", "sleep", "1"]).spawn().unwrap();
+    wait_until("the claim", || count(&server, "leased") == 1);
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
+    assert_eq!((count(&server, "acked_total"), count(&server, "scheduled")), (1, 1));
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0)]);
+    let start = Instant::now();
+    let child = on(&server, &["work", "--exec", "sleep", "60"]).spawn().unwrap();
+    wait_until("the claim", || count(&server, "leased") == 1);
+    send_signal(&child, "-INT");
+    std::thread::sleep(Duration::from_millis(300));
+    send_signal(&child, "-INT");
+    ended(child).code(0);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(
+        (count(&server, "scheduled") + count(&server, "ready"), count(&server, "leased")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_again() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let log = tempfile::tempdir().unwrap();
+        send(&server, (0..60).map(|n| (format!("order-{n}"), n * 50)));
+        // A file for each delivery: its name says which one it is, its time says when it was.
+        let script = r#"echo "$DELAYLINE_DUE" > "$0/$DELAYLINE_ID.$DELAYLINE_EPOCH.$DELAYLINE_CRASHES"
+            sleep 0.1"#;
+        let directory = log.path().to_str().unwrap();
+        let flags = [
+            "--driver",
+            driver,
+            "work",
+            "--lease",
+            "1s",
+            "--concurrency",
+            "6",
+            "--until-empty",
+            "--exec",
+            "sh",
+            "-c",
+            script,
+            directory,
+        ];
+        let mut first = on(&server, &flags).spawn().unwrap();
+        wait_until("some work", || deliveries(log.path()).len() >= 15);
+        first.kill().unwrap();
+        first.wait().unwrap();
+        run(on(&server, &flags)).code(0);
+
+        let mut starts = BTreeMap::<String, Vec<(u64, u64)>>::new();
+        for (name, due, seen) in deliveries(log.path()) {
+            let parts: Vec<_> = name.split('.').collect();
+            // A file's time comes from a clock that ticks every 4 ms or so.
+            assert!(seen + Duration::from_millis(10) >= due, "{name} is early");
+            let number = |n: usize| parts[n].parse::<u64>().unwrap();
+            starts.entry(parts[0].to_owned()).or_default().push((number(1), number(2)));
+        }
+        assert_eq!(starts.len(), 60, "every message was delivered");
+        for (id, mut starts) in starts {
+            starts.sort_unstable();
+            assert!(starts.len() <= 2, "{id}: {starts:?}");
+            if let [_, (_, crashes)] = starts[..] {
+                assert_eq!(crashes, 1, "{id} came again, and no lease of it had run out");
+            }
+        }
+        assert_eq!((count(&server, "acked_total"), count(&server, "dead")), (60, 0));
+    }
+}
+
+/// Name, due instant and time of each delivery.
+fn deliveries(directory: &Path) -> Vec<(String, SystemTime, SystemTime)> {
+    let files = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let delivery = |file: fs::DirEntry| {
+        let due = fs::read_to_string(file.path()).unwrap();
+        // It may not be written yet.
+        let due = due.trim().parse::<jiff::Timestamp>().ok()?;
+        let seen = file.metadata().unwrap().modified().unwrap();
+        Some((file.file_name().into_string().unwrap(), SystemTime::from(due), seen))
+    };
+    files.filter_map(delivery).collect()
+}

@@ -1,0 +1,71 @@
+//! What a backend is.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Applied, At, Error, Op};
+
+/// One queue, wherever it is kept.
+///
+/// # To ensure correctness
+///
+/// - `apply` answers what [`State::apply`](crate::State::apply) answers, given the same history.
+///   The suite in `delayline-testkit` checks that.
+/// - An operation is atomic: it takes place at one instant between call and answer, wholly or not
+///   at all (G3), also if the future is dropped.
+/// - An operation that violates a limit is refused by [`Op::validate`] before anything is sent.
+/// - With [`At::Server`] the clock is one that all clients of the queue share; no client's clock
+///   decides anything (G4).
+/// - An `Err` of [`Class::NotExecuted`](crate::Class::NotExecuted) or
+///   [`Class::Rejected`](crate::Class::Rejected) means that nothing was changed. Whatever cannot
+///   be ruled out is [`Class::Ambiguous`](crate::Class::Ambiguous).
+/// - Every call answers or fails within a bound, and works again by itself when the fault is gone.
+/// - What the backend lacks is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), never
+///   silence.
+///
+/// Wrappers (metrics, faults) implement this trait too and pass the same suite.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync {
+    /// Executes `op` atomically.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] says by its [`class`](Error::class) whether the operation may be sent again.
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
+}
+
+/// Hints that something may have become claimable, to wake whoever sleeps until a later instant.
+///
+/// Hints may be lost, late or wrong: correctness never depends on one (G22). Who waits also comes
+/// back by a timer of its own.
+#[async_trait]
+pub trait Wakeup: Debug + Send + Sync {
+    /// Waits for a hint, for at most `timeout`. Answers whether one came. A hint that came while
+    /// nobody waited is kept for the next one who does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if no hints can be had at the moment; the caller waits by its own timer then.
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error>;
+}
+
+/// A backend that gives hints as well: what a worker needs. Implemented for all that are both.
+pub trait Queueing: Backend + Wakeup {}
+
+impl<B: Backend + Wakeup + ?Sized> Queueing for B {}
+
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        (**self).apply(at, op).await
+    }
+}
+
+#[async_trait]
+impl<W: Wakeup + ?Sized> Wakeup for std::sync::Arc<W> {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        (**self).wait(timeout).await
+    }
+}

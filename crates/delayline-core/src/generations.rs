@@ -1,0 +1,107 @@
+//! Memory of what has been, bounded by time and by count without a timer.
+
+use std::collections::BTreeMap;
+
+use crate::Timestamp;
+
+/// A map that forgets: two generations, of which the older is dropped as a whole.
+///
+/// An entry is remembered for `retention_ms` at least, unless the younger generation fills up, and
+/// for twice that time at most. The Redis scripts keep the same two generations in two hashes.
+#[derive(Clone, Debug)]
+pub(crate) struct Generations<K, V> {
+    retention_ms: u64,
+    capacity: usize,
+    /// When the younger generation began.
+    started: Timestamp,
+    younger: BTreeMap<K, V>,
+    older: BTreeMap<K, V>,
+}
+
+impl<K: Ord, V> Generations<K, V> {
+    pub(crate) const fn new(retention_ms: u64, capacity: usize) -> Self {
+        Self {
+            retention_ms,
+            capacity,
+            started: Timestamp::MIN,
+            younger: BTreeMap::new(),
+            older: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, now: Timestamp, key: &K) -> Option<&V> {
+        let age = self.age_ms(now);
+        let younger = if age < 2 * self.retention_ms { self.younger.get(key) } else { None };
+        let older = if age < self.retention_ms { self.older.get(key) } else { None };
+        younger.or(older)
+    }
+
+    /// Makes room for entries written at `now`. Called once by an operation, before it inserts.
+    pub(crate) fn rotate(&mut self, now: Timestamp) {
+        let age = self.age_ms(now);
+        if age >= 2 * self.retention_ms {
+            self.younger.clear();
+            self.older.clear();
+            self.started = now;
+        } else if age >= self.retention_ms || self.younger.len() >= self.capacity {
+            self.older = std::mem::take(&mut self.younger);
+            self.started = now;
+        }
+    }
+
+    /// Adds an entry to the younger generation, where it hides one of the older.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        self.younger.insert(key, value);
+    }
+
+    /// Forgets an entry at once.
+    pub(crate) fn remove(&mut self, key: &K) {
+        self.younger.remove(key);
+        self.older.remove(key);
+    }
+
+    fn age_ms(&self, now: Timestamp) -> u64 {
+        now.as_ms().saturating_sub(self.started.as_ms())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_ms(ms).unwrap()
+    }
+
+    fn insert(map: &mut Generations<u8, ()>, now: u64, key: u8) {
+        map.rotate(at(now));
+        map.insert(key, ());
+    }
+
+    fn known(map: &Generations<u8, ()>, now: u64) -> Vec<u8> {
+        (0..10).filter(|key| map.get(at(now), key).is_some()).collect()
+    }
+
+    #[test]
+    fn entries_are_kept_for_the_retention_and_for_twice_that_at_most() {
+        let mut map = Generations::new(100, 100);
+        insert(&mut map, 1_000, 1);
+        insert(&mut map, 1_099, 2);
+        assert_eq!(known(&map, 1_199), [1, 2]);
+        assert_eq!(known(&map, 1_200), [0; 0]);
+        insert(&mut map, 1_150, 3);
+        assert_eq!(known(&map, 1_249), [1, 2, 3]);
+        assert_eq!(known(&map, 1_250), [3]);
+        insert(&mut map, 1_350, 4);
+        assert_eq!(known(&map, 1_350), [4]);
+    }
+
+    #[test]
+    fn a_full_generation_makes_way() {
+        let mut map = Generations::new(100, 2);
+        for key in 0..5 {
+            insert(&mut map, 1_000, key);
+        }
+        assert_eq!(known(&map, 1_000), [2, 3, 4]);
+    }
+}

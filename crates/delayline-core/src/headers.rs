@@ -1,0 +1,165 @@
+//! Headers: a few named byte strings that travel with a message.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes};
+
+use crate::Violation;
+use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES};
+
+/// A short list of named values. A name stands once; the order is kept.
+///
+/// Values are not in the `Debug` output; names are.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Headers(Vec<(String, Bytes)>);
+
+impl Headers {
+    /// No headers.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Sets a header, in place of an earlier one of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`] if the name is empty or longer than 255 bytes, or if there would be more than
+    /// [`MAX_HEADERS`] headers or [`MAX_HEADERS_BYTES`] bytes of them; then nothing is changed.
+    pub fn set(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Into<Bytes>,
+    ) -> Result<(), Violation> {
+        let (name, value) = (name.into(), value.into());
+        if name.is_empty() {
+            return Err(Violation::Empty { what: "the header name" });
+        }
+        Violation::at_most("the header name", "bytes", name.len(), usize::from(u8::MAX))?;
+        let mut changed = self.0.clone();
+        match changed.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => changed.push((name, value)),
+        }
+        let changed = Self(changed);
+        changed.validate()?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Bytes> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// All headers in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Length of [`encode`](Self::encode)'s result, in bytes.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        self.0.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
+    }
+
+    /// The one byte form of headers, in every backend: for each header the length of its name
+    /// (1 byte), the name, the length of its value (2 bytes, big-endian), the value.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.encoded_len());
+        for (name, value) in &self.0 {
+            // `validate` holds both lengths well below these maxima.
+            bytes.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
+            bytes.put_slice(name.as_bytes());
+            bytes.put_u16(u16::try_from(value.len()).unwrap_or(u16::MAX));
+            bytes.put_slice(value);
+        }
+        bytes
+    }
+
+    /// Reads [`encode`](Self::encode)'s result; `None` if the bytes are anything else.
+    #[must_use]
+    pub fn decode(mut bytes: Bytes) -> Option<Self> {
+        let mut headers = Vec::new();
+        while !bytes.is_empty() {
+            let name_len = usize::from(*bytes.first()?);
+            let _ = bytes.split_to(1);
+            if bytes.len() < name_len + 2 {
+                return None;
+            }
+            let name = String::from_utf8(bytes.split_to(name_len).to_vec()).ok()?;
+            let value_len = bytes.split_to(2);
+            let value_len = usize::from(u16::from_be_bytes([value_len[0], value_len[1]]));
+            if bytes.len() < value_len {
+                return None;
+            }
+            headers.push((name, bytes.split_to(value_len)));
+        }
+        Some(Self(headers))
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Violation> {
+        Violation::at_most("the header list", "items", self.0.len(), MAX_HEADERS)?;
+        Violation::at_most("the headers", "bytes", self.encoded_len(), MAX_HEADERS_BYTES)
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let mut headers = Headers::new();
+        headers.set("traceparent", "00-1-2-01").unwrap();
+        headers.set("empty", "").unwrap();
+        headers.set("bytes", vec![0, 255, 13, 10]).unwrap();
+        headers.set("empty", "no more").unwrap();
+        let bytes = headers.encode();
+        assert_eq!(bytes.len(), headers.encoded_len());
+        assert_eq!(Headers::decode(bytes.into()), Some(headers));
+    }
+
+    #[test]
+    fn limits_leave_the_headers_as_they_were() {
+        let mut headers = Headers::new();
+        assert!(headers.set("", "x").is_err());
+        assert!(headers.set("x".repeat(256), "x").is_err());
+        assert!(headers.set("big", vec![0; MAX_HEADERS_BYTES]).is_err());
+        assert!(headers.is_empty());
+        for n in 0..MAX_HEADERS {
+            headers.set(n.to_string(), "x").unwrap();
+        }
+        assert!(headers.set("one more", "x").is_err());
+        assert_eq!(headers.len(), MAX_HEADERS);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn decoding_is_total(bytes: Vec<u8>) {
+            if let Some(headers) = Headers::decode(bytes.clone().into()) {
+                proptest::prop_assert_eq!(headers.encode(), bytes);
+            }
+        }
+    }
+}

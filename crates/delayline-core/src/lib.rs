@@ -1,0 +1,60 @@
+//! The contract of the Delayline delay queue: what can be asked ([`Op`]), what is answered
+//! ([`Reply`]), and what happens in between ([`State::apply`]).
+//!
+//! Nothing here does I/O, reads a clock or makes a random number: time, ids, tokens and jitter come
+//! in as data. So [`State`] is at once the specification, the in-memory backend, and the oracle that
+//! every other [`Backend`] is tested against.
+//!
+//! ```
+//! use delayline_core::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage};
+//! use delayline_core::{Op, Reply, Schedule, State, Timestamp};
+//!
+//! let mut queue = State::new();
+//! let mut order = NewMessage::new(MessageId::try_from("order-1")?, "close it");
+//! order.schedule = Schedule::In(Millis::new(30 * 60_000)?);
+//! let noon = Timestamp::from_ms(1_800_000_000_000)?;
+//! queue.apply(noon, &Op::Enqueue(vec![order]));
+//!
+//! let claim = Op::Claim(Claim {
+//!     consumer: ConsumerName::new("worker-1")?,
+//!     claim_id: ClaimId::from_bytes([7; 16]),
+//!     max: 10,
+//!     lease: Millis::new(30_000)?,
+//! });
+//! let Reply::Claim(early) = queue.apply(noon, &claim).reply else { unreachable!() };
+//! assert!(early.deliveries.is_empty());
+//! let due = early.next.expect("the order is waiting");
+//! let Reply::Claim(claimed) = queue.apply(due, &claim).reply else { unreachable!() };
+//! assert_eq!(claimed.deliveries[0].message.payload, "close it");
+//! # Ok::<(), delayline_core::Violation>(())
+//! ```
+
+mod backend;
+mod error;
+mod generations;
+mod headers;
+pub mod limits;
+mod message;
+mod names;
+mod op;
+mod reply;
+mod retry;
+mod state;
+mod time;
+
+pub use backend::{Backend, Queueing, Wakeup};
+pub use error::{Class, Error, ErrorKind, Violation};
+pub use headers::Headers;
+pub use message::{
+    DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,
+    Status,
+};
+pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName};
+pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
+pub use reply::{
+    Applied, Cancelled, Checked, Claimed, Enqueued, Extended, Finding, Found, Page, Purged,
+    Redriven, Reply, Rescheduled, Settled, Stats,
+};
+pub use retry::{Backoff, Jitter, RetryPolicy};
+pub use state::State;
+pub use time::{At, Millis, Schedule, Timestamp};

@@ -1,0 +1,71 @@
+//! Every limit of the contract, in one place, with its unit in its name.
+//!
+//! A value beyond a limit is a [`Violation`](crate::Violation) before anything is sent. The limits
+//! keep one operation's work bounded (G23): at the limits one script call stays within the
+//! arguments that Lua's `unpack` takes and within a few milliseconds of a Redis server's time.
+
+/// Longest message id, in bytes. Ids are at least one byte long.
+pub const MAX_ID_BYTES: usize = 128;
+
+/// Longest consumer name, in bytes. Names are at least one byte long.
+pub const MAX_CONSUMER_BYTES: usize = 64;
+
+/// Longest queue name, in bytes. Names are at least one byte long.
+pub const MAX_QUEUE_NAME_BYTES: usize = 128;
+
+/// Largest payload of one message, in bytes.
+pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
+
+/// Most headers on one message.
+pub const MAX_HEADERS: usize = 32;
+
+/// Largest encoded form of all headers of one message, in bytes.
+pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
+
+/// Longest error text kept with a failed message, in bytes.
+pub const MAX_ERROR_BYTES: usize = 1024;
+
+/// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, and most
+/// messages in one claim.
+pub const MAX_BATCH: usize = 1000;
+
+/// Most payload and header bytes in one enqueue; a claim stops before the message that would pass
+/// it (but always takes at least one).
+pub const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Most messages in one [`Get`](crate::Op::Get), [`List`](crate::Op::List) or
+/// [`Check`](crate::Op::Check) page.
+pub const MAX_PAGE: usize = 100;
+
+/// Most expired leases that one claim takes back.
+pub const MAX_RECLAIM: usize = 1000;
+
+/// Longest delay, and longest time to live, in milliseconds: 100 years of 365.25 days.
+pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;
+
+/// Latest instant, in milliseconds since the Unix epoch: the end of the year 9999.
+pub const MAX_TIMESTAMP_MS: u64 = 253_402_300_799_999;
+
+/// Shortest lease, in milliseconds.
+pub const MIN_LEASE_MS: u64 = 1;
+
+/// Longest lease, in milliseconds: one day.
+pub const MAX_LEASE_MS: u64 = 86_400_000;
+
+/// Largest value of `max_failures` and of `max_crashes`. The least is 1.
+pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
+
+/// How long an acked, cancelled or purged message is remembered at least, in milliseconds, unless
+/// [`MAX_FINISHED`] more messages finish within that time: one hour. Until then its id is not
+/// taken again (G15) and a repeated ack is recognised (G8). It is forgotten after twice that time.
+pub const FINISHED_RETENTION_MS: u64 = 3_600_000;
+
+/// How many finished messages one generation remembers; there are two generations.
+pub const MAX_FINISHED: usize = 100_000;
+
+/// How long a consumer's last claim can be repeated at least, in milliseconds, unless
+/// [`MAX_JOURNAL`] other consumers claim within that time: ten minutes (G16).
+pub const JOURNAL_RETENTION_MS: u64 = 600_000;
+
+/// How many consumers one generation of the claim journal remembers; there are two generations.
+pub const MAX_JOURNAL: usize = 1000;

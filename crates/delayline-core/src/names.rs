@@ -1,0 +1,243 @@
+//! Names that callers choose: queues, messages, consumers, and the tokens that fence leases.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+use crate::Violation;
+use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
+
+/// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
+///
+/// The characters are few so that the keys of two queues can never meet (G20): a name cannot
+/// close the hash tag that it stands in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(String);
+
+impl QueueName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::Empty`], [`Violation::TooLong`] or [`Violation::Malformed`].
+    pub fn new(name: impl Into<String>) -> Result<Self, Violation> {
+        let name = name.into();
+        bounded("the queue name", name.len(), MAX_QUEUE_NAME_BYTES)?;
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:/-".contains(c);
+        match name.chars().find(|&c| !allowed(c)) {
+            None => Ok(Self(name)),
+            Some(character) => Err(Violation::Malformed {
+                what: "the queue name",
+                reason: format!(
+                    "{character:?} is not one of the letters, digits and _ . : / - allowed"
+                ),
+                value: name,
+            }),
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for QueueName {
+    type Err = Violation;
+
+    fn from_str(name: &str) -> Result<Self, Violation> {
+        Self::new(name)
+    }
+}
+
+/// The id of a message: 1 to 128 bytes, any bytes, chosen by whoever enqueues it.
+///
+/// An id such as `order-1234` lets any process cancel or reschedule the message by name, and makes
+/// a repeated enqueue harmless (G15).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(Bytes);
+
+impl MessageId {
+    /// Checks an id.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::Empty`] or [`Violation::TooLong`].
+    pub fn new(id: impl Into<Bytes>) -> Result<Self, Violation> {
+        let id = id.into();
+        bounded("the message id", id.len(), MAX_ID_BYTES)?;
+        Ok(Self(id))
+    }
+
+    /// The bytes of the id.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The id as text, if it is UTF-8.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+}
+
+impl TryFrom<&str> for MessageId {
+    type Error = Violation;
+
+    fn try_from(id: &str) -> Result<Self, Violation> {
+        Self::new(Bytes::copy_from_slice(id.as_bytes()))
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = Violation;
+
+    fn from_str(id: &str) -> Result<Self, Violation> {
+        Self::try_from(id)
+    }
+}
+
+/// Printable whatever the bytes: control characters and invalid UTF-8 are escaped, so that an id
+/// cannot steer a terminal.
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if character.is_control() {
+                    write!(f, "{}", character.escape_default())?;
+                } else {
+                    write!(f, "{character}")?;
+                }
+            }
+            write!(f, "{}", chunk.invalid().escape_ascii())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId({self})")
+    }
+}
+
+/// The name of a consumer: 1 to 64 bytes. One consumer makes one claim at a time.
+///
+/// It is a label for the claim journal only. Leases belong to claims, not to consumers, so two
+/// consumers that share a name lose nothing but the repeatability of their claims (G16).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerName(Bytes);
+
+impl ConsumerName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::Empty`] or [`Violation::TooLong`].
+    pub fn new(name: impl Into<Bytes>) -> Result<Self, Violation> {
+        let name = name.into();
+        bounded("the consumer name", name.len(), MAX_CONSUMER_BYTES)?;
+        Ok(Self(name))
+    }
+
+    /// The bytes of the name.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ConsumerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConsumerName({})", self.0.escape_ascii())
+    }
+}
+
+/// The token of one claim: 128 random bits, made by the client before it sends the claim.
+///
+/// Sending the claim again with the same token answers with the same leases (G16). The core makes
+/// none, because it has no randomness.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId([u8; Self::BYTES]);
+
+impl ClaimId {
+    /// Length of a claim id.
+    pub const BYTES: usize = 16;
+
+    /// A claim id of the given random bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimId(")?;
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// The right to settle or extend one delivery: the claim's random token and the message's epoch.
+///
+/// The epoch alone would repeat after a server has lost the end of its log; the token alone cannot
+/// be ordered. Both together are the fence (G6). A handler may use the epoch as the fencing number
+/// of its own conditional writes: it rises at every claim of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease {
+    /// The claim that took the lease.
+    pub claim_id: ClaimId,
+    /// How often the message has been claimed, this claim included.
+    pub epoch: u64,
+}
+
+fn bounded(what: &'static str, len: usize, limit: usize) -> Result<(), Violation> {
+    if len == 0 {
+        return Err(Violation::Empty { what });
+    }
+    Violation::at_most(what, "bytes", len, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_names_cannot_leave_their_hash_tag() {
+        for name in ["orders", "a:b/c.d_e-F9", &"q".repeat(128)] {
+            assert_eq!(QueueName::new(name).unwrap().as_str(), name);
+        }
+        for name in ["", "a}", "{a", "a b", "a*", "a?", "a\0", "a\n", "\u{430}", &"q".repeat(129)] {
+            assert!(QueueName::new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn ids_take_any_bytes_and_print_harmlessly() {
+        let id = MessageId::new(&b"\x1b[2Jorder\xff\n\xc3\xa9"[..]).unwrap();
+        assert_eq!(id.to_string(), "\\u{1b}[2Jorder\\xff\\n\u{e9}");
+        assert_eq!(
+            MessageId::new(vec![b'x'; 129]).unwrap_err().to_string(),
+            "the message id is 129 bytes long; at most 128 are allowed"
+        );
+        assert!(MessageId::new("").is_err());
+    }
+}

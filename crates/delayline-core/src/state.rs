@@ -1,0 +1,484 @@
+//! The state machine of a queue: the specification, written once.
+//!
+//! The scripts in `delayline-redis-protocol/lua` do the same on Redis's structures, one script for
+//! each function here, under the same name and in the same order of steps.
+
+mod entry;
+mod invariants;
+mod read;
+
+use std::collections::{BTreeMap, HashMap};
+
+use self::entry::{Entry, Place};
+use crate::generations::Generations;
+use crate::limits::{
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_FINISHED, MAX_JOURNAL,
+    MAX_RECLAIM,
+};
+use crate::{
+    Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, DeathReason, Delivery, Enqueued,
+    Extend, Extended, FinishedIds, Lease, MessageId, NewMessage, Op, Outcome, Priority, Purged,
+    Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled, Settlement, Status, Timestamp,
+};
+
+/// An index: the messages of one kind, by an instant and, within it, by sequence number.
+type Index = BTreeMap<(Timestamp, u64), MessageId>;
+
+/// A whole queue.
+///
+/// It is total and deterministic: every operation at every instant has exactly one answer, also
+/// when time runs backwards (G19).
+#[derive(Clone, Debug)]
+pub struct State {
+    /// How many operations have changed something.
+    revision: u64,
+    /// The sequence number of the latest message; so many were ever enqueued.
+    sequence: u64,
+    acked: u64,
+    cancelled: u64,
+    purged: u64,
+    expired: u64,
+    paused: bool,
+    /// Every live message.
+    entries: HashMap<MessageId, Entry>,
+    /// Scheduled and ready messages by due instant, a level of priority each.
+    due: [Index; Priority::ALL.len()],
+    /// Leased messages by deadline.
+    leased: Index,
+    /// Dead letters by the instant of their death.
+    dead: Index,
+    /// Finished messages, for as long as they are remembered.
+    finished: Generations<MessageId, Finished>,
+    /// What each consumer's last claim leased.
+    journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
+}
+
+/// What is remembered of a finished message.
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    status: Status,
+    digest: u64,
+    /// The lease that it finished with, if it did so by a settlement.
+    lease: Option<Lease>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            revision: 0,
+            sequence: 0,
+            acked: 0,
+            cancelled: 0,
+            purged: 0,
+            expired: 0,
+            paused: false,
+            entries: HashMap::new(),
+            due: Default::default(),
+            leased: Index::new(),
+            dead: Index::new(),
+            finished: Generations::new(FINISHED_RETENTION_MS, MAX_FINISHED),
+            journal: Generations::new(JOURNAL_RETENTION_MS, MAX_JOURNAL),
+        }
+    }
+
+    /// Executes `op` when the clock shows `now`.
+    ///
+    /// It takes every operation; [`Op::validate`] is the caller's business.
+    pub fn apply(&mut self, now: Timestamp, op: &Op) -> Applied {
+        let mut changes = Changes::default();
+        let reply = match op {
+            Op::Enqueue(messages) => Reply::Enqueue(
+                messages.iter().map(|item| self.enqueue(now, item, &mut changes)).collect(),
+            ),
+            Op::Claim(claim) => Reply::Claim(self.claim(now, claim, &mut changes)),
+            Op::Settle(items) => Reply::Settle(
+                items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
+            ),
+            Op::Extend(extend) => Reply::Extend(self.extend(now, extend, &mut changes)),
+            Op::Cancel(ids) => {
+                Reply::Cancel(ids.iter().map(|id| self.cancel(now, id, &mut changes)).collect())
+            }
+            Op::Reschedule(items) => Reply::Reschedule(
+                items.iter().map(|item| self.reschedule(now, item, &mut changes)).collect(),
+            ),
+            Op::Redrive(redrive) => Reply::Redrive(
+                redrive.ids.iter().map(|id| self.redrive(now, redrive, id, &mut changes)).collect(),
+            ),
+            Op::Purge(ids) => {
+                Reply::Purge(ids.iter().map(|id| self.purge(now, id, &mut changes)).collect())
+            }
+            Op::Pause => Reply::Pause { changed: self.set_paused(true, &mut changes) },
+            Op::Resume => Reply::Resume { changed: self.set_paused(false, &mut changes) },
+            Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
+            Op::List(list) => Reply::List(self.list(now, list)),
+            Op::Stats => Reply::Stats(self.stats(now)),
+            Op::Check(check) => Reply::Check(self.check(check)),
+        };
+        self.commit(now, changes);
+        Applied { at: now, revision: self.revision, reply }
+    }
+
+    /// The earliest instant at which a claim will find something: a due instant or the end of a
+    /// lease. `None` if there is nothing, or while the queue is paused.
+    #[must_use]
+    pub fn next_claimable(&self) -> Option<Timestamp> {
+        if self.paused {
+            return None;
+        }
+        self.due.iter().chain([&self.leased]).filter_map(first).min()
+    }
+
+    fn enqueue(&mut self, now: Timestamp, message: &NewMessage, changes: &mut Changes) -> Enqueued {
+        let digest = message.digest();
+        let known = match self.entries.get(&message.id) {
+            Some(entry) => Some((entry.digest, entry.state(now).status())),
+            None if message.finished_ids == FinishedIds::Reuse => None,
+            None => self.finished.get(now, &message.id).map(|past| (past.digest, past.status)),
+        };
+        if let Some((known_digest, status)) = known {
+            return if known_digest == digest {
+                Enqueued::Duplicate { status }
+            } else {
+                Enqueued::Conflict { status }
+            };
+        }
+        self.finished.remove(&message.id);
+        self.sequence += 1;
+        let entry = Entry::new(now, self.sequence, digest, message);
+        let due = entry.due;
+        self.insert(entry);
+        changes.any = true;
+        Enqueued::Created { due }
+    }
+
+    fn claim(&mut self, now: Timestamp, claim: &Claim, changes: &mut Changes) -> Claimed {
+        let deliveries = match self.journal.get(now, &claim.consumer) {
+            Some((claim_id, ids)) if *claim_id == claim.claim_id => {
+                self.claimed_before(now, claim.claim_id, &ids.clone())
+            }
+            _ => {
+                self.reclaim(now, changes);
+                if self.paused { Vec::new() } else { self.take(now, claim, changes) }
+            }
+        };
+        let next = self.next_claimable();
+        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next }
+    }
+
+    /// The leases of a claim that is being repeated, as far as they still hold (G16).
+    fn claimed_before(
+        &self,
+        now: Timestamp,
+        claim_id: ClaimId,
+        ids: &[MessageId],
+    ) -> Vec<Delivery> {
+        let held = |entry: &&Entry| {
+            entry.claim_id == Some(claim_id)
+                && matches!(entry.place, Place::Leased { deadline, .. } if deadline > now)
+        };
+        let entries = ids.iter().filter_map(|id| self.entries.get(id)).filter(held);
+        entries.map(|entry| entry.delivery(now)).collect()
+    }
+
+    /// Takes back leases that have run out (G21).
+    fn reclaim(&mut self, now: Timestamp, changes: &mut Changes) {
+        let expired: Vec<_> = up_to(&self.leased, now).take(MAX_RECLAIM).cloned().collect();
+        for id in expired {
+            let Some(mut entry) = self.remove(&id) else {
+                continue;
+            };
+            changes.any = true;
+            if entry.cancel_requested() {
+                self.finish(entry, Status::Cancelled, None, changes);
+                continue;
+            }
+            entry.crashes += 1;
+            entry.settled = None;
+            entry.place = if entry.crashes >= entry.max_crashes {
+                Place::Dead { reason: DeathReason::MaxCrashes, since: now }
+            } else {
+                Place::Waiting
+            };
+            self.insert(entry);
+        }
+    }
+
+    /// Leases ready messages, and buries those that have expired.
+    fn take(&mut self, now: Timestamp, claim: &Claim, changes: &mut Changes) -> Vec<Delivery> {
+        let ready: Vec<_> =
+            self.due.iter().flat_map(|index| up_to(index, now)).take(claim.max).cloned().collect();
+        let mut deliveries = Vec::new();
+        let mut bytes = 0;
+        for id in ready {
+            let Some(mut entry) = self.remove(&id) else {
+                continue;
+            };
+            bytes += entry.content_bytes();
+            if bytes > MAX_BATCH_BYTES && !deliveries.is_empty() {
+                self.insert(entry);
+                break;
+            }
+            changes.any = true;
+            if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
+                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                self.expired += 1;
+            } else {
+                entry.epoch += 1;
+                entry.claim_id = Some(claim.claim_id);
+                entry.settled = None;
+                let deadline = now.after(claim.lease);
+                entry.place = Place::Leased { deadline, cancel_requested: false };
+                deliveries.push(entry.delivery(now));
+            }
+            self.insert(entry);
+        }
+        if !deliveries.is_empty() {
+            let ids = deliveries.iter().map(|delivery| delivery.message.info.id.clone()).collect();
+            self.journal.rotate(now);
+            self.journal.insert(claim.consumer.clone(), (claim.claim_id, ids));
+        }
+        deliveries
+    }
+
+    fn settle(&mut self, now: Timestamp, item: &Settlement, changes: &mut Changes) -> Settled {
+        let acks = item.outcome == Outcome::Ack;
+        let Some(entry) = self.entries.get(&item.id) else {
+            return match self.finished.get(now, &item.id) {
+                Some(past)
+                    if past.lease == Some(item.lease) && acks == (past.status == Status::Acked) =>
+                {
+                    Settled::AlreadyDone
+                }
+                _ => Settled::Missing,
+            };
+        };
+        if !entry.was_leased_as(item.lease) {
+            return Settled::Stale;
+        }
+        let Place::Leased { cancel_requested, .. } = entry.place else {
+            let repeated = entry.settled == Some(item.outcome.kind());
+            return if repeated { Settled::AlreadyDone } else { Settled::Stale };
+        };
+        let Some(mut entry) = self.remove(&item.id) else {
+            return Settled::Missing;
+        };
+        changes.any = true;
+        if acks || cancel_requested {
+            let status = if acks { Status::Acked } else { Status::Cancelled };
+            self.finish(entry, status, Some(item.lease), changes);
+            return Settled::Done { status };
+        }
+        entry.settled = Some(item.outcome.kind());
+        entry.place = Place::Waiting;
+        match &item.outcome {
+            Outcome::Ack | Outcome::Release => {}
+            Outcome::Snooze { delay } => entry.due = now.after(*delay),
+            Outcome::Retry { delay, error } => {
+                entry.failures += 1;
+                entry.note_error(error);
+                if entry.failures >= entry.max_failures {
+                    entry.place = Place::Dead { reason: DeathReason::MaxFailures, since: now };
+                } else {
+                    entry.due = now.after(*delay);
+                }
+            }
+            Outcome::Reject { error } => {
+                entry.note_error(error);
+                entry.place = Place::Dead { reason: DeathReason::Rejected, since: now };
+            }
+        }
+        let status = entry.state(now).status();
+        self.insert(entry);
+        Settled::Done { status }
+    }
+
+    fn extend(&mut self, now: Timestamp, extend: &Extend, changes: &mut Changes) -> Vec<Extended> {
+        let deadline = now.after(extend.lease);
+        let mut extend_one = |id: &MessageId, lease: Lease| {
+            let Some(entry) = self.entries.get(id) else {
+                return Extended::Missing;
+            };
+            let Place::Leased { cancel_requested, .. } = entry.place else {
+                return Extended::Stale;
+            };
+            if !entry.was_leased_as(lease) {
+                return Extended::Stale;
+            }
+            let Some(mut entry) = self.remove(id) else {
+                return Extended::Missing;
+            };
+            changes.any = true;
+            entry.place = Place::Leased { deadline, cancel_requested };
+            self.insert(entry);
+            Extended::Done { deadline, cancel_requested }
+        };
+        extend.leases.iter().map(|(id, lease)| extend_one(id, *lease)).collect()
+    }
+
+    fn cancel(&mut self, now: Timestamp, id: &MessageId, changes: &mut Changes) -> Cancelled {
+        let Some(mut entry) = self.remove(id) else {
+            return match self.finished.get(now, id) {
+                Some(past) if past.status == Status::Cancelled => Cancelled::Cancelled,
+                _ => Cancelled::NotFound,
+            };
+        };
+        if let Place::Leased { deadline, cancel_requested } = entry.place {
+            changes.any |= !cancel_requested;
+            entry.place = Place::Leased { deadline, cancel_requested: true };
+            self.insert(entry);
+            return Cancelled::InFlight;
+        }
+        changes.any = true;
+        self.finish(entry, Status::Cancelled, None, changes);
+        Cancelled::Cancelled
+    }
+
+    fn reschedule(
+        &mut self,
+        now: Timestamp,
+        item: &Reschedule,
+        changes: &mut Changes,
+    ) -> Rescheduled {
+        match self.entries.get(&item.id).map(|entry| entry.place) {
+            None => return Rescheduled::NotFound,
+            Some(Place::Leased { .. }) => return Rescheduled::InFlight,
+            Some(Place::Dead { .. }) => return Rescheduled::Dead,
+            Some(Place::Waiting) => {}
+        }
+        let Some(mut entry) = self.remove(&item.id) else {
+            return Rescheduled::NotFound;
+        };
+        changes.any = true;
+        let due = item.schedule.instant(now);
+        entry.due = due;
+        self.insert(entry);
+        Rescheduled::Done { due }
+    }
+
+    fn redrive(
+        &mut self,
+        now: Timestamp,
+        redrive: &Redrive,
+        id: &MessageId,
+        changes: &mut Changes,
+    ) -> Redriven {
+        match self.entries.get(id).map(|entry| entry.place) {
+            None => return Redriven::NotFound,
+            Some(Place::Waiting | Place::Leased { .. }) => return Redriven::NotDead,
+            Some(Place::Dead { .. }) => {}
+        }
+        let Some(mut entry) = self.remove(id) else {
+            return Redriven::NotFound;
+        };
+        changes.any = true;
+        let due = redrive.schedule.instant(now);
+        entry.due = due;
+        entry.failures = 0;
+        entry.crashes = 0;
+        entry.expires_at = None;
+        entry.settled = None;
+        entry.place = Place::Waiting;
+        self.insert(entry);
+        Redriven::Done { due }
+    }
+
+    fn purge(&mut self, now: Timestamp, id: &MessageId, changes: &mut Changes) -> Purged {
+        match self.entries.get(id).map(|entry| entry.place) {
+            None => {
+                return match self.finished.get(now, id) {
+                    Some(past) if past.status == Status::Purged => Purged::Purged,
+                    _ => Purged::NotFound,
+                };
+            }
+            Some(Place::Waiting | Place::Leased { .. }) => return Purged::NotDead,
+            Some(Place::Dead { .. }) => {}
+        }
+        let Some(entry) = self.remove(id) else {
+            return Purged::NotFound;
+        };
+        changes.any = true;
+        self.finish(entry, Status::Purged, None, changes);
+        Purged::Purged
+    }
+
+    fn set_paused(&mut self, paused: bool, changes: &mut Changes) -> bool {
+        let changed = self.paused != paused;
+        self.paused = paused;
+        changes.any |= changed;
+        changed
+    }
+
+    /// Ends a message that was removed, and counts how.
+    fn finish(
+        &mut self,
+        entry: Entry,
+        status: Status,
+        lease: Option<Lease>,
+        changes: &mut Changes,
+    ) {
+        match status {
+            Status::Acked => self.acked += 1,
+            Status::Purged => self.purged += 1,
+            _ => self.cancelled += 1,
+        }
+        changes.finished.push((entry.id, Finished { status, digest: entry.digest, lease }));
+    }
+
+    /// What an operation does once, at its end, whatever the number of its items.
+    fn commit(&mut self, now: Timestamp, changes: Changes) {
+        if !changes.finished.is_empty() {
+            self.finished.rotate(now);
+            for (id, finished) in changes.finished {
+                self.finished.insert(id, finished);
+            }
+        }
+        self.revision += u64::from(changes.any);
+    }
+
+    /// Puts a message into the index that its place belongs to.
+    fn insert(&mut self, entry: Entry) {
+        let (key, id) = (entry.key(), entry.id.clone());
+        self.index_mut(&entry).insert(key, id.clone());
+        self.entries.insert(id, entry);
+    }
+
+    /// Takes a message out of the entries and of its index.
+    fn remove(&mut self, id: &MessageId) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.index_mut(&entry).remove(&entry.key());
+        Some(entry)
+    }
+
+    fn index_mut(&mut self, entry: &Entry) -> &mut Index {
+        match entry.place {
+            Place::Waiting => &mut self.due[usize::from(entry.priority.level())],
+            Place::Leased { .. } => &mut self.leased,
+            Place::Dead { .. } => &mut self.dead,
+        }
+    }
+}
+
+/// What an operation has changed so far.
+#[derive(Default)]
+struct Changes {
+    any: bool,
+    finished: Vec<(MessageId, Finished)>,
+}
+
+/// The earliest instant in an index.
+fn first(index: &Index) -> Option<Timestamp> {
+    index.first_key_value().map(|((instant, _), _)| *instant)
+}
+
+/// The messages of an index whose instant has come, in order.
+fn up_to(index: &Index, now: Timestamp) -> impl Iterator<Item = &MessageId> {
+    index.range(..=(now, u64::MAX)).map(|(_, id)| id)
+}

@@ -1,0 +1,170 @@
+//! One live message, as the state machine keeps it.
+
+use bytes::Bytes;
+
+use crate::{
+    ClaimId, DeathReason, Delivery, Headers, Lease, Message, MessageId, MessageInfo, MessageState,
+    NewMessage, Outcome, Priority, Timestamp,
+};
+
+/// A live message.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    // Written once, by the enqueue (a redrive lifts the expiry).
+    pub(super) id: MessageId,
+    pub(super) sequence: u64,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) digest: u64,
+    pub(super) priority: Priority,
+    pub(super) max_failures: u32,
+    pub(super) max_crashes: u32,
+    headers: Headers,
+    payload: Bytes,
+
+    // Changed by the message's life.
+    pub(super) due: Timestamp,
+    pub(super) epoch: u64,
+    pub(super) failures: u32,
+    pub(super) crashes: u32,
+    /// The latest claim; with the epoch it is the lease.
+    pub(super) claim_id: Option<ClaimId>,
+    /// How the latest lease was settled, to recognise the same settlement when it comes again.
+    pub(super) settled: Option<OutcomeKind>,
+    first_error: Option<String>,
+    last_error: Option<String>,
+    pub(super) place: Place,
+}
+
+/// Which index a message stands in. Whether a waiting one is scheduled or ready is for the clock
+/// to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Waiting,
+    Leased { deadline: Timestamp, cancel_requested: bool },
+    Dead { reason: DeathReason, since: Timestamp },
+}
+
+/// An [`Outcome`] without its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutcomeKind {
+    Ack,
+    Retry,
+    Snooze,
+    Release,
+    Reject,
+}
+
+impl Outcome {
+    pub(super) const fn kind(&self) -> OutcomeKind {
+        match self {
+            Self::Ack => OutcomeKind::Ack,
+            Self::Retry { .. } => OutcomeKind::Retry,
+            Self::Snooze { .. } => OutcomeKind::Snooze,
+            Self::Release => OutcomeKind::Release,
+            Self::Reject { .. } => OutcomeKind::Reject,
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn new(now: Timestamp, sequence: u64, digest: u64, message: &NewMessage) -> Self {
+        Self {
+            id: message.id.clone(),
+            sequence,
+            enqueued_at: now,
+            expires_at: message.expires.map(|expires| expires.instant(now)),
+            digest,
+            priority: message.priority,
+            max_failures: message.max_failures,
+            max_crashes: message.max_crashes,
+            headers: message.headers.clone(),
+            payload: message.payload.clone(),
+            due: message.schedule.instant(now),
+            epoch: 0,
+            failures: 0,
+            crashes: 0,
+            claim_id: None,
+            settled: None,
+            first_error: None,
+            last_error: None,
+            place: Place::Waiting,
+        }
+    }
+
+    /// Where the message stands in its index.
+    pub(super) const fn key(&self) -> (Timestamp, u64) {
+        let instant = match self.place {
+            Place::Waiting => self.due,
+            Place::Leased { deadline, .. } => deadline,
+            Place::Dead { since, .. } => since,
+        };
+        (instant, self.sequence)
+    }
+
+    pub(super) fn state(&self, now: Timestamp) -> MessageState {
+        match self.place {
+            Place::Waiting if self.due > now => MessageState::Scheduled,
+            Place::Waiting => MessageState::Ready,
+            Place::Leased { deadline, cancel_requested } => {
+                MessageState::Leased { deadline, cancel_requested }
+            }
+            Place::Dead { reason, since } => MessageState::Dead { reason, since },
+        }
+    }
+
+    pub(super) const fn cancel_requested(&self) -> bool {
+        matches!(self.place, Place::Leased { cancel_requested: true, .. })
+    }
+
+    /// Whether `lease` is the latest lease, current or ended.
+    pub(super) fn was_leased_as(&self, lease: Lease) -> bool {
+        self.claim_id == Some(lease.claim_id) && self.epoch == lease.epoch
+    }
+
+    /// Keeps the first error and the latest; an empty text is no error.
+    pub(super) fn note_error(&mut self, error: &str) {
+        if error.is_empty() {
+            return;
+        }
+        self.first_error.get_or_insert_with(|| error.to_owned());
+        self.last_error = Some(error.to_owned());
+    }
+
+    pub(super) fn content_bytes(&self) -> usize {
+        self.payload.len() + self.headers.encoded_len()
+    }
+
+    pub(super) fn delivery(&self, now: Timestamp) -> Delivery {
+        let claim_id = self.claim_id.unwrap_or(ClaimId::from_bytes([0; ClaimId::BYTES]));
+        Delivery { message: self.message(now), lease: Lease { claim_id, epoch: self.epoch } }
+    }
+
+    pub(super) fn message(&self, now: Timestamp) -> Message {
+        Message {
+            info: self.info(now),
+            headers: self.headers.clone(),
+            payload: self.payload.clone(),
+        }
+    }
+
+    pub(super) fn info(&self, now: Timestamp) -> MessageInfo {
+        MessageInfo {
+            id: self.id.clone(),
+            state: self.state(now),
+            priority: self.priority,
+            sequence: self.sequence,
+            enqueued_at: self.enqueued_at,
+            due: self.due,
+            expires_at: self.expires_at,
+            epoch: self.epoch,
+            failures: self.failures,
+            crashes: self.crashes,
+            max_failures: self.max_failures,
+            max_crashes: self.max_crashes,
+            payload_bytes: self.payload.len(),
+            first_error: self.first_error.clone(),
+            last_error: self.last_error.clone(),
+        }
+    }
+}

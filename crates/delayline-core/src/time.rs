@@ -1,0 +1,194 @@
+//! Instants and durations in whole milliseconds, bounded so that no arithmetic on them wraps.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::Violation;
+use crate::limits::{MAX_DELAY_MS, MAX_TIMESTAMP_MS};
+
+/// An instant: milliseconds since the Unix epoch, up to the end of the year 9999.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The Unix epoch.
+    pub const MIN: Self = Self(0);
+
+    /// The latest instant.
+    pub const MAX: Self = Self(MAX_TIMESTAMP_MS);
+
+    /// The instant `ms` milliseconds after the Unix epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::OutOfRange`] beyond [`MAX_TIMESTAMP_MS`].
+    pub fn from_ms(ms: u64) -> Result<Self, Violation> {
+        Violation::within("the instant in ms since 1970", ms, 0, MAX_TIMESTAMP_MS)?;
+        Ok(Self(ms))
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `delay` later, or the latest instant if that is beyond it.
+    #[must_use]
+    pub fn after(self, delay: Millis) -> Self {
+        Self(self.0.saturating_add(delay.0).min(MAX_TIMESTAMP_MS))
+    }
+
+    /// How long it is from `earlier` to this instant; zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Rounds up to the next millisecond, so that nothing is due before the instant given.
+impl TryFrom<SystemTime> for Timestamp {
+    type Error = Violation;
+
+    /// Instants before 1970 become 1970: they are past, and that is all that matters of them.
+    fn try_from(time: SystemTime) -> Result<Self, Violation> {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::from_ms(ms_rounded_up(since_epoch))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(timestamp: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_millis(timestamp.0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0)
+    }
+}
+
+/// A duration in whole milliseconds, up to 100 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(u64);
+
+impl Millis {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// The longest duration.
+    pub const MAX: Self = Self(MAX_DELAY_MS);
+
+    /// A duration of `ms` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::OutOfRange`] beyond [`MAX_DELAY_MS`].
+    pub fn new(ms: u64) -> Result<Self, Violation> {
+        Violation::within("the duration in ms", ms, 0, MAX_DELAY_MS)?;
+        Ok(Self(ms))
+    }
+
+    /// A duration of `ms` milliseconds, or the longest one if that is shorter.
+    #[must_use]
+    pub const fn saturating(ms: u64) -> Self {
+        Self(if ms > MAX_DELAY_MS { MAX_DELAY_MS } else { ms })
+    }
+
+    /// The number of milliseconds.
+    #[must_use]
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+}
+
+/// Rounds up to the next millisecond, so that nothing is due before the delay has passed.
+impl TryFrom<Duration> for Millis {
+    type Error = Violation;
+
+    fn try_from(duration: Duration) -> Result<Self, Violation> {
+        Self::new(ms_rounded_up(duration))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(millis: Millis) -> Self {
+        Self::from_millis(millis.0)
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0)
+    }
+}
+
+/// An instant, told either way. The server's clock turns it into a [`Timestamp`], so that no
+/// client's clock decides anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// This long after the server executes the operation.
+    In(Millis),
+    /// At this instant; a past one means now, ahead of whatever is due later.
+    At(Timestamp),
+}
+
+impl Schedule {
+    /// As soon as possible.
+    pub const NOW: Self = Self::In(Millis::ZERO);
+
+    /// The instant meant, when the server's clock shows `now`.
+    #[must_use]
+    pub fn instant(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::In(delay) => now.after(delay),
+            Self::At(instant) => instant,
+        }
+    }
+}
+
+/// Which clock an operation goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The server's clock, read once when the operation is executed. Everything but tests.
+    Server,
+    /// This instant. For tests, which move time by argument instead of sleeping: on a live queue
+    /// a wrong instant ends leases early.
+    Fixed(Timestamp),
+}
+
+fn ms_rounded_up(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_round_up_so_that_nothing_is_early() {
+        assert_eq!(Millis::try_from(Duration::from_nanos(1)).unwrap().as_ms(), 1);
+        assert_eq!(Millis::try_from(Duration::from_micros(1_000)).unwrap().as_ms(), 1);
+        assert_eq!(Millis::try_from(Duration::from_micros(1_001)).unwrap().as_ms(), 2);
+        let just_past = UNIX_EPOCH + Duration::from_micros(999_001);
+        assert_eq!(Timestamp::try_from(just_past).unwrap().as_ms(), 1_000);
+    }
+
+    #[test]
+    fn what_is_beyond_the_horizon_is_refused_not_wrapped() {
+        for ms in [MAX_DELAY_MS + 1, 1 << 53, u64::MAX] {
+            let violation = Millis::new(ms).unwrap_err();
+            assert!(violation.to_string().contains(&ms.to_string()), "{violation}");
+        }
+        assert!(Millis::try_from(Duration::MAX).is_err());
+        assert!(Timestamp::from_ms(MAX_TIMESTAMP_MS + 1).is_err());
+        assert_eq!(Timestamp::MAX.after(Millis::MAX), Timestamp::MAX);
+    }
+
+    #[test]
+    fn instants_before_1970_are_past() {
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(Timestamp::try_from(before).unwrap(), Timestamp::default());
+    }
+}

@@ -1,0 +1,174 @@
+//! One connection of fred: a client that lives as long as its socket.
+
+use std::future::Future;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use delayline_redis_protocol::{CallError, Connection, Value};
+use fred::clients::Client;
+use fred::error::Error as FredError;
+use fred::interfaces::{AuthInterface, ClientLike, Resp3Frame};
+use fred::types::{ClusterHash, CustomCommand, RespVersion};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::failure;
+
+/// A client without reconnect policy. Its router task ends with the socket, or when it can't
+/// connect in the first place.
+pub(crate) struct FredConnection {
+    client: Client,
+    router: AbortHandle,
+    /// Changes once, when the router has ended: why nothing more will be sent.
+    end: watch::Receiver<Option<Error>>,
+}
+
+impl FredConnection {
+    /// Begins to connect. The first request waits for the outcome.
+    ///
+    /// Not `Client::init`: when it is dropped, as after a timeout, the router goes on, connects
+    /// after all and lives for ever.
+    pub(crate) fn start(client: Client, tls: bool) -> Self {
+        let router = client.connect();
+        let abort = router.abort_handle();
+        let (sender, end) = watch::channel(None);
+        tokio::spawn(async move {
+            let error = match router.await {
+                Ok(Err(error)) => failure::of_connecting(&error, tls),
+                Ok(Ok(())) | Err(_) => failure::not_sent(),
+            };
+            sender.send_replace(Some(error));
+        });
+        Self { client, router: abort, end }
+    }
+
+    /// Switches to RESP3.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, or could not be reached.
+    pub(crate) async fn switch_to_resp3(&self) -> Result<(), Error> {
+        let hello = self.client.hello(RespVersion::RESP3, None, None);
+        self.unless_ended(hello, failure::of_hello).await
+    }
+
+    /// A reply of the router, or why there will be none.
+    ///
+    /// The router answers everything it has taken before it ends. What is unanswered then waits in
+    /// its queue, where nobody will take it: it was certainly not sent.
+    async fn unless_ended<T>(
+        &self,
+        reply: impl Future<Output = Result<T, FredError>>,
+        kind: impl FnOnce(&FredError) -> Error,
+    ) -> Result<T, Error> {
+        let mut end = self.end.clone();
+        tokio::select! {
+            biased;
+            reply = reply => reply.map_err(|error| kind(&error)),
+            _ = end.changed() => Err(end.borrow().clone().unwrap_or_else(failure::not_sent)),
+        }
+    }
+}
+
+#[async_trait]
+impl Connection for FredConnection {
+    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+        let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+        // The frame as it came: fred's own conversion mixes the server's errors with its own.
+        let reply = self.client.custom_raw(command, args);
+        converted_reply(self.unless_ended(reply, failure::of_request).await?)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.end.has_changed().unwrap_or(true)
+    }
+}
+
+impl Drop for FredConnection {
+    /// Closes the socket: the router would live on without its client.
+    fn drop(&mut self) {
+        self.router.abort();
+    }
+}
+
+fn converted_reply(frame: Resp3Frame) -> Result<Value, CallError> {
+    match frame {
+        Resp3Frame::SimpleError { data, .. } => Err(CallError::Reply(data.to_string())),
+        Resp3Frame::BlobError { data, .. } => {
+            Err(CallError::Reply(String::from_utf8_lossy(&data).into_owned()))
+        }
+        frame => converted(frame).map_err(CallError::Failed),
+    }
+}
+
+fn converted(frame: Resp3Frame) -> Result<Value, Error> {
+    Ok(match frame {
+        Resp3Frame::Null => Value::Nil,
+        Resp3Frame::Number { data, .. } => Value::Int(data),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Value::Bytes(data),
+        Resp3Frame::Array { data, .. } => array(data)?,
+        // With RESP2, fred takes an inner array like `{"message", a, b}` for a message of a channel
+        // and puts this word in front. At the top level it would be lost: there, the first element
+        // is always an integer.
+        Resp3Frame::Push { data, .. } if data.first().is_some_and(is_channel_mark) => {
+            array(data.into_iter().skip(1))?
+        }
+        // Not the value: it may hold a payload.
+        _ => return Err(Error::with_detail(ErrorKind::Protocol, "a reply of an unexpected type")),
+    })
+}
+
+fn array(frames: impl IntoIterator<Item = Resp3Frame>) -> Result<Value, Error> {
+    frames.into_iter().map(converted).collect::<Result<_, _>>().map(Value::Array)
+}
+
+/// The word is a simple string, which no script returns inside of an array.
+fn is_channel_mark(frame: &Resp3Frame) -> bool {
+    matches!(frame, Resp3Frame::SimpleString { data, .. } if data == "pubsub")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(data: impl Into<Bytes>) -> Resp3Frame {
+        Resp3Frame::BlobString { data: data.into(), attributes: None }
+    }
+
+    #[test]
+    fn frames_keep_their_bytes_and_nesting() {
+        let bytes = vec![0, 255, b'\r', b'\n'];
+        let inner = Resp3Frame::Array { data: vec![Resp3Frame::Null], attributes: None };
+        let frame = Resp3Frame::Array {
+            data: vec![
+                Resp3Frame::Number { data: -1, attributes: None },
+                blob(bytes.clone()),
+                inner,
+            ],
+            attributes: None,
+        };
+        let expected = Value::Array(vec![
+            Value::Int(-1),
+            Value::Bytes(bytes.into()),
+            Value::Array(vec![Value::Nil]),
+        ]);
+        assert_eq!(converted_reply(frame).unwrap(), expected);
+    }
+
+    #[test]
+    fn error_frames_keep_their_line() {
+        let frame = Resp3Frame::SimpleError { data: "OOM no".into(), attributes: None };
+        assert!(matches!(converted_reply(frame), Err(CallError::Reply(line)) if line == "OOM no"));
+    }
+
+    #[test]
+    fn unexpected_type_is_refused_without_its_value() {
+        let set = Resp3Frame::Set { data: [blob("secret")].into(), attributes: None };
+        let error = converted(set).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Protocol);
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Where and how to make connections, with everything off that fred would do behind our back.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use delayline_core::{Error, ErrorKind};
+use delayline_redis_protocol::{
+    Address, ConnectOptions, Driver, MAX_CALLS_IN_FLIGHT, Resp, TCP_UPKEEP,
+};
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::socket2::TcpKeepalive;
+use fred::types::RespVersion;
+use fred::types::config::{
+    Blocking, Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig,
+    UnresponsiveConfig,
+};
+
+use crate::connection::FredConnection;
+
+/// Makes connections with fred: one [`Client`] each, never reused.
+pub(crate) struct FredDriver {
+    /// What `Debug` shows.
+    address: String,
+    config: Config,
+    connection: ConnectionConfig,
+    version: RespVersion,
+}
+
+impl FredDriver {
+    pub(crate) fn from_options(options: &ConnectOptions) -> Result<Self, Error> {
+        let server = match &options.address {
+            Address::Tcp { host, port } | Address::Tls { host, port } => {
+                ServerConfig::Centralized { server: Server::new(host.as_str(), *port) }
+            }
+            Address::Unix(path) => ServerConfig::Unix { path: path.clone() },
+        };
+        let number = u8::try_from(options.database)
+            .map_err(|_| Error::new(ErrorKind::Unsupported("a database number above 255")))?;
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
+        let mut config = Config {
+            server,
+            username: options.username.clone(),
+            password: options.exposed_login().map(|(_, password)| password.to_owned()),
+            version: match options.resp {
+                Resp::V2 => RespVersion::RESP2,
+                Resp::V3 => RespVersion::RESP3,
+            },
+            database: Some(number).filter(|&number| number != 0),
+            ..Config::default()
+        };
+        if let Address::Tls { .. } = &options.address {
+            #[cfg(feature = "tls")]
+            {
+                use fred::types::config::TlsConnector;
+
+                let tls = delayline_redis_protocol::tls::client_config(options.ca_pem.as_deref())?;
+                config.tls = Some(TlsConnector::from(tls).into());
+            }
+            #[cfg(not(feature = "tls"))]
+            {
+                return Err(Error::new(ErrorKind::Unsupported("TLS in this build")));
+            }
+        }
+        let address = options.to_string();
+        Ok(Self::new(address, config, ConnectionConfig::default()))
+    }
+
+    pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
+        let config = client.client_config();
+        let address = match &config.server {
+            ServerConfig::Centralized { server } => server.to_string(),
+            ServerConfig::Unix { path } => format!("unix:{}", path.display()),
+            _ => return Err(Error::new(ErrorKind::Unsupported("a client for several servers"))),
+        };
+        Ok(Self::new(address, config, client.connection_config().clone()))
+    }
+
+    fn new(address: String, config: Config, connection: ConnectionConfig) -> Self {
+        let version = config.version;
+        let config = Config {
+            fail_fast: true,
+            blocking: Blocking::Block,
+            // With RESP3 fred sends the password unquoted in an inline `HELLO`: one with a space
+            // fails, and one with a line break is a command. So log in first, with `AUTH`.
+            version: RespVersion::RESP2,
+            ..config
+        };
+        let mut connection = ConnectionConfig {
+            // With more fred sends a command again whose reply got lost.
+            max_command_attempts: 1,
+            // And with more it would do the same on `MOVED` and `ASK`.
+            max_redirections: 0,
+            max_command_buffer_len: MAX_CALLS_IN_FLIGHT,
+            // The link replaces a connection after such a reply, without losing the others' replies.
+            reconnect_on_auth_error: false,
+            reconnect_errors: Vec::new(),
+            // The link limits the time of every call; a blocking command may be silent for long.
+            unresponsive: UnresponsiveConfig::default(),
+            auto_client_setname: false,
+            ..connection
+        };
+        connection.tcp = TcpConfig {
+            nodelay: Some(true),
+            keepalive: connection.tcp.keepalive.or_else(|| Some(keepalive())),
+            ..connection.tcp
+        };
+        #[cfg(target_os = "linux")]
+        connection.tcp.user_timeout.get_or_insert(TCP_UPKEEP.user_timeout);
+        Self { address, config, connection, version }
+    }
+
+    #[cfg(feature = "tls")]
+    fn uses_tls(&self) -> bool {
+        self.config.tls.is_some()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn uses_tls(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl Driver for FredDriver {
+    type Connection = FredConnection;
+
+    async fn connect(&self) -> Result<FredConnection, Error> {
+        // Without a reconnect policy a client ends with its connection, and answers for all that
+        // was on its way. Time limits are the link's business.
+        let client = Client::new(
+            self.config.clone(),
+            Some(PerformanceConfig::default()),
+            Some(self.connection.clone()),
+            None,
+        );
+        let connection = FredConnection::start(client, self.uses_tls());
+        if self.version == RespVersion::RESP3 {
+            connection.switch_to_resp3().await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for FredDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(TCP_UPKEEP.keepalive_idle)
+        .with_interval(TCP_UPKEEP.keepalive_interval)
+        .with_retries(TCP_UPKEEP.keepalive_probes)
+}

@@ -1,0 +1,150 @@
+//! From fred's errors to ours.
+//!
+//! fred's errors are a kind and a text. The text of an error while connecting is either the
+//! server's line or the `Debug` text of an I/O or rustls error; it is never passed on as it is.
+
+use delayline_core::{Class, Error, ErrorKind};
+use delayline_redis_protocol::classify;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+
+/// A command that brought no frame.
+pub(crate) fn of_request(error: &FredError) -> Error {
+    match error.kind() {
+        // Only commands that the router has not taken yet are canceled.
+        FredKind::Canceled => not_sent(),
+        FredKind::Backpressure => Error::new(ErrorKind::Overloaded),
+        FredKind::Protocol | FredKind::Parse => {
+            Error::with_detail(ErrorKind::Protocol, "the reply is not RESP")
+        }
+        FredKind::Timeout => Error::new(ErrorKind::Timeout),
+        _ => Error::new(ErrorKind::ConnectionLost),
+    }
+}
+
+/// A command that was certainly not sent.
+pub(crate) fn not_sent() -> Error {
+    let detail = "the connection was lost before the call was sent";
+    Error::with_detail(ErrorKind::Unreachable, detail)
+}
+
+/// A refused `HELLO`.
+pub(crate) fn of_hello(error: &FredError) -> Error {
+    let error = refusal(error.details());
+    match error.kind() {
+        ErrorKind::Unsupported(_) => {
+            Error::with_detail(ErrorKind::Unsupported("RESP3"), error.detail())
+        }
+        _ => error,
+    }
+}
+
+/// A client that could not connect, or whose connection has ended: what nothing more was sent
+/// after.
+#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "there is no TLS"))]
+pub(crate) fn of_connecting(error: &FredError, tls: bool) -> Error {
+    match error.kind() {
+        #[cfg(feature = "tls")]
+        FredKind::Tls => tls_failure(error.details()),
+        // tokio-rustls passes what rustls finds as I/O errors of this kind.
+        #[cfg(feature = "tls")]
+        FredKind::IO if tls && error.details().contains("InvalidData") => {
+            tls_failure(error.details())
+        }
+        FredKind::IO => Error::with_detail(ErrorKind::Unreachable, io_detail(error.details())),
+        FredKind::Timeout => Error::with_detail(ErrorKind::Unreachable, "no answer in time"),
+        FredKind::Config => Error::new(ErrorKind::Unsupported("the client's configuration")),
+        _ => refusal(error.details()),
+    }
+}
+
+/// The server's answer to the login, if it is one.
+fn refusal(line: &str) -> Error {
+    let error = classify(line);
+    match error.class() {
+        Class::NotExecuted | Class::Rejected => error,
+        Class::Ambiguous => {
+            Error::with_detail(ErrorKind::Unreachable, "the server did not answer the login")
+        }
+    }
+}
+
+/// Picks the known words out of the `Debug` text of a rustls error.
+#[cfg(feature = "tls")]
+fn tls_failure(text: &str) -> Error {
+    const WORDS: [(&str, &str); 7] = [
+        ("UnknownIssuer", "the certificate's authority is not trusted"),
+        ("NotValidForName", "the certificate is made out to another host"),
+        ("Expired", "the certificate has run out"),
+        ("NotValidYet", "the certificate is not valid yet"),
+        ("InvalidCertificate", "the certificate is not valid"),
+        ("AlertReceived", "the server refused the TLS session"),
+        ("InvalidMessage", "the server does not speak TLS on this port"),
+    ];
+    let known = WORDS.iter().find(|(word, _)| text.contains(word));
+    Error::with_detail(ErrorKind::Tls, known.map_or("", |(_, words)| words))
+}
+
+/// Picks the known words out of the `Debug` text of an I/O error.
+fn io_detail(text: &str) -> &'static str {
+    const WORDS: [(&str, &str); 8] = [
+        ("ConnectionRefused", "connection refused"),
+        ("NotFound", "no such socket"),
+        ("PermissionDenied", "permission denied"),
+        ("failed to lookup address", "unknown host"),
+        ("ConnectionReset", "connection reset"),
+        ("UnexpectedEof", "connection closed"),
+        ("BrokenPipe", "connection closed"),
+        ("Connection closed", "connection closed"),
+    ];
+    WORDS.iter().find(|(word, _)| text.contains(word)).map_or("", |(_, words)| words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_certainly_unsent_commands_are_not_executed() {
+        let class = |kind| of_request(&FredError::new(kind, "secret")).class();
+        assert_eq!(class(FredKind::Canceled), Class::NotExecuted);
+        assert_eq!(class(FredKind::Backpressure), Class::NotExecuted);
+        for kind in [FredKind::IO, FredKind::Unknown, FredKind::Timeout, FredKind::Protocol] {
+            assert_eq!(class(kind), Class::Ambiguous);
+        }
+    }
+
+    #[test]
+    fn failure_to_connect_has_its_kind() {
+        let kind = |kind, details: &'static str, tls| {
+            of_connecting(&FredError::new(kind, details), tls).kind().clone()
+        };
+        let certificate = "Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }";
+        let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        #[cfg(feature = "tls")]
+        assert_eq!(kind(FredKind::IO, certificate, true), ErrorKind::Tls);
+        assert_eq!(kind(FredKind::IO, certificate, false), ErrorKind::Unreachable);
+        assert_eq!(kind(FredKind::IO, refused, true), ErrorKind::Unreachable);
+        assert_eq!(kind(FredKind::IO, refused, false), ErrorKind::Unreachable);
+        assert_eq!(kind(FredKind::Auth, "WRONGPASS no", false), ErrorKind::Authentication);
+        assert_eq!(
+            kind(FredKind::Unknown, "ERR invalid password", false),
+            ErrorKind::Authentication
+        );
+        assert_eq!(kind(FredKind::Unknown, "LOADING wait", false), ErrorKind::Busy);
+        assert_eq!(kind(FredKind::Unknown, "gibberish", false), ErrorKind::Unreachable);
+        let hello = FredError::new(FredKind::Unknown, "ERR unknown command 'HELLO'");
+        assert_eq!(of_hello(&hello).kind(), &ErrorKind::Unsupported("RESP3"));
+    }
+
+    #[test]
+    fn texts_of_fred_are_not_passed_on() {
+        for kind in [FredKind::IO, FredKind::Unknown, FredKind::Timeout, FredKind::Protocol] {
+            for error in [
+                of_connecting(&FredError::new(kind.clone(), "secret"), true),
+                of_request(&FredError::new(kind, "secret")),
+            ] {
+                assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+            }
+        }
+    }
+}

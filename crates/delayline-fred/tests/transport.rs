@@ -1,0 +1,47 @@
+//! The transport of fred against real servers.
+
+#[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
+mod transport_cases;
+
+use delayline_core::{Error, ErrorKind};
+use delayline_fred::FredTransport;
+use delayline_redis_protocol::ConnectOptions;
+use delayline_test_server::Server;
+use fred::types::Builder;
+use fred::types::config::Config;
+use transport_cases::{Connect, heals, increment, transport_cases};
+
+/// Connects with fred.
+struct Fred;
+
+impl Connect for Fred {
+    type Transport = FredTransport;
+
+    async fn connect(options: &ConnectOptions) -> Result<FredTransport, Error> {
+        FredTransport::connect(options).await
+    }
+}
+
+transport_cases!(crate::Fred);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_client_is_enough() {
+    let server = Server::builder().tcp().password("pw").start();
+    for resp in ["", "?version=resp3"] {
+        let url = format!("{}{resp}", server.url_with_login("", "pw"));
+        let client = Builder::from_config(Config::from_url(&url).unwrap()).build().unwrap();
+        let transport = FredTransport::from_client(&client).await.unwrap();
+        assert!(increment(&transport).await.is_ok());
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        heals(&transport).await;
+        assert!(!format!("{transport:?}").contains("pw"));
+    }
+}
+
+#[tokio::test]
+async fn client_for_a_cluster_is_refused() {
+    let config = Config::from_url("redis-cluster://127.0.0.1:1").unwrap();
+    let client = Builder::from_config(config).build().unwrap();
+    let error = FredTransport::from_client(&client).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+}

@@ -1,0 +1,175 @@
+//! The embedded backend of Delayline: the state machine behind a lock and a clock.
+//!
+//! It keeps a queue in this process's memory: for tests, for programs that need no server, and as
+//! the model that the other backends are compared with. What it holds ends with the process.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use delayline_core::{Applied, At, Backend, Error, Millis, Op, State, Timestamp, Wakeup};
+use tokio::sync::Notify;
+
+/// A queue in memory. Share it between tasks with an [`Arc`](std::sync::Arc).
+pub struct MemoryBackend {
+    queue: Mutex<Queue>,
+    bell: Notify,
+}
+
+struct Queue {
+    state: State,
+    clock: Clock,
+}
+
+/// What time it is for [`At::Server`].
+enum Clock {
+    System,
+    /// It stands still until a test moves it.
+    Manual(Timestamp),
+}
+
+impl MemoryBackend {
+    /// An empty queue that goes by the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Clock::System)
+    }
+
+    /// An empty queue whose clock shows `start` until [`advance`](Self::advance) moves it: for
+    /// tests that do not want to wait.
+    #[must_use]
+    pub fn with_manual_clock(start: Timestamp) -> Self {
+        Self::with_clock(Clock::Manual(start))
+    }
+
+    fn with_clock(clock: Clock) -> Self {
+        Self { queue: Mutex::new(Queue { state: State::new(), clock }), bell: Notify::new() }
+    }
+
+    /// Moves a manual clock forward and wakes whoever waits for messages. Does nothing to a queue
+    /// that goes by the machine's clock.
+    pub fn advance(&self, by: Millis) {
+        if let Clock::Manual(now) = &mut self.lock().clock {
+            *now = now.after(by);
+        }
+        self.bell.notify_one();
+    }
+
+    /// The clock's instant.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.lock().now()
+    }
+
+    /// A panic while the lock was held cannot have left the state half changed in a way that
+    /// matters more than going on: `apply` does not panic.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn now(&self) -> Timestamp {
+        match self.clock {
+            Clock::System => {
+                // Rounded down, unlike due instants: what is due in this millisecond is due.
+                let since_epoch =
+                    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+                Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
+            }
+            Clock::Manual(now) => now,
+        }
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Messages are not shown.
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        let mut queue = self.lock();
+        let now = match at {
+            At::Server => queue.now(),
+            At::Fixed(now) => now,
+        };
+        let before = queue.state.next_claimable();
+        let applied = queue.state.apply(now, op);
+        let after = queue.state.next_claimable();
+        drop(queue);
+        // Sleepers know of what was claimable before. They need to hear of what is claimable
+        // sooner, and one more of what a claim left over.
+        let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
+        let left_over = matches!(op, Op::Claim(_)) && after.is_some_and(|after| after <= now);
+        if left_over || (sooner && !matches!(op, Op::Claim(_))) {
+            self.bell.notify_one();
+        }
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl Wakeup for MemoryBackend {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        Ok(tokio::time::timeout(timeout, self.bell.notified()).await.is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{MessageId, NewMessage, Reply, Schedule};
+
+    use super::*;
+
+    fn message(id: &str, delay_ms: u64) -> NewMessage {
+        let mut message = NewMessage::new(MessageId::try_from(id).unwrap(), "");
+        message.schedule = Schedule::In(Millis::new(delay_ms).unwrap());
+        message
+    }
+
+    async fn enqueue(queue: &MemoryBackend, id: &str, delay_ms: u64) {
+        queue.apply(At::Server, &Op::Enqueue(vec![message(id, delay_ms)])).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_claimable_sooner_rings() {
+        let queue = MemoryBackend::with_manual_clock(Timestamp::from_ms(1_000).unwrap());
+        let wait = || queue.wait(Duration::from_secs(5));
+        enqueue(&queue, "a", 500).await;
+        assert!(wait().await.unwrap(), "the first message rings, and the ring is kept");
+        enqueue(&queue, "b", 600).await;
+        assert!(!wait().await.unwrap(), "sleepers come back at 500 anyhow");
+        enqueue(&queue, "c", 400).await;
+        assert!(wait().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_violates_a_limit_is_refused() {
+        let queue = MemoryBackend::new();
+        let error = queue.apply(At::Server, &Op::Enqueue(Vec::new())).await.unwrap_err();
+        assert_eq!(error.to_string(), "the enqueue is empty");
+    }
+
+    #[tokio::test]
+    async fn a_manual_clock_moves_only_by_hand() {
+        let queue = MemoryBackend::with_manual_clock(Timestamp::from_ms(1_000).unwrap());
+        queue.advance(Millis::new(5).unwrap());
+        assert_eq!(queue.now().as_ms(), 1_005);
+        let applied = queue.apply(At::Server, &Op::Stats).await.unwrap();
+        assert_eq!(applied.at, queue.now());
+        assert!(matches!(applied.reply, Reply::Stats(_)));
+    }
+}

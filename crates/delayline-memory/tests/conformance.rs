@@ -1,0 +1,21 @@
+//! The whole conformance suite on the in-memory backend.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use delayline_core::{Error, Queueing};
+use delayline_memory::MemoryBackend;
+use delayline_testkit::{Fixture, async_trait};
+
+struct Memory;
+
+#[async_trait]
+impl Fixture for Memory {
+    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+        Ok(Arc::new(MemoryBackend::new()))
+    }
+}
+
+fn main() -> ExitCode {
+    delayline_testkit::main("memory", Memory)
+}

@@ -1,0 +1,50 @@
+-- State::redrive. ARGV: now, an instant (7 bytes), ids.
+-- Results: the new due instant; -1 not dead, -2 unreadable, -3 not found.
+
+local ids, due = {}, instant(ARGV[2], 1)
+for i = 3, #ARGV do
+  ids[i - 2] = ARGV[i]
+end
+local records = redis.call('HMGET', key.records, unpack(ids))
+local stored = redis.call('HMGET', key.details, unpack(ids))
+redis.call('ZCARD', key.due)
+redis.call('ZCARD', key.dead)
+
+local results, due_pairs, members, new_records, details = {0, now, 0}, {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local record, entry = records[i], stored[i]
+  if not record then
+    results[3 + i] = -3
+  elseif not entry or byte(entry) ~= DEAD_PHASE then
+    results[3 + i] = -1
+  elseif byte(entry, 58) == UNREADABLE or not readable_details(entry)
+    or not readable_record(record) then
+    results[3 + i] = -2
+  else
+    local d = read_details(entry)
+    d.phase, d.settled, d.reason, d.failures, d.crashes = WAITING_PHASE, 0, 0, 0, 0
+    local n, member = #members, member_of(record, id)
+    members[n + 1] = member
+    due_pairs[2 * n + 1], due_pairs[2 * n + 2] = due_score(d.level, due), member
+    details[2 * n + 1], details[2 * n + 2] = id, write_details(d)
+    new_records[2 * n + 1] = id
+    new_records[2 * n + 2] =
+      sub(record, 1, 14) .. struct.pack('>I6', NEVER) .. sub(record, 21)
+    results[3 + i] = due
+  end
+end
+
+if #members > 0 then
+  local ring = rings(due)
+  begin_writes()
+  redis.call('HSET', key.records, unpack(new_records))
+  redis.call('HSET', key.details, unpack(details))
+  redis.call('ZADD', key.due, unpack(due_pairs))
+  redis.call('ZREM', key.dead, unpack(members))
+  if ring then
+    push_bell()
+  end
+  commit(true)
+end
+results[3] = control.revision
+return results

@@ -1,0 +1,104 @@
+//! The one implementation of `Backend` on Redis, over whatever driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Wakeup};
+
+use crate::classify::{classify, is_no_script};
+use crate::decode::decode;
+use crate::encode::encode;
+use crate::keys::Keys;
+use crate::permissions::Permissions;
+use crate::preflight::check_server;
+use crate::script::Script;
+use crate::transport::{CallError, ScriptCall, ScriptName, Transport};
+
+/// A queue in Redis.
+///
+/// Queues that share a transport share its connections.
+#[derive(Debug)]
+pub struct ScriptBackend<T> {
+    transport: Arc<T>,
+    keys: Keys,
+    permissions: Permissions,
+}
+
+impl<T: Transport> ScriptBackend<T> {
+    /// Opens the queue `name`, after a look at the server: whether it takes writes and does not
+    /// evict messages. A server that forbids the look (`INFO`) is taken at its word.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ReadOnly`](delayline_core::ErrorKind::ReadOnly) for a replica;
+    /// [`ErrorKind::Evicting`](delayline_core::ErrorKind::Evicting) if the server may evict keys
+    /// and `allow_eviction` is not set;
+    /// [`ErrorKind::NewerVersion`](delayline_core::ErrorKind::NewerVersion) if a newer library has
+    /// written the queue; and whatever the connection says.
+    pub async fn open(
+        transport: Arc<T>,
+        name: QueueName,
+        allow_eviction: bool,
+    ) -> Result<Self, Error> {
+        match transport.info().await {
+            Ok(info) => check_server(&info, allow_eviction)?,
+            Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
+            Err(error) => return Err(into_error(error)),
+        }
+        let queue = Self::new(transport, &name);
+        queue.apply(At::Server, &Op::Stats).await?;
+        Ok(queue)
+    }
+
+    /// Another queue on the same server, over the same connections.
+    #[must_use]
+    pub fn with_queue(&self, name: &QueueName) -> Self {
+        Self::new(Arc::clone(&self.transport), name)
+    }
+
+    fn new(transport: Arc<T>, name: &QueueName) -> Self {
+        Self { transport, keys: Keys::new(name), permissions: Permissions::unknown() }
+    }
+
+    /// The keys of this queue, for access rules.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+}
+
+#[async_trait]
+impl<T: Transport> Backend for ScriptBackend<T> {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        let script = Script::of(op);
+        let permitted = self.permissions.require(&*self.transport, &self.keys, script).await;
+        permitted.map_err(into_error)?;
+        let args = encode(at, op);
+        let call = |script| ScriptCall { script, keys: self.keys.all(), args: args.as_slice() };
+        let reply = match self.transport.call(call(ScriptName::Sha1(&script.sha1))).await {
+            // The server has been restarted or flushed its cache; it has executed nothing. EVAL
+            // takes the text along, so it cannot miss the script again.
+            Err(CallError::Reply(line)) if is_no_script(&line) => {
+                self.transport.call(call(ScriptName::Source(&script.source))).await
+            }
+            reply => reply,
+        };
+        decode(op, reply.map_err(into_error)?)
+    }
+}
+
+#[async_trait]
+impl<T: Transport> Wakeup for ScriptBackend<T> {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.transport.wait(&self.keys.bell(), timeout).await.map_err(into_error)
+    }
+}
+
+fn into_error(error: CallError) -> Error {
+    match error {
+        CallError::Reply(line) => classify(&line),
+        CallError::Failed(error) => error,
+    }
+}

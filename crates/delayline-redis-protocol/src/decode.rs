@@ -1,0 +1,384 @@
+//! A script's reply as the answer to its operation.
+//!
+//! Decoding is total: whatever a server sends, the result is an answer or an error.
+
+use bytes::{Buf, Bytes};
+use delayline_core::{
+    Applied, Cancelled, Checked, Claimed, Delivery, Enqueued, Error, ErrorKind, Extended, Finding,
+    Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Purged, Redriven,
+    Reply, Rescheduled, Settled, Stats, Status, Timestamp,
+};
+
+use crate::record::{Details, Phase, RecordHead, decode_record};
+use crate::transport::Value;
+
+/// The newest schema version that this library reads and writes.
+pub const SCHEMA_VERSION: u64 = 1;
+
+/// Reads the reply of the script that carried out `op`.
+///
+/// # Errors
+///
+/// [`ErrorKind::NewerVersion`], or [`ErrorKind::Protocol`] if the reply cannot be understood.
+pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
+    let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
+    let mut reply = Reader(values.into_iter());
+    match reply.int()? {
+        0 => {}
+        1 => {
+            let found = reply.count()?;
+            let kind = ErrorKind::NewerVersion { found, supported: SCHEMA_VERSION };
+            return Err(Error::new(kind));
+        }
+        _ => {
+            return Err(Error::with_detail(
+                ErrorKind::WrongType,
+                "the control record is not one of a queue",
+            ));
+        }
+    }
+    let at = reply.instant()?;
+    let revision = reply.count()?;
+    let answer = reply.answer(op, at)?;
+    if reply.0.next().is_some() {
+        return Err(unreadable("the reply is too long"));
+    }
+    Ok(Applied { at, revision, reply: answer })
+}
+
+fn unreadable(what: &'static str) -> Error {
+    Error::with_detail(ErrorKind::Protocol, what)
+}
+
+struct Reader(std::vec::IntoIter<Value>);
+
+impl Reader {
+    fn answer(&mut self, op: &Op, at: Timestamp) -> Result<Reply, Error> {
+        Ok(match op {
+            Op::Enqueue(items) => Reply::Enqueue(self.each(items.len(), Self::enqueued)?),
+            Op::Claim(_) => Reply::Claim(self.claimed(at)?),
+            Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
+            Op::Extend(extend) => {
+                let deadline = at.after(extend.lease);
+                Reply::Extend(self.each(extend.leases.len(), |reply| reply.extended(deadline))?)
+            }
+            Op::Cancel(ids) => Reply::Cancel(self.each(ids.len(), Self::cancelled)?),
+            Op::Reschedule(items) => Reply::Reschedule(self.each(items.len(), Self::rescheduled)?),
+            Op::Redrive(redrive) => Reply::Redrive(self.each(redrive.ids.len(), Self::redriven)?),
+            Op::Purge(ids) => Reply::Purge(self.each(ids.len(), Self::purged)?),
+            Op::Pause => Reply::Pause { changed: self.flag()? },
+            Op::Resume => Reply::Resume { changed: self.flag()? },
+            Op::Get(ids) => {
+                let found = ids.iter().map(|id| self.found(id, at));
+                Reply::Get(found.collect::<Result<_, _>>()?)
+            }
+            Op::List(_) => Reply::List(self.page(at)?),
+            Op::Stats => Reply::Stats(self.stats()?),
+            Op::Check(_) => Reply::Check(self.checked()?),
+        })
+    }
+
+    fn each<T>(
+        &mut self,
+        count: usize,
+        mut read: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn enqueued(&mut self) -> Result<Enqueued, Error> {
+        Ok(match self.int()? {
+            code @ -17..=-11 => Enqueued::Conflict { status: status(-10 - code)? },
+            code @ -7..=-1 => Enqueued::Duplicate { status: status(-code)? },
+            due => Enqueued::Created { due: instant(due)? },
+        })
+    }
+
+    fn claimed(&mut self, at: Timestamp) -> Result<Claimed, Error> {
+        let more = self.flag()?;
+        let next = self.optional_instant()?;
+        let mut deliveries = Vec::with_capacity(self.0.len() / 4);
+        while self.0.len() > 0 {
+            let id = self.id()?;
+            let (record, details) = (self.bytes()?, self.bytes()?);
+            let deadline = self.instant()?;
+            let message = read_message(id, record, details, deadline, at);
+            let (message, lease) =
+                message.ok_or_else(|| unreadable("a delivery cannot be read"))?;
+            let lease = lease.ok_or_else(|| unreadable("a delivery has no lease"))?;
+            deliveries.push(Delivery { message, lease });
+        }
+        Ok(Claimed { deliveries, more, next })
+    }
+
+    fn settled(&mut self) -> Result<Settled, Error> {
+        Ok(match self.int()? {
+            -1 => Settled::AlreadyDone,
+            -2 => Settled::Stale,
+            -3 => Settled::Missing,
+            code => Settled::Done { status: status(code)? },
+        })
+    }
+
+    fn extended(&mut self, deadline: Timestamp) -> Result<Extended, Error> {
+        match self.int()? {
+            1 => Ok(Extended::Done { deadline, cancel_requested: false }),
+            2 => Ok(Extended::Done { deadline, cancel_requested: true }),
+            -2 => Ok(Extended::Stale),
+            -3 => Ok(Extended::Missing),
+            _ => Err(unreadable("the result of an extension")),
+        }
+    }
+
+    fn cancelled(&mut self) -> Result<Cancelled, Error> {
+        match self.int()? {
+            1 => Ok(Cancelled::Cancelled),
+            2 => Ok(Cancelled::InFlight),
+            3 => Ok(Cancelled::NotFound),
+            _ => Err(unreadable("the result of a cancellation")),
+        }
+    }
+
+    fn rescheduled(&mut self) -> Result<Rescheduled, Error> {
+        Ok(match self.int()? {
+            -1 => Rescheduled::InFlight,
+            -2 => Rescheduled::Dead,
+            -3 => Rescheduled::NotFound,
+            due => Rescheduled::Done { due: instant(due)? },
+        })
+    }
+
+    fn redriven(&mut self) -> Result<Redriven, Error> {
+        Ok(match self.int()? {
+            -1 => Redriven::NotDead,
+            -2 => Redriven::Unreadable,
+            -3 => Redriven::NotFound,
+            due => Redriven::Done { due: instant(due)? },
+        })
+    }
+
+    fn purged(&mut self) -> Result<Purged, Error> {
+        match self.int()? {
+            1 => Ok(Purged::Purged),
+            2 => Ok(Purged::NotDead),
+            3 => Ok(Purged::NotFound),
+            _ => Err(unreadable("the result of a purge")),
+        }
+    }
+
+    fn found(&mut self, id: &MessageId, at: Timestamp) -> Result<Found, Error> {
+        let first = self.value()?;
+        let details = self.bytes()?;
+        let indexed = self.instant()?;
+        match first {
+            Value::Int(0) => Ok(Found::Unknown),
+            Value::Int(code) => Ok(Found::Finished(status(code)?)),
+            Value::Bytes(record) => match read_message(id.clone(), record, details, indexed, at) {
+                Some((message, _)) => Ok(Found::Live(Box::new(message))),
+                None => Err(unreadable("a message cannot be read")),
+            },
+            _ => Err(unreadable("a message is of the wrong type")),
+        }
+    }
+
+    /// Entries that no library of this kind has written are passed over; `Check` reports them.
+    fn page(&mut self, at: Timestamp) -> Result<Page, Error> {
+        let more = self.flag()?;
+        let mut page = Page::default();
+        while self.0.len() > 0 {
+            let index = self.small()?;
+            let mut member = self.bytes()?;
+            let mut head = self.bytes()?;
+            let record_bytes = self.count()?;
+            let details = self.bytes()?;
+            let instant = self.instant()?;
+            let sequence = if member.len() < 8 { 0 } else { member.get_u64() };
+            page.next = more.then_some(Position { index, instant, sequence });
+            let (Ok(id), Some(head)) = (MessageId::new(member), RecordHead::decode(&mut head))
+            else {
+                continue;
+            };
+            let payload_bytes = usize::try_from(record_bytes)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(crate::record::RECORD_BYTES + head.headers_bytes);
+            if let Some((info, _)) = read_info(id, &head, payload_bytes, details, instant, at) {
+                page.messages.push(info);
+            }
+        }
+        Ok(page)
+    }
+
+    fn stats(&mut self) -> Result<Stats, Error> {
+        Ok(Stats {
+            scheduled: self.count()?,
+            ready: self.count()?,
+            leased: self.count()?,
+            dead: self.count()?,
+            paused: self.flag()?,
+            earliest_due: self.optional_instant()?,
+            enqueued_total: self.count()?,
+            acked_total: self.count()?,
+            cancelled_total: self.count()?,
+            purged_total: self.count()?,
+            expired_total: self.count()?,
+        })
+    }
+
+    fn checked(&mut self) -> Result<Checked, Error> {
+        let examined = self.count()?;
+        let more = self.flag()?;
+        let (index, instant) = (self.small()?, self.instant()?);
+        let sequence = std::str::from_utf8(&self.bytes()?).ok().and_then(|text| text.parse().ok());
+        let sequence = sequence.ok_or_else(|| unreadable("a position cannot be read"))?;
+        let mut findings = Vec::new();
+        while self.0.len() > 0 {
+            findings.push(self.finding()?);
+        }
+        let next = more.then_some(Position { index, instant, sequence });
+        Ok(Checked { examined, findings, next })
+    }
+
+    fn finding(&mut self) -> Result<Finding, Error> {
+        let kind = self.int()?;
+        if matches!(kind, 2..=5) {
+            let id = self.id()?;
+            self.bytes()?;
+            return Ok(match kind {
+                2 => Finding::MissingRecord { id },
+                3 => Finding::WrongRecord { id },
+                4 => Finding::InTwoStates { id },
+                _ => Finding::MissingDetails { id },
+            });
+        }
+        let first = self.count()?;
+        match kind {
+            1 => {
+                self.bytes()?;
+                Ok(Finding::MalformedEntry { index: u8::try_from(first).unwrap_or(u8::MAX) })
+            }
+            6 => Ok(Finding::RecordCount { records: first, indexed: self.count()? }),
+            7 => Ok(Finding::Conservation { enqueued: first, accounted: self.count()? }),
+            _ => Err(unreadable("a finding of an unknown kind")),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, Error> {
+        self.0.next().ok_or_else(|| unreadable("the reply is too short"))
+    }
+
+    fn int(&mut self) -> Result<i64, Error> {
+        match self.value()? {
+            Value::Int(int) => Ok(int),
+            _ => Err(unreadable("an integer is missing")),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<Bytes, Error> {
+        match self.value()? {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Err(unreadable("a byte string is missing")),
+        }
+    }
+
+    fn count(&mut self) -> Result<u64, Error> {
+        u64::try_from(self.int()?).map_err(|_| unreadable("a count is negative"))
+    }
+
+    fn small(&mut self) -> Result<u8, Error> {
+        u8::try_from(self.int()?).map_err(|_| unreadable("a small number is out of range"))
+    }
+
+    fn flag(&mut self) -> Result<bool, Error> {
+        Ok(self.int()? != 0)
+    }
+
+    fn instant(&mut self) -> Result<Timestamp, Error> {
+        instant(self.int()?)
+    }
+
+    fn optional_instant(&mut self) -> Result<Option<Timestamp>, Error> {
+        match self.int()? {
+            -1 => Ok(None),
+            ms => instant(ms).map(Some),
+        }
+    }
+
+    fn id(&mut self) -> Result<MessageId, Error> {
+        MessageId::new(self.bytes()?).map_err(|_| unreadable("an id is out of its limits"))
+    }
+}
+
+fn instant(ms: i64) -> Result<Timestamp, Error> {
+    let ms = u64::try_from(ms).map_err(|_| unreadable("an instant is negative"))?;
+    Timestamp::from_ms(ms).map_err(|_| unreadable("an instant is out of range"))
+}
+
+fn status(code: i64) -> Result<Status, Error> {
+    match code {
+        1 => Ok(Status::Scheduled),
+        2 => Ok(Status::Ready),
+        3 => Ok(Status::Leased),
+        4 => Ok(Status::Dead),
+        5 => Ok(Status::Acked),
+        6 => Ok(Status::Cancelled),
+        7 => Ok(Status::Purged),
+        _ => Err(unreadable("a status is unknown")),
+    }
+}
+
+/// A message from its record, its details, and the instant of the index it stands in.
+fn read_message(
+    id: MessageId,
+    record: Bytes,
+    details: Bytes,
+    indexed: Timestamp,
+    at: Timestamp,
+) -> Option<(Message, Option<delayline_core::Lease>)> {
+    let (head, headers, payload) = decode_record(record)?;
+    let (info, lease) = read_info(id, &head, payload.len(), details, indexed, at)?;
+    Some((Message { info, headers, payload }, lease))
+}
+
+fn read_info(
+    id: MessageId,
+    head: &RecordHead,
+    payload_bytes: usize,
+    details: Bytes,
+    indexed: Timestamp,
+    at: Timestamp,
+) -> Option<(MessageInfo, Option<delayline_core::Lease>)> {
+    let details = match details.is_empty() {
+        true => None,
+        false => Some(Details::decode(details)?),
+    };
+    let waiting = if indexed > at { MessageState::Scheduled } else { MessageState::Ready };
+    let (state, due) = match &details {
+        None => (waiting, indexed),
+        Some(details) => match details.phase {
+            Phase::Waiting => (waiting, indexed),
+            Phase::Leased { cancel_requested } => {
+                (MessageState::Leased { deadline: indexed, cancel_requested }, details.due)
+            }
+            Phase::Dead(reason) => (MessageState::Dead { reason, since: indexed }, details.due),
+        },
+    };
+    let lease = details.as_ref().map(|details| details.lease);
+    let info = MessageInfo {
+        id,
+        state,
+        priority: head.priority,
+        sequence: head.sequence,
+        enqueued_at: head.enqueued_at,
+        due,
+        expires_at: head.expires_at,
+        epoch: lease.map_or(0, |lease| lease.epoch),
+        failures: details.as_ref().map_or(0, |details| details.failures),
+        crashes: details.as_ref().map_or(0, |details| details.crashes),
+        max_failures: head.max_failures,
+        max_crashes: head.max_crashes,
+        payload_bytes,
+        first_error: details.as_ref().and_then(|details| details.first_error.clone()),
+        last_error: details.and_then(|details| details.last_error),
+    };
+    Some((info, lease))
+}

@@ -1,0 +1,133 @@
+//! An operation as the arguments of its script. Each script's head names its arguments.
+
+use bytes::{BufMut, Bytes};
+use delayline_core::limits::{MAX_BATCH_BYTES, MAX_RECLAIM};
+use delayline_core::{At, Op, Outcome, Position, Settlement, Status};
+
+use crate::record::{encode_new_message, put_lease, put_schedule};
+
+/// The arguments of the script that carries out `op`.
+pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
+    let mut args = Arguments(vec![match at {
+        At::Server => Bytes::new(),
+        At::Fixed(now) => number(now.as_ms()),
+    }]);
+    match op {
+        Op::Enqueue(messages) => {
+            for message in messages {
+                args.bytes(message.id.as_bytes());
+                args.0.push(encode_new_message(message));
+            }
+        }
+        Op::Claim(claim) => {
+            args.bytes(claim.consumer.as_bytes());
+            args.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
+            args.count(claim.max);
+            args.number(claim.lease.as_ms());
+            args.count(MAX_BATCH_BYTES);
+            args.count(MAX_RECLAIM);
+        }
+        Op::Settle(settlements) => {
+            for item in settlements {
+                args.bytes(item.id.as_bytes());
+                args.0.push(settlement(item));
+            }
+        }
+        Op::Extend(extend) => {
+            args.number(extend.lease.as_ms());
+            for (id, lease) in &extend.leases {
+                args.bytes(id.as_bytes());
+                args.packed(|bytes| put_lease(bytes, *lease));
+            }
+        }
+        Op::Reschedule(items) => {
+            for item in items {
+                args.bytes(item.id.as_bytes());
+                args.packed(|bytes| put_schedule(bytes, item.schedule));
+            }
+        }
+        Op::Redrive(redrive) => {
+            args.packed(|bytes| put_schedule(bytes, redrive.schedule));
+            redrive.ids.iter().for_each(|id| args.bytes(id.as_bytes()));
+        }
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => {
+            ids.iter().for_each(|id| args.bytes(id.as_bytes()));
+        }
+        Op::Pause => args.number(1),
+        Op::Resume => args.number(0),
+        Op::List(list) => {
+            args.number(u64::from(status_code(list.status)));
+            args.count(list.limit);
+            args.position(list.after);
+        }
+        Op::Stats => {}
+        Op::Check(check) => {
+            args.count(check.limit);
+            args.position(check.after);
+        }
+    }
+    args.0
+}
+
+struct Arguments(Vec<Bytes>);
+
+impl Arguments {
+    fn bytes(&mut self, bytes: &Bytes) {
+        self.0.push(bytes.clone());
+    }
+
+    fn number(&mut self, value: u64) {
+        self.0.push(number(value));
+    }
+
+    fn count(&mut self, value: usize) {
+        self.0.push(value.to_string().into());
+    }
+
+    fn packed(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::with_capacity(24);
+        put(&mut bytes);
+        self.0.push(bytes.into());
+    }
+
+    fn position(&mut self, position: Option<Position>) {
+        if let Some(position) = position {
+            self.number(u64::from(position.index));
+            self.number(position.instant.as_ms());
+            self.number(position.sequence);
+        }
+    }
+}
+
+fn number(value: u64) -> Bytes {
+    value.to_string().into()
+}
+
+fn settlement(item: &Settlement) -> Bytes {
+    let (kind, delay_ms, error) = match &item.outcome {
+        Outcome::Ack => (0, 0, ""),
+        Outcome::Retry { delay, error } => (1, delay.as_ms(), error.as_str()),
+        Outcome::Snooze { delay } => (2, delay.as_ms(), ""),
+        Outcome::Release => (3, 0, ""),
+        Outcome::Reject { error } => (4, 0, error.as_str()),
+    };
+    let mut bytes = Vec::with_capacity(31 + error.len());
+    put_lease(&mut bytes, item.lease);
+    bytes.put_u8(kind);
+    bytes.put_uint(delay_ms, 6);
+    bytes.put_slice(error.as_bytes());
+    bytes.into()
+}
+
+/// A status as the scripts count them.
+const fn status_code(status: Status) -> u8 {
+    match status {
+        Status::Scheduled => 1,
+        Status::Ready => 2,
+        Status::Leased => 3,
+        Status::Dead => 4,
+        Status::Acked => 5,
+        Status::Cancelled => 6,
+        Status::Purged => 7,
+    }
+}

@@ -1,0 +1,32 @@
+//! All that the Redis drivers of Delayline share: the scripts, the keys, the encoding of operations
+//! and replies, the classes of errors, and the upkeep of connections.
+//!
+//! A driver implements [`Driver`] and [`Connection`], about what a library connects and sends with,
+//! and gets a [`Link`], which is a [`Transport`]. [`ScriptBackend`] is the queue over any transport.
+//! `docs/wire.md` in the repository describes what stands in Redis.
+
+mod backend;
+mod classify;
+mod connect_url;
+mod decode;
+mod encode;
+mod keys;
+mod link;
+mod options;
+mod permissions;
+mod preflight;
+mod record;
+mod script;
+#[cfg(feature = "tls")]
+pub mod tls;
+mod transport;
+
+pub use backend::ScriptBackend;
+pub use classify::{classify, is_no_script};
+pub use decode::{SCHEMA_VERSION, decode};
+pub use keys::{KEY_NAMES, KEY_PREFIX, Keys};
+pub use link::driver::{Connection, Driver, TCP_UPKEEP, TcpUpkeep};
+pub use link::{Link, MAX_CALLS_IN_FLIGHT};
+pub use options::{Address, ConnectOptions, Resp};
+pub use script::{Script, all_scripts};
+pub use transport::{CallError, ScriptCall, ScriptName, Transport, Value};

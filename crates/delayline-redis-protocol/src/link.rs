@@ -1,0 +1,163 @@
+//! The connections of one driver to one server, kept in working order.
+
+mod dial;
+pub(crate) mod driver;
+mod health;
+mod line;
+mod pace;
+mod standby;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use self::dial::Dial;
+use self::driver::{Connection as _, Driver};
+use self::line::Line;
+use self::standby::Standby;
+use crate::{CallError, ScriptCall, ScriptName, Transport, Value};
+
+/// Calls that may wait for a reply at once; more fail with
+/// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It bounds the memory that a
+/// stalled server can cost.
+pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
+/// The longest single wait; a longer one ends early.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// Some servers round a shorter timeout down to zero, which blocks for ever.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// How much longer than asked a blocking command may take before its connection counts as dead.
+const WAIT_GRACE: Duration = Duration::from_secs(1);
+
+/// A [`Transport`] over any [`Driver`].
+///
+/// - One connection carries all calls. It is made on first use, and anew after it was lost, after
+///   a reply that did not come within the response timeout, and after a reply of `READONLY` or
+///   `NOAUTH`: after a failover the same address leads to another server.
+/// - Attempts to connect are spaced by 0, 50, 100 ms and so on up to 2 s. Calls in between fail
+///   at once with the error of the last attempt; no call starts a second attempt while one runs.
+/// - A call that is dropped may still be executed. Its connection has to answer a `PING` then, so
+///   that callers who give up sooner than the response timeout don't stay with a silent one.
+/// - Nothing is ever sent twice.
+/// - Waits have connections of their own, one for each wait that runs at the same time. A wait
+///   that is dropped closes its connection, because it alone could still pop an element.
+///
+/// Everything runs on the tokio runtime of the caller.
+pub struct Link<D: Driver> {
+    calls: Line<D>,
+    waits: Standby<D>,
+    permits: Semaphore,
+    response_timeout: Duration,
+    dial: Arc<Dial<D>>,
+}
+
+impl<D: Driver> Link<D> {
+    /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
+    /// a call when its reply takes longer than `response_timeout`; a call that has to connect first
+    /// can take both.
+    #[must_use]
+    pub fn new(driver: D, connect_timeout: Duration, response_timeout: Duration) -> Self {
+        let dial = Arc::new(Dial::new(driver, connect_timeout));
+        Self {
+            calls: Line::new(Arc::clone(&dial)),
+            waits: Standby::new(Arc::clone(&dial)),
+            permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
+            response_timeout,
+            dial,
+        }
+    }
+
+    /// Connects now rather than with the first call.
+    ///
+    /// # Errors
+    ///
+    /// What the driver's [`connect`](Driver::connect) answers, or what the server answers to a
+    /// `PING`; never of [`Class::Ambiguous`](delayline_core::Class::Ambiguous).
+    pub async fn connect(&self) -> Result<(), Error> {
+        self.calls.get().await.map(drop)
+    }
+
+    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+        let Ok(_permit) = self.permits.try_acquire() else {
+            return Err(overloaded().into());
+        };
+        let held = self.calls.get().await?;
+        let abandonment = self.calls.probe_if_dropped(&held, self.response_timeout);
+        let reply = timeout(self.response_timeout, held.connection.request(command, args)).await;
+        abandonment.disarm();
+        let reply = reply.unwrap_or_else(|_| Err(no_reply(self.response_timeout).into()));
+        match &reply {
+            Ok(_) => self.calls.served(&held),
+            Err(error) => self.calls.noted(&held, error),
+        }
+        reply
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Transport for Link<D> {
+    async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+        let (command, script) = match call.script {
+            ScriptName::Sha1(sha1) => ("EVALSHA", sha1),
+            ScriptName::Source(source) => ("EVAL", source),
+        };
+        let mut args = Vec::with_capacity(2 + call.keys.len() + call.args.len());
+        args.push(Bytes::copy_from_slice(script.as_bytes()));
+        args.push(call.keys.len().to_string().into());
+        args.extend_from_slice(call.keys);
+        args.extend_from_slice(call.args);
+        self.request(command, args).await
+    }
+
+    async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
+        let limit = limit.clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        let args = vec![bell.clone(), limit.as_secs_f64().to_string().into()];
+        let connection = self.waits.take().await?;
+        // A wait that is dropped here drops its connection.
+        let bound = limit + WAIT_GRACE;
+        let reply = match timeout(bound, connection.request("BLPOP", args)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(no_reply(bound).into()),
+        };
+        match &reply {
+            Ok(_) => self.waits.give_back(connection),
+            Err(error) => self.waits.noted(connection, error),
+        }
+        match reply? {
+            Value::Nil => Ok(false),
+            Value::Array(_) => Ok(true),
+            Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
+        }
+    }
+
+    async fn info(&self) -> Result<String, CallError> {
+        match self.request("INFO", Vec::new()).await? {
+            Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            Value::Nil | Value::Int(_) | Value::Array(_) => Err(unexpected("INFO").into()),
+        }
+    }
+}
+
+impl<D: Driver> fmt::Debug for Link<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(self.dial.driver()).finish()
+    }
+}
+
+fn overloaded() -> Error {
+    let detail = format!("{MAX_CALLS_IN_FLIGHT} calls wait for replies");
+    Error::with_detail(ErrorKind::Overloaded, detail)
+}
+
+fn no_reply(bound: Duration) -> Error {
+    Error::with_detail(ErrorKind::Timeout, format!("waited {bound:?}"))
+}
+
+fn unexpected(command: &str) -> Error {
+    Error::with_detail(ErrorKind::Protocol, format!("{command} brought a reply of the wrong type"))
+}

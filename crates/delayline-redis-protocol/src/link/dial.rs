@@ -1,0 +1,81 @@
+//! One attempt to connect, from the first packet to the answered `PING`.
+
+use std::time::Duration;
+
+use delayline_core::{Class, Error, ErrorKind};
+use tokio::time::timeout;
+
+use super::driver::{Connection, Driver};
+use crate::{CallError, classify};
+
+/// Makes connections that work, each within the same time.
+#[derive(Debug)]
+pub(crate) struct Dial<D> {
+    driver: D,
+    limit: Duration,
+}
+
+impl<D: Driver> Dial<D> {
+    pub(crate) fn new(driver: D, limit: Duration) -> Self {
+        Self { driver, limit }
+    }
+
+    /// The driver, for `Debug`.
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// Makes one connection.
+    ///
+    /// # Errors
+    ///
+    /// What failed; never of [`Class::Ambiguous`], because no operation was sent.
+    pub(crate) async fn dial(&self) -> Result<D::Connection, Error> {
+        let attempt = timeout(self.limit, async {
+            let connection = self.driver.connect().await?;
+            ping(&connection).await?;
+            Ok(connection)
+        });
+        let detail = || format!("no connection within {:?}", self.limit);
+        let outcome = attempt.await;
+        let outcome =
+            outcome.unwrap_or_else(|_| Err(Error::with_detail(ErrorKind::Unreachable, detail())));
+        outcome.map_err(before_sending)
+    }
+}
+
+/// A new connection is worth nothing if its server is frozen or loading, or if something else
+/// accepted it.
+async fn ping(connection: &impl Connection) -> Result<(), Error> {
+    match connection.request("PING", Vec::new()).await {
+        Ok(_) => Ok(()),
+        Err(CallError::Reply(line)) => {
+            let error = classify(&line);
+            // A user who may run the scripts need not be allowed to ping.
+            if error.kind() == &ErrorKind::PermissionDenied { Ok(()) } else { Err(error) }
+        }
+        Err(CallError::Failed(error)) => Err(error),
+    }
+}
+
+/// The same failure in its right class.
+fn before_sending(error: Error) -> Error {
+    match error.class() {
+        Class::NotExecuted | Class::Rejected => error,
+        Class::Ambiguous => Error::with_detail(ErrorKind::Unreachable, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_attempt_to_connect_is_never_ambiguous() {
+        let error = before_sending(Error::with_detail(ErrorKind::Timeout, "waited 2s"));
+        assert_eq!(error.kind(), &ErrorKind::Unreachable);
+        assert!(error.detail().contains("waited 2s"));
+        let error = before_sending(Error::new(ErrorKind::Tls));
+        assert_eq!(error.kind(), &ErrorKind::Tls);
+    }
+}

@@ -1,0 +1,232 @@
+//! The one connection that carries all calls, replaced when it fails.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use delayline_core::{Error, ErrorKind};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::dial::Dial;
+use super::driver::{Connection as _, Driver};
+use super::health::{Health, health_after, lost};
+use super::pace::Pace;
+use crate::CallError;
+
+/// At most so often a refusal leads to a new connection: the name may take a while to lead
+/// elsewhere, and until then a refusal is a quicker answer than a storm of new connections.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection and what is known of it.
+pub(crate) struct Held<C> {
+    pub(crate) connection: C,
+    /// It has brought the reply of a call.
+    served: AtomicBool,
+    /// A probe runs.
+    probed: AtomicBool,
+}
+
+impl<C> Held<C> {
+    fn new(connection: C) -> Self {
+        Self { connection, served: AtomicBool::new(false), probed: AtomicBool::new(false) }
+    }
+}
+
+/// Holds the connection. All methods take `&self` and are safe to call from many tasks.
+pub(crate) struct Line<D: Driver> {
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D: Driver> {
+    dial: Arc<Dial<D>>,
+    state: Mutex<State<D>>,
+}
+
+struct State<D: Driver> {
+    slot: Slot<D>,
+    pace: Pace,
+    /// Until then a refusal changes nothing.
+    refusals_ignored_until: Option<Instant>,
+}
+
+enum Slot<D: Driver> {
+    Empty,
+    /// An attempt runs in a task of its own, so that it outlives callers that give up on it.
+    Connecting(watch::Receiver<Option<Outcome<D>>>),
+    Connected(Arc<Held<D::Connection>>),
+}
+
+/// What a call finds.
+enum Found<D: Driver> {
+    Connection(Arc<Held<D::Connection>>),
+    Attempt(watch::Receiver<Option<Outcome<D>>>),
+}
+
+type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
+
+impl<D: Driver> Line<D> {
+    pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
+        let state =
+            State { slot: Slot::Empty, pace: Pace::default(), refusals_ignored_until: None };
+        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }) }
+    }
+
+    /// The connection, made if there is none that works.
+    ///
+    /// # Errors
+    ///
+    /// The attempt failed, or it is too early for the next one.
+    pub(crate) async fn get(&self) -> Result<Arc<Held<D::Connection>>, Error> {
+        let mut attempt = match self.shared.current_or_attempt()? {
+            Found::Connection(held) => return Ok(held),
+            Found::Attempt(attempt) => attempt,
+        };
+        let outcome = attempt.wait_for(Option::is_some).await.ok().and_then(|seen| seen.clone());
+        match outcome {
+            Some(outcome) => outcome,
+            // The runtime of the task that connected has ended.
+            None => Err(self.shared.abandoned(&attempt)),
+        }
+    }
+
+    /// The connection has brought the reply of a call.
+    pub(crate) fn served(&self, held: &Held<D::Connection>) {
+        if !held.served.load(Ordering::Relaxed) && !held.served.swap(true, Ordering::Relaxed) {
+            self.shared.lock().pace.served();
+        }
+    }
+
+    /// Looks after the connection of a call that is dropped before it ends: what the call would
+    /// have learned about the connection, nobody does.
+    pub(crate) fn probe_if_dropped<'a>(
+        &'a self,
+        held: &'a Arc<Held<D::Connection>>,
+        limit: Duration,
+    ) -> ProbeIfDropped<'a, D> {
+        ProbeIfDropped { line: self, held, limit, armed: true }
+    }
+
+    /// A call over the connection failed: judges whether the connection is still good.
+    pub(crate) fn noted(&self, held: &Arc<Held<D::Connection>>, error: &CallError) {
+        match health_after(error) {
+            Health::Good => {}
+            Health::Lost => self.shared.lock().retire(held),
+            Health::Refused => self.shared.lock().refuse(held),
+        }
+    }
+}
+
+/// Probes a connection when it is dropped before it is disarmed.
+pub(crate) struct ProbeIfDropped<'a, D: Driver> {
+    line: &'a Line<D>,
+    held: &'a Arc<Held<D::Connection>>,
+    limit: Duration,
+    armed: bool,
+}
+
+impl<D: Driver> ProbeIfDropped<'_, D> {
+    /// The call has come to its end.
+    pub(crate) fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl<D: Driver> Drop for ProbeIfDropped<'_, D> {
+    fn drop(&mut self) {
+        // A future can be dropped outside of its runtime; then nobody is left to serve either.
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.armed && !self.held.probed.swap(true, Ordering::Relaxed) {
+            let shared = Arc::clone(&self.line.shared);
+            runtime.spawn(shared.probe(Arc::clone(self.held), self.limit));
+        }
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// Finds out whether a connection still answers, and stops using it if not.
+    async fn probe(self: Arc<Self>, held: Arc<Held<D::Connection>>, limit: Duration) {
+        let answer = timeout(limit, held.connection.request("PING", Vec::new())).await;
+        held.probed.store(false, Ordering::Relaxed);
+        if matches!(answer, Err(_) | Ok(Err(CallError::Failed(_)))) {
+            self.lock().retire(&held);
+        }
+    }
+
+    /// The connection, or the attempt that is to bring one.
+    fn current_or_attempt(self: &Arc<Self>) -> Result<Found<D>, Error> {
+        let mut state = self.lock();
+        match &state.slot {
+            Slot::Connected(held) if !held.connection.is_closed() => {
+                return Ok(Found::Connection(Arc::clone(held)));
+            }
+            Slot::Connected(held) => {
+                let held = Arc::clone(held);
+                state.retire(&held);
+            }
+            Slot::Connecting(attempt) => return Ok(Found::Attempt(attempt.clone())),
+            Slot::Empty => {}
+        }
+        state.pace.permit(Instant::now())?;
+        let (sender, attempt) = watch::channel(None);
+        state.slot = Slot::Connecting(attempt.clone());
+        drop(state);
+        tokio::spawn(Arc::clone(self).attempt(sender));
+        Ok(Found::Attempt(attempt))
+    }
+
+    async fn attempt(self: Arc<Self>, sender: watch::Sender<Option<Outcome<D>>>) {
+        let outcome = self.dial.dial().await;
+        let outcome = outcome.map(|connection| Arc::new(Held::new(connection)));
+        let mut state = self.lock();
+        state.slot = match &outcome {
+            Ok(held) => Slot::Connected(Arc::clone(held)),
+            Err(error) => {
+                state.pace.failed(Instant::now(), error.clone());
+                Slot::Empty
+            }
+        };
+        drop(state);
+        sender.send_replace(Some(outcome));
+    }
+
+    /// An attempt ended without an outcome: makes room for the next one.
+    fn abandoned(&self, attempt: &watch::Receiver<Option<Outcome<D>>>) -> Error {
+        let error =
+            Error::with_detail(ErrorKind::Unreachable, "the attempt to connect was stopped");
+        let mut state = self.lock();
+        if matches!(&state.slot, Slot::Connecting(current) if current.same_channel(attempt)) {
+            state.slot = Slot::Empty;
+            state.pace.failed(Instant::now(), error.clone());
+        }
+        error
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> State<D> {
+    /// Stops using a connection. Calls that still wait on it keep it open until they end.
+    fn retire(&mut self, held: &Arc<Held<D::Connection>>) {
+        if self.holds(held) {
+            self.slot = Slot::Empty;
+            self.pace.failed(Instant::now(), lost());
+        }
+    }
+
+    /// Stops using a connection whose server does not serve, if that was not done just now.
+    fn refuse(&mut self, held: &Arc<Held<D::Connection>>) {
+        let now = Instant::now();
+        if self.holds(held) && self.refusals_ignored_until.is_none_or(|until| now >= until) {
+            self.slot = Slot::Empty;
+            self.refusals_ignored_until = Some(now + REFUSAL_PAUSE);
+        }
+    }
+
+    fn holds(&self, held: &Arc<Held<D::Connection>>) -> bool {
+        matches!(&self.slot, Slot::Connected(current) if Arc::ptr_eq(current, held))
+    }
+}

@@ -1,0 +1,70 @@
+//! The connections that wait on doorbells: one for each wait that runs, kept for the next one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use delayline_core::Error;
+use tokio::time::Instant;
+
+use super::dial::Dial;
+use super::driver::{Connection as _, Driver};
+use super::health::{Health, health_after, lost};
+use super::pace::Pace;
+use crate::CallError;
+
+/// Lends connections for one wait at a time.
+pub(crate) struct Standby<D: Driver> {
+    dial: Arc<Dial<D>>,
+    state: Mutex<State<D::Connection>>,
+}
+
+struct State<C> {
+    idle: Vec<C>,
+    pace: Pace,
+}
+
+impl<D: Driver> Standby<D> {
+    pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
+        let state = State { idle: Vec::new(), pace: Pace::default() };
+        Self { dial, state: Mutex::new(state) }
+    }
+
+    /// A connection on which nothing waits.
+    ///
+    /// # Errors
+    ///
+    /// The attempt to make one failed, or it is too early for the next attempt.
+    pub(crate) async fn take(&self) -> Result<D::Connection, Error> {
+        {
+            let mut state = self.lock();
+            state.idle.retain(|connection| !connection.is_closed());
+            if let Some(connection) = state.idle.pop() {
+                return Ok(connection);
+            }
+            state.pace.permit(Instant::now())?;
+        }
+        let outcome = self.dial.dial().await;
+        if let Err(error) = &outcome {
+            self.lock().pace.failed(Instant::now(), error.clone());
+        }
+        outcome
+    }
+
+    /// Takes back a connection whose wait has ended.
+    pub(crate) fn give_back(&self, connection: D::Connection) {
+        let mut state = self.lock();
+        state.pace.served();
+        state.idle.push(connection);
+    }
+
+    /// Takes back a connection whose wait has failed, if it is still good.
+    pub(crate) fn noted(&self, connection: D::Connection, error: &CallError) {
+        match health_after(error) {
+            Health::Good => self.lock().idle.push(connection),
+            Health::Lost | Health::Refused => self.lock().pace.failed(Instant::now(), lost()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! What is checked once, when a queue is opened: whether this server can keep messages.
+
+use delayline_core::{Error, ErrorKind};
+
+/// Reads the server's `INFO` text.
+///
+/// # Errors
+///
+/// [`ErrorKind::ReadOnly`] for a replica; [`ErrorKind::Evicting`] if the server may evict keys and
+/// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0.
+pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error> {
+    let field = |name: &str| {
+        let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+        info.lines().find_map(value).map(|value| value.trim().to_owned())
+    };
+    if field("role").is_some_and(|role| role == "slave" || role == "replica") {
+        let master = field("master_host").unwrap_or_default();
+        return Err(Error::with_detail(ErrorKind::ReadOnly, format!("its primary is {master}")));
+    }
+    let major = field("redis_version")
+        .and_then(|version| version.split('.').next().and_then(|major| major.parse::<u32>().ok()));
+    if major.is_some_and(|major| major < 6) {
+        return Err(Error::new(ErrorKind::Unsupported("a server older than Redis 6.0")));
+    }
+    match field("maxmemory_policy") {
+        Some(policy) if policy != "noeviction" && !allow_eviction => {
+            Err(Error::new(ErrorKind::Evicting { policy }))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(info: &str) -> Result<(), ErrorKind> {
+        check_server(info, false).map_err(|error| error.kind().clone())
+    }
+
+    #[test]
+    fn only_a_server_that_keeps_messages_will_do() {
+        let good = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
+        assert_eq!(check(good), Ok(()));
+        assert_eq!(check(""), Ok(()), "a server that tells nothing is taken at its word");
+        let policy = "allkeys-lru".to_owned();
+        assert_eq!(check("maxmemory_policy:allkeys-lru\r\n"), Err(ErrorKind::Evicting { policy }));
+        assert!(check_server("maxmemory_policy:volatile-ttl\r\n", true).is_ok());
+        assert_eq!(check("role:slave\r\nmaster_host:10.0.0.1\r\n"), Err(ErrorKind::ReadOnly));
+        assert!(matches!(check("redis_version:5.0.3\r\n"), Err(ErrorKind::Unsupported(_))));
+    }
+}

@@ -1,0 +1,80 @@
+//! One TLS configuration for all drivers.
+//!
+//! The cryptography is named explicitly: the process-wide default of rustls is not ours to set, and
+//! asking for it panics where two are compiled in (redis-rs#1812).
+
+use std::sync::Arc;
+
+use delayline_core::{Error, ErrorKind};
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+/// A configuration without client certificate that trusts the authorities in `ca_pem`, or where
+/// that is `None` those that the operating system trusts.
+///
+/// # Errors
+///
+/// [`ErrorKind::Tls`]: `ca_pem` holds no certificate or a damaged one, or the operating system
+/// has no authorities.
+pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
+    let roots = match ca_pem {
+        Some(pem) => given_roots(pem)?,
+        None => system_roots()?,
+    };
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn given_roots(pem: &[u8]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        // Neither error is passed on: it could quote the text, which may hold a key by mistake.
+        let certificate = certificate.map_err(|_| refused("the CA text is not valid PEM"))?;
+        roots.add(certificate).map_err(|_| refused("the CA text holds a damaged certificate"))?;
+    }
+    if roots.is_empty() {
+        return Err(refused("the CA text holds no certificate"));
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    // Some systems carry certificates that rustls can't read; the others are as good without them.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(refused("the system has no certificate authorities; give one as PEM text"));
+    }
+    Ok(roots)
+}
+
+fn refused(detail: &str) -> Error {
+    Error::with_detail(ErrorKind::Tls, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_without_certificate_is_refused_and_not_repeated() {
+        for text in ["", "secret", "-----BEGIN CERTIFICATE-----\nsecret\n"] {
+            let error = client_config(Some(text.as_bytes())).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Tls);
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_certificate_is_refused() {
+        let text = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n";
+        let error = client_config(Some(text.as_bytes())).unwrap_err();
+        assert_eq!(error.detail(), "the CA text holds a damaged certificate");
+    }
+}

@@ -1,0 +1,185 @@
+//! What a queue does on servers that are broken, full, hostile or not meant for it, as test cases
+//! over any driver. Each driver's `tests/queue.rs` includes this file and calls [`queue_cases!`]
+//! with a type that connects.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "part of test programs, but not all in test functions"
+)]
+
+pub mod access;
+pub mod hostile;
+pub mod refusals;
+pub mod servers;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use delayline_core::{
+    At, Backend, Check, Claim, ClaimId, Claimed, ConsumerName, Error, ErrorKind, Extend, Lease,
+    List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule,
+    Schedule, Settlement, Status, Timestamp,
+};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_test_server::{Reply as Raw, Server};
+
+/// Connects with the driver under test.
+pub trait Connect {
+    type Transport: Transport;
+
+    fn connect(
+        options: &ConnectOptions,
+    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
+}
+
+/// A queue named `q` at an address.
+pub async fn open<C: Connect>(url: &str) -> Result<ScriptBackend<C::Transport>, Error> {
+    let transport = C::connect(&url.parse().unwrap()).await?;
+    ScriptBackend::open(Arc::new(transport), QueueName::new("q").unwrap(), false).await
+}
+
+pub fn id(text: &str) -> MessageId {
+    MessageId::try_from(text).unwrap()
+}
+
+pub fn message(text: &str) -> NewMessage {
+    NewMessage::new(id(text), format!("payload of {text}"))
+}
+
+pub fn at(ms: u64) -> At {
+    At::Fixed(Timestamp::from_ms(1_800_000_000_000 + ms).unwrap())
+}
+
+pub fn millis(ms: u64) -> Millis {
+    Millis::new(ms).unwrap()
+}
+
+pub fn lease(token: u8) -> Lease {
+    Lease { claim_id: ClaimId::from_bytes([token; 16]), epoch: 1 }
+}
+
+pub fn claim(token: u8, max: usize) -> Op {
+    Op::Claim(Claim {
+        consumer: ConsumerName::new("c").unwrap(),
+        claim_id: ClaimId::from_bytes([token; 16]),
+        max,
+        lease: millis(10_000),
+    })
+}
+
+pub fn settle(text: &str, token: u8, outcome: Outcome) -> Op {
+    Op::Settle(vec![Settlement { id: id(text), lease: lease(token), outcome }])
+}
+
+pub async fn apply(queue: &impl Backend, ms: u64, op: Op) -> Reply {
+    queue.apply(at(ms), &op).await.unwrap_or_else(|error| panic!("{}: {error}", op.name())).reply
+}
+
+pub async fn claimed(queue: &impl Backend, ms: u64, token: u8) -> Claimed {
+    match apply(queue, ms, claim(token, 100)).await {
+        Reply::Claim(claimed) => claimed,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn kind_of(queue: &impl Backend, ms: u64, op: &Op) -> Result<Reply, ErrorKind> {
+    let applied = queue.apply(at(ms), op).await;
+    applied.map(|applied| applied.reply).map_err(|error| error.kind().clone())
+}
+
+/// A queue with a message in every state: `scheduled`, `ready`, `leased` (claim 1), `expiring` (a
+/// lease that runs out at 5,000), `dead`, `acked`.
+pub async fn fill(queue: &impl Backend) {
+    let mut dead = message("dead");
+    dead.max_failures = 1;
+    apply(queue, 0, Op::Enqueue(vec![dead, message("acked"), message("leased")])).await;
+    apply(queue, 0, claim(1, 3)).await;
+    let retry = Outcome::Retry { delay: millis(1), error: "no".to_owned() };
+    apply(queue, 1, settle("dead", 1, retry)).await;
+    apply(queue, 1, settle("acked", 1, Outcome::Ack)).await;
+    apply(queue, 2, Op::Enqueue(vec![message("expiring")])).await;
+    let Op::Claim(mut short) = claim(2, 1) else { unreachable!() };
+    short.lease = millis(4_998);
+    apply(queue, 2, Op::Claim(short)).await;
+    let mut scheduled = message("scheduled");
+    scheduled.schedule = Schedule::In(millis(60_000));
+    apply(queue, 3, Op::Enqueue(vec![scheduled, message("ready")])).await;
+}
+
+/// One operation of every kind, each with an effect on a queue that was filled.
+pub fn every_op() -> Vec<Op> {
+    let list = |status| Op::List(List { status, after: None, limit: 10 });
+    let schedule = Schedule::In(millis(50));
+    vec![
+        Op::Enqueue(vec![message("new"), message("ready"), message("acked")]),
+        claim(9, 10),
+        settle("leased", 1, Outcome::Ack),
+        settle("leased", 1, Outcome::Retry { delay: millis(5), error: "e".to_owned() }),
+        settle("leased", 1, Outcome::Reject { error: "e".to_owned() }),
+        settle("leased", 1, Outcome::Release),
+        Op::Extend(Extend { leases: vec![(id("leased"), lease(1))], lease: millis(9_000) }),
+        Op::Cancel(vec![id("leased")]),
+        Op::Cancel(vec![id("ready"), id("dead")]),
+        Op::Reschedule(vec![Reschedule { id: id("scheduled"), schedule }]),
+        Op::Redrive(Redrive { ids: vec![id("dead")], schedule }),
+        Op::Purge(vec![id("dead")]),
+        Op::Pause,
+        Op::Resume,
+        Op::Get(vec![id("ready"), id("leased"), id("acked")]),
+        list(Status::Scheduled),
+        list(Status::Leased),
+        list(Status::Dead),
+        Op::Stats,
+        Op::Check(Check { after: None, limit: 100 }),
+    ]
+}
+
+/// The serialized value of every key of the queue, to see whether anything was changed.
+pub fn dump(server: &Server, keys: &[bytes::Bytes]) -> Vec<Raw> {
+    keys.iter().map(|key| server.command(&[b"DUMP", &key[..]])).collect()
+}
+
+/// Audits the queue and answers what is wrong with it.
+pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Finding> {
+    match apply(queue, ms, Op::Check(Check { after: None, limit: 100 })).await {
+        Reply::Check(checked) => checked.findings,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The cases as tests of a driver.
+#[allow(unused_macros, reason = "used where this file is included")]
+macro_rules! queue_cases {
+    ($connect:ty) => {
+        queue_cases!(@ $connect;
+            refusals: out_of_memory_refuses_only_what_takes_memory;
+            refusals: a_key_of_another_type_is_refused_before_anything_is_done;
+            refusals: a_queue_of_a_newer_version_is_refused_unchanged;
+            refusals: a_control_record_that_is_none_is_refused_unchanged;
+            servers: a_replica_is_refused;
+            servers: a_demoted_primary_is_an_error_that_may_be_repeated;
+            servers: an_evicting_server_is_refused_unless_allowed;
+            servers: flushed_scripts_go_unnoticed;
+            servers: a_busy_server_is_an_error_that_may_be_repeated;
+            servers: missing_replicas_are_an_error_that_may_be_repeated;
+            servers: lost_data_does_not_stop_the_queue;
+            access: the_documented_permissions_are_enough;
+            access: a_missing_permission_is_named_before_anything_is_done;
+            hostile: a_vanished_record_becomes_a_dead_letter_and_harms_nobody;
+            hostile: junk_in_the_indexes_harms_nobody;
+            hostile: unreadable_details_become_a_dead_letter;
+            hostile: finished_messages_leave_no_residue;
+        );
+    };
+    (@ $connect:ty; $($module:ident: $case:ident;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            queue_cases::$module::$case::<$connect>().await;
+        }
+    )+};
+}
+#[allow(unused_imports, reason = "used where this file is included")]
+pub(crate) use queue_cases;

@@ -1,0 +1,85 @@
+//! Operations that the server or the stored data refuse: each wholly, or not at all (G3).
+
+use super::*;
+
+pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    fill(&queue).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let before = dump(&server, queue.keys().all());
+    let enqueue = Op::Enqueue(vec![message("new")]);
+    assert_eq!(kind_of(&queue, 10, &enqueue).await, Err(ErrorKind::OutOfMemory));
+    assert_eq!(dump(&server, queue.keys().all()), before);
+    for op in every_op().into_iter().filter(|op| !matches!(op, Op::Enqueue(_))) {
+        assert!(kind_of(&queue, 6_000, &op).await.is_ok(), "{} at maxmemory", op.name());
+    }
+    // The queue can be drained to the end, so that memory comes back.
+    let leases = claimed(&queue, 90_000, 20).await.deliveries;
+    assert!(!leases.is_empty());
+    for delivery in leases {
+        let id = delivery.message.info.id;
+        let ack = Settlement { id, lease: delivery.lease, outcome: Outcome::Ack };
+        apply(&queue, 90_001, Op::Settle(vec![ack])).await;
+    }
+    assert_eq!(findings(&queue, 90_002).await, []);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    apply(&queue, 90_003, enqueue).await;
+}
+
+pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let mut refused = 0;
+    for spoiled in &keys {
+        for op in every_op() {
+            server.command(&["FLUSHALL"]);
+            fill(&queue).await;
+            server.command(&[b"DEL", &spoiled[..]]);
+            server.command(&[b"SADD", &spoiled[..], b"not ours"]);
+            let before = dump(&server, &keys);
+            // At 6,000 a lease has run out, so the claim also writes what it seldom writes.
+            match kind_of(&queue, 6_000, &op).await {
+                Ok(_) => {}
+                Err(ErrorKind::WrongType) => {
+                    refused += 1;
+                    let after = dump(&server, &keys);
+                    assert_eq!(after, before, "{} with {spoiled:?} spoiled", op.name());
+                }
+                Err(other) => panic!("{} with {spoiled:?} spoiled: {other:?}", op.name()),
+            }
+        }
+    }
+    assert!(refused > 60, "only {refused} operations were refused");
+}
+
+pub async fn a_queue_of_a_newer_version_is_refused_unchanged<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    fill(&queue).await;
+    let control = &queue.keys().all()[0];
+    server.command(&[b"SETRANGE", &control[..], b"0", b"\x02"]);
+    let before = dump(&server, queue.keys().all());
+    let newer = ErrorKind::NewerVersion { found: 2, supported: 1 };
+    for op in every_op() {
+        assert_eq!(kind_of(&queue, 6_000, &op).await, Err(newer.clone()), "{}", op.name());
+    }
+    assert_eq!(dump(&server, queue.keys().all()), before);
+    assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &newer);
+}
+
+pub async fn a_control_record_that_is_none_is_refused_unchanged<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    fill(&queue).await;
+    let control = queue.keys().all()[0].clone();
+    for junk in [&b"\x01"[..], &[1; 74], &[1; 76]] {
+        server.command(&[b"SET", &control[..], junk]);
+        let before = dump(&server, queue.keys().all());
+        for op in every_op() {
+            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(ErrorKind::WrongType));
+        }
+        assert_eq!(dump(&server, queue.keys().all()), before);
+    }
+}

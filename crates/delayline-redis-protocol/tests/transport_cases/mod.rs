@@ -1,0 +1,183 @@
+//! What every driver must do, as test cases over any [`Transport`]. Each driver's `tests/transport.rs`
+//! includes this file and calls [`transport_cases!`] with a type that connects.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "part of test programs, but not all in test functions"
+)]
+
+pub mod connecting;
+pub mod faults;
+pub mod outages;
+pub mod replies;
+pub mod waits;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use delayline_core::Error;
+use delayline_redis_protocol::{
+    CallError, ConnectOptions, ScriptCall, ScriptName, Transport, Value,
+};
+use delayline_test_server::Server;
+
+/// Longest time for a transport to work again after the server does.
+pub const HEALING: Duration = Duration::from_secs(5);
+/// More than any test needs on a machine that is busy with other things.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connects with the driver under test.
+pub trait Connect {
+    type Transport: Transport;
+
+    fn connect(
+        options: &ConnectOptions,
+    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
+}
+
+/// Connects to an address as the server or proxy shows it.
+pub async fn connected<C: Connect>(url: &str) -> C::Transport {
+    C::connect(&options(url)).await.unwrap()
+}
+
+pub fn options(url: &str) -> ConnectOptions {
+    url.parse().unwrap()
+}
+
+/// Short timeouts for tests in which they are hit.
+pub fn impatient(url: &str) -> ConnectOptions {
+    let mut options = options(url);
+    options.connect_timeout = Duration::from_millis(500);
+    options.response_timeout = Duration::from_millis(500);
+    options
+}
+
+/// Runs a script by its text with one key and these arguments.
+pub async fn eval(
+    transport: &impl Transport,
+    source: &str,
+    args: &[Bytes],
+) -> Result<Value, CallError> {
+    let keys = [Bytes::from_static(b"k")];
+    transport.call(ScriptCall { script: ScriptName::Source(source), keys: &keys, args }).await
+}
+
+pub const INCREMENT: &str = "return {redis.call('INCR', KEYS[1])}";
+
+pub async fn increment(transport: &impl Transport) -> Result<Value, CallError> {
+    eval(transport, INCREMENT, &[]).await
+}
+
+/// How often [`increment`] was executed.
+pub fn executions(server: &Server) -> i64 {
+    match server.command(&["GET", "k"]) {
+        delayline_test_server::Reply::BulkString(text) => {
+            String::from_utf8(text).unwrap().parse().unwrap()
+        }
+        _ => 0,
+    }
+}
+
+/// The error of a call that failed without a reply of the server.
+#[track_caller]
+pub fn failed(result: Result<impl std::fmt::Debug, CallError>) -> Error {
+    match result {
+        Err(CallError::Failed(error)) => error,
+        other => panic!("expected a failure, got {other:?}"),
+    }
+}
+
+/// The server's error line.
+#[track_caller]
+pub fn error_line(result: Result<impl std::fmt::Debug, CallError>) -> String {
+    match result {
+        Err(CallError::Reply(line)) => line,
+        other => panic!("expected an error line, got {other:?}"),
+    }
+}
+
+/// Repeats calls until one works, for [`HEALING`] at most. Each must end within a bound.
+pub async fn heals(transport: &impl Transport) {
+    let deadline = Instant::now() + HEALING;
+    loop {
+        let result = tokio::time::timeout(PATIENCE, eval(transport, "return {1}", &[])).await;
+        match result.expect("a call hangs") {
+            Ok(_) => return,
+            Err(error) => assert!(Instant::now() < deadline, "not healed: {error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Looks again and again until something is so.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// One test for each case.
+macro_rules! transport_cases {
+    ($connect:ty) => {
+        crate::transport_cases::transport_cases!(@each $connect,
+            connecting: [
+                refused_port_is_unreachable missing_socket_is_unreachable
+                unknown_host_is_unreachable silent_peer_is_unreachable_in_time
+                peer_that_closes_is_unreachable peer_that_babbles_is_unreachable
+                wrong_logins_are_refused right_logins_work wrong_certificates_are_refused
+                tls_works_with_its_authority plain_client_on_tls_port_fails
+                tls_client_on_plain_port_fails database_is_selected
+                missing_database_is_refused user_without_ping_connects
+                full_server_is_told loading_server_is_not_taken debug_shows_no_secret
+            ],
+            replies: [
+                any_bytes_are_echoed types_and_nesting_are_kept error_lines_keep_their_code
+                unknown_digest_is_told scripts_run_by_their_digest
+                concurrent_calls_get_their_own_replies refusals_inside_scripts_are_told
+                info_is_text both_versions_of_the_protocol_agree
+            ],
+            waits: [
+                push_ends_a_wait earlier_push_ends_a_wait_at_once wait_without_push_times_out
+                wait_of_no_time_ends wait_may_exceed_the_response_timeout
+                wait_holds_up_no_call waits_on_two_bells_run_at_once
+                connection_of_a_wait_is_reused wait_survives_its_connection
+                dropped_wait_pops_nothing frozen_server_ends_a_wait wrong_type_is_told
+                unblocked_wait_is_told
+            ],
+            faults: [
+                lost_reply_is_ambiguous_and_executed_once
+                lost_request_is_ambiguous_and_not_executed swallowed_reply_times_out_and_heals
+                blackhole_times_out_and_heals delay_below_the_timeout_is_harmless
+                dropped_call_harms_nobody callers_that_give_up_do_not_stop_an_attempt
+                callers_that_give_up_leave_a_silent_connection executions_are_accounted_for_under_cuts
+                stalled_server_overloads
+            ],
+            outages: [
+                killed_server_heals_after_restart restarted_port_heals
+                kill_in_a_script_is_ambiguous frozen_server_times_out_and_heals
+                killed_connection_is_replaced rotated_password_heals
+                connecting_is_spaced_out transport_outlives_its_runtime replica_is_refused_without_a_storm
+                replaced_connection_serves_after_failover concurrent_calls_share_one_attempt
+            ],
+        );
+    };
+    (@each $connect:ty, $($module:ident: [$($case:ident)*],)*) => {
+        $(
+            mod $module {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $case() {
+                        crate::transport_cases::$module::$case::<$connect>().await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+pub(crate) use transport_cases;

@@ -1,0 +1,196 @@
+//! Waiting on a doorbell.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use delayline_core::{Class, ErrorKind};
+use delayline_redis_protocol::{CallError, Transport, classify};
+use delayline_test_server::Server;
+
+use super::{
+    Connect, HEALING, PATIENCE, connected, error_line, eval, failed, impatient, options, until,
+};
+
+const BELL: Bytes = Bytes::from_static(b"bell");
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(60);
+
+fn blocked(server: &Server) -> usize {
+    server.info("clients", "blocked_clients").parse().unwrap()
+}
+
+async fn until_blocked(server: &Server, count: usize) {
+    until("blocked clients", || blocked(server) == count).await;
+}
+
+pub async fn push_ends_a_wait<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let waiter = Arc::clone(&transport);
+    let wait = tokio::spawn(async move { waiter.wait(&BELL, LONG).await });
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    assert!(tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap().unwrap());
+}
+
+pub async fn earlier_push_ends_a_wait_at_once<C: Connect>() {
+    let server = Server::start();
+    let transport = connected::<C>(&server.url()).await;
+    server.command(&["LPUSH", "bell", "message", "x"]);
+    for _ in 0..2 {
+        let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, LONG)).await;
+        assert!(wait.unwrap().unwrap());
+    }
+    assert!(!transport.wait(&BELL, SHORT).await.unwrap());
+}
+
+pub async fn wait_without_push_times_out<C: Connect>() {
+    let server = Server::start();
+    let transport = connected::<C>(&server.url()).await;
+    let begin = Instant::now();
+    assert!(!transport.wait(&BELL, Duration::from_millis(300)).await.unwrap());
+    assert!(begin.elapsed() >= Duration::from_millis(290), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < HEALING, "{:?}", begin.elapsed());
+}
+
+pub async fn wait_of_no_time_ends<C: Connect>() {
+    let server = Server::start();
+    let transport = connected::<C>(&server.url()).await;
+    // Zero would make the server wait for ever.
+    for limit in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(300)] {
+        let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, limit)).await;
+        assert!(!wait.unwrap().unwrap());
+    }
+}
+
+pub async fn wait_may_exceed_the_response_timeout<C: Connect>() {
+    let server = Server::start();
+    let transport = C::connect(&impatient(&server.url())).await.unwrap();
+    assert!(!transport.wait(&BELL, Duration::from_millis(1200)).await.unwrap());
+}
+
+pub async fn wait_holds_up_no_call<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let waiter = Arc::clone(&transport);
+    let wait = tokio::spawn(async move { waiter.wait(&BELL, LONG).await });
+    until_blocked(&server, 1).await;
+    let call = tokio::time::timeout(PATIENCE, eval(&*transport, "return {1}", &[])).await;
+    assert!(call.unwrap().is_ok());
+    assert!(!wait.is_finished());
+    wait.abort();
+}
+
+pub async fn waits_on_two_bells_run_at_once<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let waits: Vec<_> = ["bell", "other"]
+        .map(|bell| {
+            let waiter = Arc::clone(&transport);
+            tokio::spawn(async move { waiter.wait(&bell.into(), LONG).await })
+        })
+        .into();
+    until_blocked(&server, 2).await;
+    server.command(&["LPUSH", "other", "x"]);
+    server.command(&["LPUSH", "bell", "x"]);
+    for wait in waits {
+        assert!(tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap().unwrap());
+    }
+}
+
+pub async fn connection_of_a_wait_is_reused<C: Connect>() {
+    let server = Server::start();
+    let transport = connected::<C>(&server.url()).await;
+    let connections = || server.info("stats", "total_connections_received").parse::<u32>().unwrap();
+    assert!(!transport.wait(&BELL, SHORT).await.unwrap());
+    let before = connections();
+    for _ in 0..5 {
+        assert!(!transport.wait(&BELL, SHORT).await.unwrap());
+    }
+    // Looking costs one.
+    assert_eq!(connections(), before + 1);
+}
+
+pub async fn wait_survives_its_connection<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    for _ in 0..3 {
+        let waiter = Arc::clone(&transport);
+        let wait = tokio::spawn(async move {
+            loop {
+                match waiter.wait(&BELL, LONG).await {
+                    // Too early for another connection.
+                    Err(CallError::Failed(error)) if error.class() == Class::NotExecuted => {
+                        tokio::time::sleep(SHORT).await;
+                    }
+                    result => return result,
+                }
+            }
+        });
+        until_blocked(&server, 1).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        let error = failed(tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap());
+        assert_eq!(error.kind(), &ErrorKind::ConnectionLost, "{error}");
+    }
+    server.command(&["LPUSH", "bell", "x"]);
+    let begin = Instant::now();
+    while !transport.wait(&BELL, SHORT).await.unwrap_or(false) {
+        assert!(begin.elapsed() < HEALING);
+        tokio::time::sleep(SHORT).await;
+    }
+}
+
+pub async fn dropped_wait_pops_nothing<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let waiter = Arc::clone(&transport);
+    let wait = tokio::spawn(async move { waiter.wait(&BELL, LONG).await });
+    until_blocked(&server, 1).await;
+    wait.abort();
+    until_blocked(&server, 0).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    assert!(transport.wait(&BELL, LONG).await.unwrap());
+}
+
+pub async fn frozen_server_ends_a_wait<C: Connect>() {
+    let server = Server::start();
+    let transport = C::connect(&impatient(&server.url())).await.unwrap();
+    assert!(!transport.wait(&BELL, SHORT).await.unwrap());
+    server.pause();
+    let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, SHORT)).await.unwrap();
+    assert_eq!(failed(wait).kind(), &ErrorKind::Timeout);
+    // The next one has to connect, which a frozen server doesn't let it.
+    let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, SHORT)).await.unwrap();
+    assert_eq!(failed(wait).class(), Class::NotExecuted);
+    server.resume();
+    let begin = Instant::now();
+    while transport.wait(&BELL, SHORT).await.is_err() {
+        assert!(begin.elapsed() < HEALING);
+        tokio::time::sleep(SHORT).await;
+    }
+}
+
+pub async fn wrong_type_is_told<C: Connect>() {
+    let server = Server::start();
+    let transport = connected::<C>(&server.url()).await;
+    server.command(&["SET", "bell", "x"]);
+    let line = error_line(transport.wait(&BELL, SHORT).await);
+    assert_eq!(classify(&line).kind(), &ErrorKind::WrongType, "{line}");
+    server.command(&["DEL", "bell"]);
+    assert!(!transport.wait(&BELL, SHORT).await.unwrap());
+}
+
+pub async fn unblocked_wait_is_told<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(C::connect(&options(&server.url())).await.unwrap());
+    let waiter = Arc::clone(&transport);
+    let wait = tokio::spawn(async move { waiter.wait(&BELL, LONG).await });
+    until_blocked(&server, 1).await;
+    // The ids of a fresh server are small.
+    for id in 1..50 {
+        server.command(&["CLIENT", "UNBLOCK", &id.to_string(), "ERROR"]);
+    }
+    let line = error_line(tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap());
+    assert_eq!(classify(&line).kind(), &ErrorKind::Busy, "{line}");
+}

@@ -1,0 +1,120 @@
+//! One connection of redis-rs.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use delayline_redis_protocol::{CallError, Connection, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ServerError};
+use tokio::task::JoinHandle;
+
+/// A multiplexed connection: requests of many tasks, replies in the order of the requests.
+pub(crate) struct RedisConnection {
+    inner: MultiplexedConnection,
+    /// The task that reads and writes, where it is ours.
+    driver: Option<JoinHandle<()>>,
+}
+
+impl RedisConnection {
+    /// A connection whose task belongs to redis-rs.
+    pub(crate) fn new(inner: MultiplexedConnection) -> Self {
+        Self { inner, driver: None }
+    }
+
+    /// A connection that this task drives.
+    pub(crate) fn driven(inner: MultiplexedConnection, driver: JoinHandle<()>) -> Self {
+        Self { inner, driver: Some(driver) }
+    }
+}
+
+#[async_trait]
+impl Connection for RedisConnection {
+    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+        let mut request = Cmd::with_capacity(args.len() + 1, args.iter().map(Bytes::len).sum());
+        request.arg(command);
+        for arg in &args {
+            request.arg(arg.as_ref());
+        }
+        match self.inner.clone().send_packed_command(&request).await {
+            Ok(redis::Value::ServerError(error)) => Err(CallError::Reply(line(&error))),
+            Ok(value) => converted(value).map_err(CallError::Failed),
+            // The request may wait in a queue, be on its way or be executed: redis-rs doesn't say.
+            Err(error) if error.kind() == redis::ErrorKind::Parse => {
+                Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
+            }
+            Err(_) => Err(Error::new(ErrorKind::ConnectionLost).into()),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.driver.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for RedisConnection {
+    /// Closes the socket now, also if a reply is awaited that will never come (redis-rs#1236).
+    fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
+}
+
+/// The server's error line, which redis-rs has split at the first space.
+fn line(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}
+
+fn converted(value: redis::Value) -> Result<Value, Error> {
+    Ok(match value {
+        redis::Value::Nil => Value::Nil,
+        redis::Value::Int(number) => Value::Int(number),
+        redis::Value::BulkString(bytes) => Value::Bytes(bytes.into()),
+        redis::Value::SimpleString(text) | redis::Value::VerbatimString { text, .. } => {
+            Value::Bytes(text.into())
+        }
+        redis::Value::Okay => Value::Bytes(Bytes::from_static(b"OK")),
+        redis::Value::Array(values) => array(values)?,
+        // The answer to `HELLO`; flat, as RESP2 would send it.
+        redis::Value::Map(pairs) => array(pairs.into_iter().flat_map(<[_; 2]>::from))?,
+        // Not the value: it may hold a payload.
+        _ => return Err(Error::with_detail(ErrorKind::Protocol, "a reply of an unexpected type")),
+    })
+}
+
+fn array(values: impl IntoIterator<Item = redis::Value>) -> Result<Value, Error> {
+    values.into_iter().map(converted).collect::<Result<_, _>>().map(Value::Array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_bytes_and_nesting() {
+        let bytes = vec![0, 255, b'\r', b'\n'];
+        let value = redis::Value::Array(vec![
+            redis::Value::Int(-1),
+            redis::Value::BulkString(bytes.clone()),
+            redis::Value::Array(vec![redis::Value::Nil, redis::Value::Okay]),
+        ]);
+        let expected = Value::Array(vec![
+            Value::Int(-1),
+            Value::Bytes(bytes.into()),
+            Value::Array(vec![Value::Nil, Value::Bytes("OK".into())]),
+        ]);
+        assert_eq!(converted(value).unwrap(), expected);
+    }
+
+    #[test]
+    fn unexpected_type_is_refused_without_its_value() {
+        let secret = redis::Value::SimpleString("secret".into());
+        let value = redis::Value::Array(vec![redis::Value::Set(vec![secret])]);
+        let error = converted(value).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Protocol);
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,22 @@
+//! Delayline over [redis-rs](redis): [`RedisTransport`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use delayline_redis::RedisTransport;
+//!
+//! let transport = RedisTransport::connect(&"redis://localhost".parse()?).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! - `tls` (on by default): `rediss://`, with rustls and its `ring` provider.
+
+mod connection;
+mod driver;
+mod handshake;
+mod stream;
+mod transport;
+
+pub use transport::RedisTransport;

@@ -1,0 +1,136 @@
+//! The byte stream under a connection: TCP, TLS or a unix socket.
+
+use delayline_core::{Error, ErrorKind};
+use delayline_redis_protocol::{Address, TCP_UPKEEP};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Any of the streams.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Opens streams to one address.
+pub(crate) struct Dialer {
+    address: Address,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl Dialer {
+    /// Reads the authorities now, so that unreadable ones are refused at once.
+    #[cfg(feature = "tls")]
+    pub(crate) fn new(address: &Address, ca_pem: Option<&[u8]>) -> Result<Self, Error> {
+        let tls = match address {
+            Address::Tls { .. } => {
+                let config = delayline_redis_protocol::tls::client_config(ca_pem)?;
+                Some(std::sync::Arc::new(config).into())
+            }
+            Address::Tcp { .. } | Address::Unix(_) => None,
+        };
+        Ok(Self { address: address.clone(), tls })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn new(address: &Address, _ca_pem: Option<&[u8]>) -> Result<Self, Error> {
+        match address {
+            Address::Tls { .. } => Err(without_tls()),
+            Address::Tcp { .. } | Address::Unix(_) => Ok(Self { address: address.clone() }),
+        }
+    }
+
+    /// Opens one stream. It has no time limit of its own.
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Stream>, Error> {
+        match &self.address {
+            Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port).await?)),
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path).await;
+                Ok(Box::new(stream.map_err(|error| unreachable(&error))?))
+            }
+            Address::Tls { host, port } => self.tls(host, *port).await,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    async fn tls(&self, host: &str, port: u16) -> Result<Box<dyn Stream>, Error> {
+        use tokio_rustls::rustls::pki_types::ServerName;
+
+        let Some(connector) = &self.tls else {
+            return Err(without_tls());
+        };
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Error::with_detail(ErrorKind::Tls, "no certificate can name the host"))?;
+        let stream = connector.connect(name, tcp(host, port).await?).await;
+        Ok(Box::new(stream.map_err(|error| tls_failure(&error))?))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "the same signature in both builds")]
+    async fn tls(&self, _host: &str, _port: u16) -> Result<Box<dyn Stream>, Error> {
+        Err(without_tls())
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error))?;
+    configure(&stream).map_err(|error| unreachable(&error))?;
+    Ok(stream)
+}
+
+fn configure(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(TCP_UPKEEP.keepalive_idle)
+            .with_interval(TCP_UPKEEP.keepalive_interval)
+            .with_retries(TCP_UPKEEP.keepalive_probes),
+    )?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(TCP_UPKEEP.user_timeout))?;
+    Ok(())
+}
+
+fn unreachable(error: &std::io::Error) -> Error {
+    Error::with_detail(ErrorKind::Unreachable, error.to_string())
+}
+
+/// Tells a refused certificate or protocol from a server that went away in between.
+#[cfg(feature = "tls")]
+fn tls_failure(error: &std::io::Error) -> Error {
+    let cause =
+        error.get_ref().and_then(|cause| cause.downcast_ref::<tokio_rustls::rustls::Error>());
+    match cause {
+        Some(cause) => Error::with_detail(ErrorKind::Tls, cause.to_string()),
+        None => unreachable(error),
+    }
+}
+
+fn without_tls() -> Error {
+    Error::new(ErrorKind::Unsupported("TLS in this build"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn sockets_are_watched_over() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = tcp("127.0.0.1", port).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), TCP_UPKEEP.keepalive_idle);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), TCP_UPKEEP.keepalive_interval);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), TCP_UPKEEP.keepalive_probes);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(TCP_UPKEEP.user_timeout));
+    }
+}

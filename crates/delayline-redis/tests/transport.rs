@@ -1,0 +1,55 @@
+//! The transport of redis-rs against real servers.
+
+#[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
+mod transport_cases;
+
+use delayline_core::{Error, ErrorKind};
+use delayline_redis::RedisTransport;
+use delayline_redis_protocol::ConnectOptions;
+use delayline_test_server::Server;
+use transport_cases::{Connect, heals, increment, transport_cases};
+
+/// Connects with redis-rs.
+struct Redis;
+
+impl Connect for Redis {
+    type Transport = RedisTransport;
+
+    async fn connect(options: &ConnectOptions) -> Result<RedisTransport, Error> {
+        RedisTransport::connect(options).await
+    }
+}
+
+transport_cases!(crate::Redis);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_client_is_enough() {
+    let server = Server::builder().tcp().password("pw").start();
+    for resp in ["", "?protocol=resp3"] {
+        let client =
+            redis::Client::open(format!("{}{resp}", server.url_with_login("", "pw"))).unwrap();
+        let transport = RedisTransport::from_client(&client).await.unwrap();
+        assert!(increment(&transport).await.is_ok());
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        heals(&transport).await;
+        assert!(!format!("{transport:?}").contains("pw"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_of_a_ready_client_have_their_kind() {
+    let server = Server::builder().tcp().password("right").start();
+    let kind = async |url: String| {
+        let client = redis::Client::open(url).unwrap();
+        RedisTransport::from_client(&client).await.unwrap_err().kind().clone()
+    };
+    assert_eq!(kind(server.url()).await, ErrorKind::Authentication);
+    let url = server.url_with_login("", "wrong");
+    assert_eq!(kind(url.clone()).await, ErrorKind::Authentication);
+    assert_eq!(kind(format!("{url}/?protocol=resp3")).await, ErrorKind::Authentication);
+    let missing = format!("unix:{}.missing", server.unix_path().display());
+    assert_eq!(kind(missing).await, ErrorKind::Unreachable);
+    server.command(&["CONFIG", "SET", "requirepass", ""]);
+    let none = format!("{}/9999", server.url());
+    assert!(matches!(kind(none).await, ErrorKind::Unsupported(_)));
+}

@@ -1,0 +1,113 @@
+//! What a server is to be like.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::launch::Listen;
+use crate::{Server, StartError};
+
+/// The certificate that a TLS server shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificate {
+    /// For `localhost` and 127.0.0.1, good for many years.
+    #[default]
+    Valid,
+    /// For the same names, but it ran out in 2020.
+    Expired,
+    /// Good, but made out to another host.
+    WrongHost,
+}
+
+/// Says what a server is to be like: [`Server::builder`].
+///
+/// Without calls: a unix socket only, no password, nothing kept on disk.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `start` or `try_start`"]
+pub struct Builder {
+    pub(crate) listen: Listen,
+    /// Lines of the configuration file.
+    pub(crate) settings: String,
+    pub(crate) directory: Option<PathBuf>,
+}
+
+impl Builder {
+    /// Listens also on a TCP port of 127.0.0.1, which the kernel chooses.
+    pub fn tcp(mut self) -> Self {
+        self.listen = Listen::Tcp;
+        self
+    }
+
+    /// Listens also on a TLS port of 127.0.0.1 with a good certificate for `localhost`.
+    ///
+    /// Instead of a plain port; clients need no certificate.
+    pub fn tls(self) -> Self {
+        self.tls_with(Certificate::Valid)
+    }
+
+    /// The same with a chosen certificate, for tests of refusal.
+    pub fn tls_with(mut self, certificate: Certificate) -> Self {
+        self.listen = Listen::Tls(certificate);
+        self
+    }
+
+    /// The default user needs this password.
+    pub fn password(mut self, password: &str) -> Self {
+        let escaped = password.replace('\\', r"\\").replace('"', "\\\"");
+        self.setting("requirepass", &format!("\"{escaped}\""));
+        self
+    }
+
+    /// Adds or changes an ACL user, in the words of `ACL SETUSER`: `"alice on >secret ~* +@all"`.
+    pub fn acl_user(mut self, rules: &str) -> Self {
+        self.setting("user", rules);
+        self
+    }
+
+    /// Sets a directive of `redis.conf`: `("maxmemory", "1mb")`. Arguments are separated by spaces.
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.setting(name, if value.is_empty() { "\"\"" } else { value });
+        self
+    }
+
+    /// Keeps an append-only file, synced `"always"` or `"everysec"`: data survive
+    /// [`Server::restart`] and [`Server::kill`].
+    pub fn append_only(mut self, sync: &str) -> Self {
+        self.setting("appendonly", "yes");
+        self.setting("appendfsync", sync);
+        self
+    }
+
+    /// Keeps its data files in this existing directory, which is left alone afterwards.
+    pub fn dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Starts the server and returns when it answers.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_start`](Self::try_start) has an error: a test cannot go on without its server.
+    #[must_use = "dropping a server ends it"]
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on without its server")]
+    pub fn start(self) -> Server {
+        self.try_start().unwrap_or_else(|error| panic!("{}", crate::server::full_text(&error)))
+    }
+
+    /// Starts the server and returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// There is no server program, it ended at once (a wrong directive, say), or it stays silent.
+    pub fn try_start(self) -> Result<Server, StartError> {
+        Server::launch(&self)
+    }
+
+    /// Appends one line. A line break would smuggle in a second directive: it becomes a space.
+    fn setting(&mut self, name: &str, value: &str) {
+        let value = value.replace(['\n', '\r'], " ");
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(self.settings, "{name} {value}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Private `redis-server` processes for tests, benchmarks and `cargo xtask redis`.
+//!
+//! A [`Server`] lives in a temporary directory of its own and listens on a unix socket there, on
+//! request also on a TCP or TLS port of 127.0.0.1. Dropping it kills the process; a process that
+//! dies without dropping it (a `static`, an abort, Ctrl-C) has its servers killed all the same.
+//!
+//! A machine without a server fails the tests: nothing here skips. The program is
+//! `$REDIS_SERVER_BIN`, else `redis-server`, else `valkey-server` on the `PATH`.
+//!
+//! ```
+//! use delayline_test_server::Server;
+//!
+//! let server = Server::start();
+//! server.command(&["SET", "color", "blue"]);
+//! server.restart(); // same socket, empty: nothing is kept without `append_only`
+//! assert_eq!(server.command(&["EXISTS", "color"]), delayline_test_server::Reply::Int(0));
+//! ```
+//!
+//! [`proxy`] stands between a client and a server and loses requests and replies on demand.
+//!
+//! Unix only.
+
+mod binary;
+mod builder;
+mod error;
+mod launch;
+mod process;
+pub mod proxy;
+mod server;
+mod tls;
+mod watchdog;
+
+pub use binary::find_server_binary;
+pub use builder::{Builder, Certificate};
+pub use error::StartError;
+/// What [`Server::command`] answers.
+pub use redis::Value as Reply;
+pub use server::Server;
+pub use tls::foreign_ca_pem;

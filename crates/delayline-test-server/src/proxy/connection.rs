@@ -1,0 +1,145 @@
+//! One connection through the proxy.
+
+use std::future::pending;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::sleep;
+
+use super::frame::request_len;
+use super::{Fault, Shared};
+
+/// Passes requests and replies until either side or a fault ends the connection.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
+    client: S,
+    server: UnixStream,
+    shared: &Shared,
+) {
+    let (from_client, to_client) = tokio::io::split(client);
+    let (from_server, to_server) = server.into_split();
+    let state = State::default();
+    // Whichever ends first ends both, however it ended: the streams are dropped here.
+    tokio::select! {
+        _ = requests(from_client, to_server, shared, &state) => {}
+        _ = replies(from_server, to_client, shared, &state) => {}
+    }
+}
+
+/// What the requests of a connection mean for its replies.
+#[derive(Default)]
+struct State {
+    /// Replies are lost up to [`MARK`], which ends the connection.
+    swallow: AtomicBool,
+    /// Replies are held for good.
+    dark: AtomicBool,
+}
+
+async fn requests<R: AsyncRead + Unpin>(
+    mut from_client: R,
+    mut to_server: OwnedWriteHalf,
+    shared: &Shared,
+    state: &State,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    while from_client.read_buf(&mut buffer).await? > 0 {
+        let mut delayed = false;
+        while let Some(len) = request_len(&buffer) {
+            let request = buffer.split_to(len);
+            match fate(&request, shared, state).await {
+                Some(Fault::CutBeforeRequest) => return Ok(()),
+                Some(Fault::CutAfterExecution) => {
+                    state.swallow.store(true, Ordering::Release);
+                    to_server.write_all(&request).await?;
+                    // Closing now could overtake the request. Its reply has come when the reply
+                    // to a request behind it has.
+                    to_server.write_all(format!("ECHO {MARK}\r\n").as_bytes()).await?;
+                    // `replies` ends the connection; a server that refuses ECHO must not hang it.
+                    sleep(MARK_TIMEOUT).await;
+                    return Ok(());
+                }
+                Some(Fault::Delay(time)) if !delayed => {
+                    delayed = true;
+                    sleep(time).await;
+                }
+                Some(Fault::Delay(_) | Fault::Blackhole) | None => {}
+            }
+            to_server.write_all(&request).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn replies<W: AsyncWrite + Unpin>(
+    mut from_server: OwnedReadHalf,
+    mut to_client: W,
+    shared: &Shared,
+    state: &State,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    while from_server.read_buf(&mut buffer).await? > 0 {
+        if state.swallow.load(Ordering::Acquire) {
+            if contains(&buffer, MARK.as_bytes()) {
+                return Ok(());
+            }
+            // The mark may arrive in two pieces.
+            let keep = buffer.len().min(MARK.len());
+            buffer = buffer.split_off(buffer.len() - keep);
+            continue;
+        }
+        light(shared).await;
+        if state.dark.load(Ordering::Acquire) {
+            pending::<()>().await;
+        }
+        to_client.write_all_buf(&mut buffer).await?;
+    }
+    Ok(())
+}
+
+/// The fault that a request meets, counted. Returns from a blackhole only when it is gone.
+async fn fate(request: &[u8], shared: &Shared, state: &State) -> Option<Fault> {
+    let mut once = None;
+    shared.rules.send_if_modified(|rules| {
+        once = rules.once.take_if(|(_, needle)| contains(request, needle));
+        // Nobody waits for this change.
+        false
+    });
+    if let Some((fault, _)) = once {
+        if fault == Fault::Blackhole {
+            state.dark.store(true, Ordering::Release);
+        }
+        count(shared);
+        if fault == Fault::Blackhole {
+            pending::<()>().await;
+        }
+        return Some(fault);
+    }
+    let fault = shared.rules.borrow().always?;
+    count(shared);
+    if fault == Fault::Blackhole {
+        light(shared).await;
+    }
+    Some(fault)
+}
+
+/// Waits while everything is held.
+async fn light(shared: &Shared) {
+    // An error would mean that the sender, which `shared` holds, is gone.
+    let _ = shared.rules.subscribe().wait_for(|rules| rules.always != Some(Fault::Blackhole)).await;
+}
+
+fn count(shared: &Shared) {
+    shared.faults.send_modify(|faults| *faults += 1);
+}
+
+fn contains(bytes: &[u8], needle: &[u8]) -> bool {
+    needle.is_empty() || bytes.windows(needle.len()).any(|window| window == needle)
+}
+
+/// In no reply but the one to our ECHO.
+const MARK: &str = "end-of-this-connection-7f3a9c51d2e8";
+const MARK_TIMEOUT: Duration = Duration::from_secs(2);

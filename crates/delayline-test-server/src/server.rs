@@ -1,0 +1,230 @@
+//! A running server.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redis::{RedisError, ToRedisArgs};
+use rustix::process::Signal;
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use crate::launch::{Launch, Listen, info_field};
+use crate::process::Process;
+use crate::{Builder, Reply, StartError};
+
+/// A private server process. Dropping it kills the process and removes its directory.
+///
+/// Every method works from any thread. Methods that need a living server panic without one: a test
+/// cannot go on then.
+pub struct Server {
+    launch: Launch,
+    process: Mutex<Process>,
+}
+
+impl Server {
+    /// Starts a server with a unix socket only, no password, nothing kept on disk.
+    ///
+    /// # Panics
+    ///
+    /// The server does not start; the message says why.
+    #[must_use = "dropping a server ends it"]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Says what a server is to be like, then starts it.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn launch(builder: &Builder) -> Result<Self, StartError> {
+        let mut launch = Launch::prepare(builder)?;
+        let process = Mutex::new(launch.first_start()?);
+        Ok(Self { launch, process })
+    }
+
+    /// Where to connect: `unix:PATH`, `redis://127.0.0.1:PORT` or `rediss://localhost:PORT`,
+    /// without user and password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self.launch.listen {
+            Listen::Unix => format!("unix:{}", self.launch.socket().display()),
+            Listen::Tcp => format!("redis://127.0.0.1:{}", self.launch.port),
+            Listen::Tls(_) => format!("rediss://localhost:{}", self.launch.port),
+        }
+    }
+
+    /// [`url`](Self::url) with a user (empty for the default user) and a password, percent-encoded.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "our own URLs are well formed")]
+    pub fn url_with_login(&self, user: &str, password: &str) -> String {
+        if self.launch.listen == Listen::Unix {
+            let mut query = Serializer::new(String::new());
+            if !user.is_empty() {
+                query.append_pair("user", user);
+            }
+            query.append_pair("password", password);
+            // Only forms read `+` as a space, and this is a URL.
+            return format!("{}?{}", self.url(), query.finish().replace('+', "%20"));
+        }
+        let mut url = Url::parse(&self.url()).expect("our URL is well formed");
+        url.set_username(user).expect("our URL has a host");
+        url.set_password(Some(password)).expect("our URL has a host");
+        url.into()
+    }
+
+    /// The unix socket, which every server has.
+    #[must_use]
+    pub fn unix_path(&self) -> PathBuf {
+        self.launch.socket()
+    }
+
+    /// The TCP or TLS port.
+    ///
+    /// # Panics
+    ///
+    /// The server listens on a unix socket only.
+    #[must_use]
+    #[track_caller]
+    pub fn port(&self) -> u16 {
+        assert!(self.launch.port != 0, "the server was built without `tcp` or `tls`");
+        self.launch.port
+    }
+
+    /// The authority that signed the server's certificate, as PEM text.
+    ///
+    /// # Panics
+    ///
+    /// The server has no TLS port.
+    #[must_use]
+    #[track_caller]
+    #[expect(clippy::expect_used, reason = "documented")]
+    pub fn ca_pem(&self) -> &str {
+        self.launch.ca_pem.as_deref().expect("the server was built without `tls`")
+    }
+
+    /// The file that holds [`ca_pem`](Self::ca_pem), for command lines.
+    ///
+    /// # Panics
+    ///
+    /// The server has no TLS port.
+    #[must_use]
+    #[track_caller]
+    pub fn ca_path(&self) -> PathBuf {
+        assert!(self.launch.ca_pem.is_some(), "the server was built without `tls`");
+        self.launch.ca_path()
+    }
+
+    /// The process id. Another one after each [`restart`](Self::restart).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// The last lines that the server wrote.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.launch.log_tail()
+    }
+
+    /// Runs one command over a connection of its own.
+    ///
+    /// As an administrator whom the tests' passwords and ACL users don't touch, and over the unix
+    /// socket, so that a [`proxy`](crate::proxy) doesn't either.
+    ///
+    /// # Panics
+    ///
+    /// The server is not there, or answers with an error.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+    pub fn command<A: ToRedisArgs>(&self, args: &[A]) -> Reply {
+        self.try_command(args).unwrap_or_else(|error| panic!("{}", full_text(&error)))
+    }
+
+    /// The same for a test that expects an error.
+    ///
+    /// # Errors
+    ///
+    /// The server is not there, or answers with an error.
+    pub fn try_command<A: ToRedisArgs>(&self, args: &[A]) -> Result<Reply, RedisError> {
+        let mut command = redis::Cmd::new();
+        for arg in args {
+            command.arg(arg);
+        }
+        command.query(&mut self.launch.connect()?)
+    }
+
+    /// One number or word of `INFO`: `info("stats", "total_commands_processed")`.
+    ///
+    /// # Panics
+    ///
+    /// The server is not there, or has no such field.
+    #[must_use]
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+    pub fn info(&self, section: &str, field: &str) -> String {
+        let reply = self.command(&["INFO", section]);
+        let text: String = redis::from_redis_value(reply).unwrap_or_default();
+        let value = info_field(&text, field);
+        value.unwrap_or_else(|| panic!("INFO {section} has no field {field}:\n{text}")).to_owned()
+    }
+
+    /// Kills the process (SIGKILL) and waits for its end. Nothing to do if it has ended.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Asks the process to end (SIGTERM) and waits; kills it if it takes more than ten seconds.
+    pub fn stop_gracefully(&self) {
+        self.process().stop();
+    }
+
+    /// Freezes the process (SIGSTOP): connections stay open, nothing is answered, the kernel still
+    /// accepts connections. Nothing to do if it has ended.
+    pub fn pause(&self) {
+        self.process().signal(Signal::STOP);
+    }
+
+    /// Lets a frozen process go on.
+    pub fn resume(&self) {
+        self.process().signal(Signal::CONT);
+    }
+
+    /// Stops the server if it runs, and starts it again on the same socket, port and directory.
+    ///
+    /// Data survive only with [`append_only`](Builder::append_only); what `CONFIG SET` changed is
+    /// forgotten. For a crash call [`kill`](Self::kill) first.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+    pub fn restart(&self) {
+        let mut process = self.process();
+        process.stop();
+        match self.launch.start_again() {
+            Ok(started) => *process = started,
+            Err(error) => panic!("{}", full_text(&error)),
+        }
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A panicking test leaves the process as it was.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error with all its causes, which `Display` leaves out.
+pub(crate) fn full_text(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

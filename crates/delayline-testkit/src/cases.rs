@@ -1,0 +1,83 @@
+//! Hand-written cases: what the guarantees mean, with every answer written out by hand.
+//!
+//! They are judged without the model, so that the model is tested as well. Each runs on a queue of
+//! its own; afterwards the queue is audited, drained, and everything must be accounted for (G1).
+
+mod cancel;
+mod claims;
+mod clock;
+mod dead;
+mod dedup;
+mod delivery;
+mod hostile;
+mod leases;
+mod limits;
+mod look;
+mod order;
+mod pause;
+mod queue;
+mod settle;
+mod wakeup;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use delayline_core::Queueing;
+
+use self::queue::Queue;
+
+/// One hand-written case.
+pub(crate) struct Case {
+    /// Topic, name and the guarantees it is about.
+    pub(crate) name: &'static str,
+    /// Whether it needs a backend that gives hints.
+    pub(crate) needs_hints: bool,
+    run: fn(Arc<Queue>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Case {
+    /// Runs the case on an empty queue; panics if it fails.
+    pub(crate) async fn run(&self, backend: Arc<dyn Queueing>) {
+        let queue = Arc::new(Queue::new(backend));
+        (self.run)(Arc::clone(&queue)).await;
+        queue.drain().await;
+    }
+}
+
+/// Every case.
+pub(crate) fn all() -> Vec<Case> {
+    let topics: [fn() -> Vec<Case>; 14] = [
+        delivery::cases,
+        order::cases,
+        leases::cases,
+        settle::cases,
+        cancel::cases,
+        dead::cases,
+        dedup::cases,
+        claims::cases,
+        pause::cases,
+        clock::cases,
+        limits::cases,
+        hostile::cases,
+        look::cases,
+        wakeup::cases,
+    ];
+    topics.into_iter().flat_map(|topic| topic()).collect()
+}
+
+/// The cases of a topic: the names of functions that take a queue, each with its guarantees.
+macro_rules! cases {
+    ($topic:literal, $($name:ident: $guarantees:literal,)*) => {
+        $crate::cases::cases!(@hints false, $topic, $($name: $guarantees,)*);
+    };
+    (@hints $hints:literal, $topic:literal, $($name:ident: $guarantees:literal,)*) => {
+        pub(super) fn cases() -> Vec<$crate::cases::Case> {
+            vec![$($crate::cases::Case {
+                name: concat!($topic, "::", stringify!($name), " (", $guarantees, ")"),
+                needs_hints: $hints,
+                run: |queue| Box::pin(async move { $name(&queue).await }),
+            }),*]
+        }
+    };
+}
+use cases;

@@ -1,0 +1,168 @@
+//! What is delivered, and when.
+
+use delayline_core::{
+    Claimed, Delivery, Enqueued, Headers, Message, MessageInfo, MessageState, NewMessage, Priority,
+    Schedule, Timestamp,
+};
+
+use super::queue::{Queue, after, at, claim, id, ids, lease, message, millis, one};
+
+super::cases! { "delivery",
+    a_message_is_delivered_as_it_was_enqueued: "G2",
+    nothing_is_delivered_before_it_is_due: "G4",
+    past_and_present_instants_are_due_at_once: "G4",
+    large_delays_are_kept_to_the_millisecond: "G4",
+    the_farthest_instants_are_kept: "G4",
+    a_claim_takes_at_most_what_it_asks_for: "G12",
+    a_claim_says_when_to_come_back: "G21",
+    an_empty_queue_has_nothing_to_come_back_for: "G21",
+    a_rescheduled_message_is_due_at_its_new_instant: "G4",
+}
+
+async fn a_message_is_delivered_as_it_was_enqueued(queue: &Queue) {
+    let mut headers = Headers::new();
+    for (name, value) in [("trace", "00-af-01"), ("empty", ""), ("z", "last"), ("a", "order")] {
+        headers.set(name, value).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    let order = NewMessage {
+        headers: headers.clone(),
+        priority: Priority::High,
+        schedule: after(40),
+        expires: Some(after(5_000)),
+        max_failures: 7,
+        max_crashes: 3,
+        ..NewMessage::new(id("order-1"), "close it")
+    };
+    assert_eq!(queue.enqueue_one(10, order).await, Enqueued::Created { due: at(50) });
+    let claimed = queue.claim(60, claim(1, 10, 500)).await;
+    let info = MessageInfo {
+        id: id("order-1"),
+        state: MessageState::Leased { deadline: at(560), cancel_requested: false },
+        priority: Priority::High,
+        sequence: 1,
+        enqueued_at: at(10),
+        due: at(50),
+        expires_at: Some(at(5_010)),
+        epoch: 1,
+        failures: 0,
+        crashes: 0,
+        max_failures: 7,
+        max_crashes: 3,
+        payload_bytes: 8,
+        first_error: None,
+        last_error: None,
+    };
+    let delivered = Message { info, headers, payload: "close it".into() };
+    assert_eq!(
+        claimed,
+        Claimed {
+            deliveries: vec![Delivery { message: delivered.clone(), lease: lease(1, 1) }],
+            more: false,
+            next: Some(at(560)),
+        }
+    );
+    assert_eq!(claimed.deliveries[0].message.payload, "close it");
+    let names: Vec<_> = delivered.headers.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["trace", "empty", "z", "a"], "headers keep their order");
+}
+
+async fn nothing_is_delivered_before_it_is_due(queue: &Queue) {
+    let delayed = NewMessage { schedule: after(500), ..message("a") };
+    assert_eq!(queue.enqueue_one(999, delayed).await, Enqueued::Created { due: at(1_499) });
+    for (token, ms) in [(1, 999), (2, 1_000), (3, 1_498)] {
+        let early = queue.claim(ms, claim(token, 10, 50)).await;
+        let nothing = Claimed { deliveries: Vec::new(), more: false, next: Some(at(1_499)) };
+        assert_eq!(early, nothing, "at {ms}");
+    }
+    assert_eq!(queue.claim_ids(1_499, claim(4, 10, 50)).await, ["a"]);
+}
+
+async fn past_and_present_instants_are_due_at_once(queue: &Queue) {
+    let schedules = [
+        ("zero", Schedule::In(millis(0)), at(1_000)),
+        ("now", Schedule::At(at(1_000)), at(1_000)),
+        ("past", Schedule::At(at(1)), at(1)),
+        ("epoch", Schedule::At(Timestamp::MIN), Timestamp::MIN),
+    ];
+    for (name, schedule, due) in schedules {
+        let created = queue.enqueue_one(1_000, NewMessage { schedule, ..message(name) }).await;
+        assert_eq!(created, Enqueued::Created { due }, "{name}");
+    }
+    let claimed = queue.claim_ids(1_000, claim(1, 10, 50)).await;
+    assert_eq!(claimed, ["epoch", "past", "zero", "now"]);
+}
+
+async fn large_delays_are_kept_to_the_millisecond(queue: &Queue) {
+    let delays = [(1 << 31) - 1, 1 << 31, (1 << 32) + 1, 1_000_000_000_001];
+    for delay in delays {
+        let delayed = NewMessage { schedule: after(delay), ..message(&delay.to_string()) };
+        assert_eq!(queue.enqueue_one(7, delayed).await, Enqueued::Created { due: at(7 + delay) });
+    }
+    for (n, delay) in (0..).zip(delays) {
+        let early = queue.claim(7 + delay - 1, claim(2 * n, 10, 86_400_000)).await;
+        assert_eq!(ids(&early.deliveries), [""; 0], "one millisecond before {delay}");
+        assert_eq!(early.next, Some(at(7 + delay)));
+        let lease =
+            one(queue.claim(7 + delay, claim(2 * n + 1, 10, 60_000)).await.deliveries).lease;
+        let name = delay.to_string();
+        queue.end(7 + delay, &name, lease, delayline_core::Outcome::Ack).await;
+    }
+}
+
+async fn the_farthest_instants_are_kept(queue: &Queue) {
+    let last = NewMessage { schedule: Schedule::At(Timestamp::MAX), ..message("last") };
+    let due = Timestamp::MAX;
+    assert_eq!(queue.enqueue_one(0, last).await, Enqueued::Created { due });
+    let century = millis(delayline_core::limits::MAX_DELAY_MS);
+    let late = NewMessage { schedule: Schedule::In(century), ..message("century") };
+    let due = at(century.as_ms());
+    assert_eq!(queue.enqueue_one(0, late).await, Enqueued::Created { due });
+    assert_eq!(queue.claim(0, claim(1, 10, 50)).await.next, Some(due));
+    let early = queue.claim(century.as_ms() - 1, claim(2, 10, 50)).await;
+    assert_eq!(ids(&early.deliveries), [""; 0]);
+    assert_eq!(queue.claim_ids(century.as_ms(), claim(3, 10, 50)).await, ["century"]);
+    assert_eq!(queue.live(century.as_ms(), "last").await.info.due, Timestamp::MAX);
+}
+
+async fn a_claim_takes_at_most_what_it_asks_for(queue: &Queue) {
+    queue.enqueue(0, ["a", "b", "c"].map(message).to_vec()).await;
+    let first = queue.claim(5, claim(1, 2, 50)).await;
+    assert_eq!(ids(&first.deliveries), ["a", "b"]);
+    assert!(first.more, "c is ready");
+    assert_eq!(first.next, Some(at(0)), "c has been due since 0");
+    let second = queue.claim(6, claim(2, 2, 50)).await;
+    assert_eq!(ids(&second.deliveries), ["c"]);
+    assert!(!second.more);
+    assert_eq!(second.next, Some(at(55)), "the first two leases end");
+}
+
+async fn a_claim_says_when_to_come_back(queue: &Queue) {
+    let later = NewMessage { schedule: after(700), ..message("later") };
+    queue.enqueue(0, vec![message("now"), later]).await;
+    let claimed = queue.claim(0, claim(1, 10, 1_000)).await;
+    assert_eq!((ids(&claimed.deliveries), claimed.next), (vec!["now".to_owned()], Some(at(700))));
+    let claimed = queue.claim(700, claim(2, 10, 5_000)).await;
+    assert_eq!(claimed.next, Some(at(1_000)), "the lease of the first ends before the second's");
+}
+
+async fn an_empty_queue_has_nothing_to_come_back_for(queue: &Queue) {
+    assert_eq!(queue.claim(0, claim(1, 10, 50)).await, Claimed::default());
+    let lease = queue.leased(0, message("a"), 50).await;
+    queue.end(1, "a", lease, delayline_core::Outcome::Ack).await;
+    assert_eq!(queue.claim(2, claim(2, 10, 50)).await, Claimed::default());
+}
+
+async fn a_rescheduled_message_is_due_at_its_new_instant(queue: &Queue) {
+    use delayline_core::Rescheduled::{Done, InFlight, NotFound};
+    queue
+        .enqueue(0, vec![message("a"), NewMessage { schedule: after(9_000), ..message("b") }])
+        .await;
+    let done = queue.reschedule(10, "a", after(90)).await;
+    assert_eq!(done, Done { due: at(100) }, "a ready message can wait again");
+    assert_eq!(queue.reschedule(10, "b", Schedule::At(at(99))).await, Done { due: at(99) });
+    assert_eq!(queue.claim_ids(98, claim(1, 10, 50)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(99, claim(2, 10, 50)).await, ["b"]);
+    assert_eq!(queue.reschedule(99, "b", Schedule::NOW).await, InFlight);
+    assert_eq!(queue.claim_ids(100, claim(3, 10, 50)).await, ["a"]);
+    assert_eq!(queue.reschedule(99, "nobody", Schedule::NOW).await, NotFound);
+}

@@ -1,0 +1,193 @@
+//! Looking at a queue changes nothing and tells the truth.
+
+use delayline_core::{
+    Check, Found, List, NewMessage, Op, Outcome, Position, Priority, Reply, Schedule, Stats,
+    Status, Timestamp,
+};
+
+use super::queue::{Queue, after, at, claim, id, lease, listed, message, reject};
+
+super::cases! { "look",
+    lists_have_the_order_of_their_status: "G12",
+    lists_go_on_where_a_page_ended: "G22",
+    a_cursor_stays_valid_whatever_happens: "G22",
+    odd_cursors_do_no_harm: "G20",
+    look_ups_are_answered_in_the_order_asked: "G18",
+    counts_follow_a_message_through_its_life: "G22",
+    the_earliest_due_instant_is_told: "G22",
+    the_audit_sees_every_message_once: "G1, G22",
+    only_what_changes_something_raises_the_revision: "G3",
+}
+
+/// A queue with messages of every status: s1 s2 scheduled, r1 r2 ready, l1 l2 leased, d1 d2 dead.
+async fn populated(queue: &Queue) {
+    queue.enqueue(0, ["d2", "d1", "l1", "l2"].map(message).to_vec()).await;
+    queue.claim(0, claim(1, 2, 90)).await;
+    queue.end(1, "d1", lease(1, 1), reject("boom")).await;
+    queue.end(2, "d2", lease(1, 1), reject("boom")).await;
+    queue.claim(3, claim(2, 2, 90)).await;
+    queue.extend(4, "l1", lease(2, 1), 5).await;
+    let schedule = after(500);
+    let high = NewMessage { schedule: after(900), priority: Priority::High, ..message("s1") };
+    queue.enqueue(5, vec![NewMessage { schedule, ..message("s2") }, high]).await;
+    queue
+        .enqueue(
+            6,
+            vec![message("r2"), NewMessage { schedule: Schedule::At(at(1)), ..message("r1") }],
+        )
+        .await;
+}
+
+async fn lists_have_the_order_of_their_status(queue: &Queue) {
+    populated(queue).await;
+    for (status, expected) in [
+        (Status::Scheduled, ["s1", "s2"]),
+        (Status::Ready, ["r1", "r2"]),
+        (Status::Leased, ["l1", "l2"]),
+        (Status::Dead, ["d1", "d2"]),
+    ] {
+        let page = queue.list(7, status, 100).await;
+        assert_eq!((listed(&page), page.next), (expected.map(str::to_owned).to_vec(), None));
+        assert!(page.messages.iter().all(|info| info.state.status() == status));
+    }
+    assert_eq!(listed(&queue.list(905, Status::Ready, 100).await), ["s1", "r1", "r2", "s2"]);
+}
+
+async fn lists_go_on_where_a_page_ended(queue: &Queue) {
+    let names: Vec<_> = (0..7).map(|n| n.to_string()).collect();
+    for (n, name) in (0..).zip(&names) {
+        let priority = if n < 3 { Priority::Urgent } else { Priority::Low };
+        let schedule = after(10 - n / 2);
+        queue.enqueue_one(0, NewMessage { priority, schedule, ..message(name) }).await;
+    }
+    let (mut all, mut next) = (Vec::new(), None);
+    for _ in 0..4 {
+        let page = queue.list_after(0, Status::Scheduled, next, 2).await;
+        all.extend(listed(&page));
+        next = page.next;
+    }
+    assert_eq!(next, None, "the last page is not full");
+    assert_eq!(all, ["2", "0", "1", "6", "4", "5", "3"]);
+    let full = queue.list(0, Status::Scheduled, 7).await;
+    let last = Position { index: 3, instant: at(9), sequence: 4 };
+    assert_eq!(full.next, Some(last), "a full page may have a successor");
+    let rest = queue.list_after(0, Status::Scheduled, full.next, 7).await;
+    assert_eq!((rest.messages.len(), rest.next), (0, None));
+}
+
+async fn a_cursor_stays_valid_whatever_happens(queue: &Queue) {
+    queue.enqueue(0, ["a", "b", "c", "d"].map(message).to_vec()).await;
+    let page = queue.list(0, Status::Ready, 2).await;
+    assert_eq!(listed(&page), ["a", "b"]);
+    queue.cancel(1, "b").await;
+    queue.cancel(1, "c").await;
+    let rest = queue.list_after(2, Status::Ready, page.next, 2).await;
+    assert_eq!(listed(&rest), ["d"]);
+}
+
+async fn odd_cursors_do_no_harm(queue: &Queue) {
+    populated(queue).await;
+    let odd = |index, instant, sequence| Some(Position { index, instant, sequence });
+    let page = queue.list_after(7, Status::Ready, odd(0, Timestamp::MIN, 0), 100).await;
+    assert_eq!(listed(&page), ["r1", "r2"]);
+    let page = queue.list_after(7, Status::Ready, odd(2, at(1), u64::MAX), 100).await;
+    assert_eq!(listed(&page), ["r2"]);
+    for after in [odd(255, Timestamp::MAX, u64::MAX), odd(5, Timestamp::MAX, 0)] {
+        for status in [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead] {
+            assert_eq!(listed(&queue.list_after(7, status, after, 100).await), [""; 0]);
+        }
+    }
+    let page = queue.list_after(7, Status::Dead, odd(4, Timestamp::MAX, 9), 100).await;
+    assert_eq!(listed(&page), ["d1", "d2"], "a cursor of an index before");
+}
+
+async fn look_ups_are_answered_in_the_order_asked(queue: &Queue) {
+    populated(queue).await;
+    queue.end(7, "l2", lease(2, 1), Outcome::Ack).await;
+    queue.cancel(7, "s1").await;
+    queue.purge(7, "d1").await;
+    let ids = ["l2", "r1", "s1", "nobody", "d1", "d2"].map(id).to_vec();
+    let Reply::Get(found) = queue.apply(8, &Op::Get(ids)).await.reply else { panic!("no look-up") };
+    let told: Vec<_> = found
+        .into_iter()
+        .map(|found| match found {
+            Found::Live(message) => (Some(message.info.id), Some(message.info.state.status())),
+            Found::Finished(status) => (None, Some(status)),
+            Found::Unknown => (None, None),
+        })
+        .collect();
+    let expected = [
+        (None, Some(Status::Acked)),
+        (Some(id("r1")), Some(Status::Ready)),
+        (None, Some(Status::Cancelled)),
+        (None, None),
+        (None, Some(Status::Purged)),
+        (Some(id("d2")), Some(Status::Dead)),
+    ];
+    assert_eq!(told, expected);
+}
+
+async fn counts_follow_a_message_through_its_life(queue: &Queue) {
+    assert_eq!(queue.stats(0).await, Stats::default());
+    let mut expected = Stats { enqueued_total: 1, ..Stats::default() };
+    queue.enqueue_one(0, NewMessage { schedule: after(10), ..message("a") }).await;
+    let waiting = Stats { earliest_due: Some(at(10)), ..expected };
+    assert_eq!(queue.stats(9).await, Stats { scheduled: 1, ..waiting });
+    assert_eq!(queue.stats(10).await, Stats { ready: 1, ..waiting });
+    queue.claim(10, claim(1, 1, 50)).await;
+    assert_eq!(queue.stats(10).await, Stats { leased: 1, ..expected });
+    queue.end(11, "a", lease(1, 1), reject("boom")).await;
+    assert_eq!(queue.stats(11).await, Stats { dead: 1, ..expected });
+    queue.redrive(12, "a", Schedule::NOW).await;
+    queue.claim(12, claim(2, 1, 50)).await;
+    queue.end(13, "a", lease(2, 2), Outcome::Ack).await;
+    expected.acked_total = 1;
+    assert_eq!(queue.stats(13).await, expected);
+    queue.pause(14).await;
+    assert_eq!(queue.stats(14).await, Stats { paused: true, ..expected });
+}
+
+async fn the_earliest_due_instant_is_told(queue: &Queue) {
+    populated(queue).await;
+    assert_eq!(queue.stats(7).await.earliest_due, Some(at(1)), "r1, whatever the priorities");
+    queue.cancel(8, "r1").await;
+    queue.cancel(8, "r2").await;
+    assert_eq!(queue.stats(8).await.earliest_due, Some(at(505)), "s2 before s1");
+}
+
+async fn the_audit_sees_every_message_once(queue: &Queue) {
+    populated(queue).await;
+    for limit in [1, 3, 8, 100] {
+        assert_eq!(queue.check(7, limit).await, 8, "in pages of {limit}");
+    }
+    let after = Some(Position { index: Position::LEASED, instant: Timestamp::MAX, sequence: 0 });
+    let op = Op::Check(Check { after, limit: 100 });
+    let Reply::Check(dead) = queue.apply(7, &op).await.reply else { panic!("no audit") };
+    assert_eq!((dead.examined, dead.findings, dead.next), (2, Vec::new(), None));
+}
+
+async fn only_what_changes_something_raises_the_revision(queue: &Queue) {
+    let nothing = [
+        Op::Get(vec![id("a")]),
+        Op::List(List { status: Status::Ready, after: None, limit: 1 }),
+        Op::Stats,
+        Op::Check(Check { after: None, limit: 1 }),
+        Op::Resume,
+        Op::Cancel(vec![id("nobody")]),
+        Op::Claim(claim(9, 1, 50)),
+    ];
+    for op in &nothing {
+        assert_eq!(queue.apply(0, op).await.revision, 0, "{op:?}");
+    }
+    let enqueue = Op::Enqueue(["a", "b"].map(message).to_vec());
+    assert_eq!(queue.apply(0, &enqueue).await.revision, 1, "a batch is one change");
+    assert_eq!(queue.apply(0, &enqueue).await.revision, 1, "repeated");
+    let take = Op::Claim(claim(1, 2, 50));
+    assert_eq!(queue.apply(0, &take).await.revision, 2);
+    for op in nothing.iter().chain([&take]) {
+        assert_eq!(queue.apply(0, op).await.revision, 2, "{op:?}");
+    }
+    assert_eq!(queue.apply(0, &Op::Cancel(vec![id("a")])).await.revision, 3, "the wish is noted");
+    assert_eq!(queue.apply(0, &Op::Cancel(vec![id("a")])).await.revision, 3);
+    assert_eq!(queue.apply(0, &Op::Pause).await.revision, 4);
+}

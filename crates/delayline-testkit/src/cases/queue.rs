@@ -1,0 +1,262 @@
+//! The vocabulary of the cases: a queue that is driven by explicit time, and short names.
+
+use std::sync::Arc;
+
+use delayline_core::{
+    Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Delivery, Enqueued,
+    Error, Extend, Extended, Found, Lease, List, Message, MessageId, Millis, NewMessage, Op,
+    Outcome, Page, Position, Purged, Queueing, Redrive, Redriven, Reply, Reschedule, Rescheduled,
+    Schedule, Settled, Settlement, Stats, Status, Timestamp,
+};
+
+use crate::oracle;
+use crate::workload;
+
+/// A queue under test. Times are milliseconds after [`at`]`(0)`.
+pub(super) struct Queue {
+    backend: Arc<dyn Queueing>,
+}
+
+/// Takes the answer to an operation apart, or fails.
+macro_rules! answer {
+    ($queue:ident, $ms:expr, $op:expr, $pattern:pat => $value:expr) => {{
+        let op = $op;
+        match $queue.apply($ms, &op).await.reply {
+            $pattern => $value,
+            other => panic!("{op:?} was answered {other:?}"),
+        }
+    }};
+}
+
+impl Queue {
+    pub(super) fn new(backend: Arc<dyn Queueing>) -> Self {
+        Self { backend }
+    }
+
+    /// The backend itself, for cases that go by the server's clock.
+    pub(super) fn backend(&self) -> &Arc<dyn Queueing> {
+        &self.backend
+    }
+
+    pub(super) async fn apply(&self, ms: u64, op: &Op) -> Applied {
+        let answer = self.try_apply(ms, op).await;
+        answer.unwrap_or_else(|error| panic!("{op:?} failed: {error}"))
+    }
+
+    pub(super) async fn try_apply(&self, ms: u64, op: &Op) -> Result<Applied, Error> {
+        self.backend.apply(At::Fixed(at(ms)), op).await
+    }
+
+    pub(super) async fn enqueue(&self, ms: u64, messages: Vec<NewMessage>) -> Vec<Enqueued> {
+        answer!(self, ms, Op::Enqueue(messages), Reply::Enqueue(items) => items)
+    }
+
+    pub(super) async fn enqueue_one(&self, ms: u64, message: NewMessage) -> Enqueued {
+        one(self.enqueue(ms, vec![message]).await)
+    }
+
+    pub(super) async fn claim(&self, ms: u64, claim: Claim) -> Claimed {
+        answer!(self, ms, Op::Claim(claim), Reply::Claim(claimed) => claimed)
+    }
+
+    /// Claims with a token and answers the ids of what was delivered.
+    pub(super) async fn claim_ids(&self, ms: u64, claim: Claim) -> Vec<String> {
+        ids(&self.claim(ms, claim).await.deliveries)
+    }
+
+    /// Enqueues a message, claims it with token 1 and answers its lease.
+    pub(super) async fn leased(&self, ms: u64, message: NewMessage, lease_ms: u64) -> Lease {
+        self.leased_as(1, ms, message, lease_ms).await
+    }
+
+    /// Enqueues a message, claims it with the n-th token and answers its lease.
+    pub(super) async fn leased_as(
+        &self,
+        n: u8,
+        ms: u64,
+        message: NewMessage,
+        lease_ms: u64,
+    ) -> Lease {
+        self.enqueue_one(ms, message).await;
+        one(self.claim(ms, claim(n, 1, lease_ms)).await.deliveries).lease
+    }
+
+    pub(super) async fn settle(&self, ms: u64, items: Vec<Settlement>) -> Vec<Settled> {
+        answer!(self, ms, Op::Settle(items), Reply::Settle(items) => items)
+    }
+
+    pub(super) async fn end(&self, ms: u64, name: &str, lease: Lease, outcome: Outcome) -> Settled {
+        one(self.settle(ms, vec![Settlement { id: id(name), lease, outcome }]).await)
+    }
+
+    pub(super) async fn extend(&self, ms: u64, name: &str, lease: Lease, for_ms: u64) -> Extended {
+        let extend = Extend { leases: vec![(id(name), lease)], lease: millis(for_ms) };
+        answer!(self, ms, Op::Extend(extend), Reply::Extend(items) => one(items))
+    }
+
+    pub(super) async fn cancel(&self, ms: u64, name: &str) -> Cancelled {
+        answer!(self, ms, Op::Cancel(vec![id(name)]), Reply::Cancel(items) => one(items))
+    }
+
+    pub(super) async fn reschedule(&self, ms: u64, name: &str, schedule: Schedule) -> Rescheduled {
+        let items = vec![Reschedule { id: id(name), schedule }];
+        answer!(self, ms, Op::Reschedule(items), Reply::Reschedule(items) => one(items))
+    }
+
+    pub(super) async fn redrive(&self, ms: u64, name: &str, schedule: Schedule) -> Redriven {
+        let redrive = Redrive { ids: vec![id(name)], schedule };
+        answer!(self, ms, Op::Redrive(redrive), Reply::Redrive(items) => one(items))
+    }
+
+    pub(super) async fn purge(&self, ms: u64, name: &str) -> Purged {
+        answer!(self, ms, Op::Purge(vec![id(name)]), Reply::Purge(items) => one(items))
+    }
+
+    pub(super) async fn pause(&self, ms: u64) -> bool {
+        answer!(self, ms, Op::Pause, Reply::Pause { changed } => changed)
+    }
+
+    pub(super) async fn resume(&self, ms: u64) -> bool {
+        answer!(self, ms, Op::Resume, Reply::Resume { changed } => changed)
+    }
+
+    pub(super) async fn get(&self, ms: u64, name: &str) -> Found {
+        answer!(self, ms, Op::Get(vec![id(name)]), Reply::Get(items) => one(items))
+    }
+
+    /// The live message of that id.
+    pub(super) async fn live(&self, ms: u64, name: &str) -> Message {
+        match self.get(ms, name).await {
+            Found::Live(message) => *message,
+            other => panic!("{name} is not live but {other:?}"),
+        }
+    }
+
+    pub(super) async fn list(&self, ms: u64, status: Status, limit: usize) -> Page {
+        self.list_after(ms, status, None, limit).await
+    }
+
+    pub(super) async fn list_after(
+        &self,
+        ms: u64,
+        status: Status,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Page {
+        answer!(self, ms, Op::List(List { status, after, limit }), Reply::List(page) => page)
+    }
+
+    pub(super) async fn stats(&self, ms: u64) -> Stats {
+        answer!(self, ms, Op::Stats, Reply::Stats(stats) => stats)
+    }
+
+    /// Audits the whole queue, which must be clean, and answers how many messages it has.
+    pub(super) async fn check(&self, ms: u64, limit: usize) -> u64 {
+        let (mut after, mut examined) = (None, 0);
+        loop {
+            let op = Op::Check(Check { after, limit });
+            let checked = answer!(self, ms, op, Reply::Check(checked) => checked);
+            assert_eq!(checked.findings, [], "the audit found something");
+            examined += checked.examined;
+            after = checked.next;
+            if after.is_none() {
+                return examined;
+            }
+        }
+    }
+
+    /// Audits the queue, handles whatever can ever be due, and balances the books (G1, G22).
+    pub(super) async fn drain(&self) {
+        let end = Timestamp::MAX.as_ms() - at(0).as_ms();
+        self.check(end, 100).await;
+        self.resume(end).await;
+        for round in 0..100_000 {
+            let claimed = self.claim(end, oracle::drain_claim(round)).await;
+            if !claimed.deliveries.is_empty() {
+                let acks: Vec<_> = claimed.deliveries.iter().map(oracle::ack).collect();
+                let settled = self.settle(end, acks).await;
+                let done = Settled::Done { status: Status::Acked };
+                assert!(settled.iter().all(|settled| *settled == done), "{settled:?}");
+            } else if !claimed.more {
+                break;
+            }
+        }
+        let stats = self.stats(end).await;
+        assert!(oracle::is_drained(&stats), "not all is accounted for: {stats:#?}");
+        assert_eq!(self.check(end, 100).await, stats.dead);
+    }
+}
+
+/// The instant so many milliseconds after the cases' beginning.
+pub(super) fn at(ms: u64) -> Timestamp {
+    let start = workload::start().as_ms();
+    Timestamp::from_ms(start + ms).unwrap_or_else(|violation| panic!("{violation}"))
+}
+
+pub(super) fn millis(ms: u64) -> Millis {
+    Millis::new(ms).unwrap_or_else(|violation| panic!("{violation}"))
+}
+
+pub(super) fn after(ms: u64) -> Schedule {
+    Schedule::In(millis(ms))
+}
+
+pub(super) fn id(name: &str) -> MessageId {
+    MessageId::try_from(name).unwrap_or_else(|violation| panic!("{violation}"))
+}
+
+/// A message that is due at once, with a payload that tells its id.
+pub(super) fn message(name: &str) -> NewMessage {
+    NewMessage::new(id(name), format!("payload of {name}"))
+}
+
+pub(super) fn consumer(name: &str) -> ConsumerName {
+    ConsumerName::new(name.to_owned()).unwrap_or_else(|violation| panic!("{violation}"))
+}
+
+pub(super) const fn token(n: u8) -> ClaimId {
+    ClaimId::from_bytes([n; ClaimId::BYTES])
+}
+
+pub(super) const fn lease(n: u8, epoch: u64) -> Lease {
+    Lease { claim_id: token(n), epoch }
+}
+
+/// A claim with the n-th token, by the n-th consumer.
+pub(super) fn claim(n: u8, max: usize, lease_ms: u64) -> Claim {
+    Claim {
+        consumer: consumer(&format!("consumer-{n}")),
+        claim_id: token(n),
+        max,
+        lease: millis(lease_ms),
+    }
+}
+
+pub(super) fn retry(delay_ms: u64, error: &str) -> Outcome {
+    Outcome::Retry { delay: millis(delay_ms), error: error.to_owned() }
+}
+
+pub(super) fn reject(error: &str) -> Outcome {
+    Outcome::Reject { error: error.to_owned() }
+}
+
+pub(super) const fn done(status: Status) -> Settled {
+    Settled::Done { status }
+}
+
+pub(super) fn ids(deliveries: &[Delivery]) -> Vec<String> {
+    deliveries.iter().map(|delivery| delivery.message.info.id.to_string()).collect()
+}
+
+pub(super) fn listed(page: &Page) -> Vec<String> {
+    page.messages.iter().map(|info| info.id.to_string()).collect()
+}
+
+/// The only item.
+#[track_caller]
+pub(super) fn one<T: std::fmt::Debug>(items: Vec<T>) -> T {
+    match <[T; 1]>::try_from(items) {
+        Ok([item]) => item,
+        Err(items) => panic!("not one item but {items:?}"),
+    }
+}

@@ -1,0 +1,187 @@
+//! How leases end.
+
+use delayline_core::limits::FINISHED_RETENTION_MS;
+use delayline_core::{
+    DeathReason, Extended, Found, MessageState, NewMessage, Outcome, Settled, Settlement, Status,
+};
+
+use super::queue::{Queue, at, claim, done, id, lease, message, millis, one, reject, retry};
+
+super::cases! { "settle",
+    every_settlement_can_be_repeated: "G8",
+    a_repeated_ack_is_recognised_for_the_retention: "G8",
+    a_repeated_settlement_never_hits_the_next_delivery: "G6, G8",
+    a_different_settlement_is_no_repetition: "G8",
+    a_retry_waits_for_its_delay: "G4, G9",
+    the_last_failure_kills: "G9, G11",
+    the_first_and_the_latest_error_are_kept: "G11",
+    a_release_costs_nothing: "G10",
+    a_snooze_costs_nothing: "G10",
+    a_reject_goes_straight_to_the_dead_letters: "G11",
+    items_of_a_batch_are_independent_and_in_order: "G18",
+    a_new_message_of_an_old_id_is_safe_from_old_leases: "G6, G15",
+}
+
+async fn every_settlement_can_be_repeated(queue: &Queue) {
+    let outcomes = [
+        ("ack", Outcome::Ack, Status::Acked),
+        ("retry", retry(50, "boom"), Status::Scheduled),
+        ("snooze", Outcome::Snooze { delay: millis(50) }, Status::Scheduled),
+        ("release", Outcome::Release, Status::Ready),
+        ("reject", reject("boom"), Status::Dead),
+    ];
+    for (name, outcome, status) in outcomes {
+        queue.enqueue_one(0, message(name)).await;
+        // Longer leases than everything else, and a token of its own for every message.
+        let token = name.as_bytes()[2];
+        let claimed = queue.claim(0, claim(token, 1, 60_000)).await;
+        let held = one(claimed.deliveries).lease;
+        assert_eq!(queue.end(1, name, held, outcome.clone()).await, done(status), "{name}");
+        let after = queue.get(2, name).await;
+        for ms in [2, 3] {
+            let again = queue.end(ms, name, held, outcome.clone()).await;
+            assert_eq!(again, Settled::AlreadyDone, "{name}");
+        }
+        assert_eq!(queue.get(2, name).await, after, "{name}");
+        // Out of the way of the next.
+        queue.cancel(4, name).await;
+    }
+}
+
+async fn a_repeated_ack_is_recognised_for_the_retention(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    assert_eq!(queue.end(10, "a", held, Outcome::Ack).await, done(Status::Acked));
+    for ms in [10, 1_000, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + 9] {
+        let again = queue.end(ms, "a", held, Outcome::Ack).await;
+        assert_eq!(again, Settled::AlreadyDone, "at {ms}");
+    }
+    let forgotten = 2 * FINISHED_RETENTION_MS + 10;
+    assert_eq!(queue.end(forgotten, "a", held, Outcome::Ack).await, Settled::Missing);
+    assert_eq!(queue.get(forgotten, "a").await, Found::Unknown);
+}
+
+async fn a_repeated_settlement_never_hits_the_next_delivery(queue: &Queue) {
+    let first = queue.leased(0, message("a"), 100).await;
+    queue.end(1, "a", first, Outcome::Release).await;
+    let second = one(queue.claim(2, claim(2, 1, 100)).await.deliveries).lease;
+    assert_eq!(queue.end(3, "a", first, Outcome::Release).await, Settled::Stale);
+    let extended = Extended::Done { deadline: at(104), cancel_requested: false };
+    assert_eq!(queue.extend(4, "a", second, 100).await, extended);
+}
+
+async fn a_different_settlement_is_no_repetition(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    queue.end(1, "a", held, retry(50, "boom")).await;
+    assert_eq!(queue.end(2, "a", held, Outcome::Ack).await, Settled::Stale);
+    assert_eq!(queue.end(2, "a", held, Outcome::Release).await, Settled::Stale);
+    let held = one(queue.claim(51, claim(2, 1, 100)).await.deliveries).lease;
+    queue.end(52, "a", held, Outcome::Ack).await;
+    assert_eq!(queue.end(53, "a", held, retry(0, "late")).await, Settled::Missing);
+    assert_eq!(queue.get(53, "a").await, Found::Finished(Status::Acked));
+}
+
+async fn a_retry_waits_for_its_delay(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    assert_eq!(queue.end(20, "a", held, retry(333, "boom")).await, done(Status::Scheduled));
+    assert_eq!(queue.claim(352, claim(2, 1, 50)).await.next, Some(at(353)));
+    let taken = one(queue.claim(353, claim(3, 1, 50)).await.deliveries);
+    let info = taken.message.info;
+    assert_eq!((info.due, info.failures, info.crashes, info.epoch), (at(353), 1, 0, 2));
+}
+
+async fn the_last_failure_kills(queue: &Queue) {
+    queue.enqueue_one(0, NewMessage { max_failures: 3, ..message("a") }).await;
+    for n in 1..=3 {
+        let held = one(queue.claim(0, claim(n, 1, 100)).await.deliveries).lease;
+        let expected = if n < 3 { Status::Ready } else { Status::Dead };
+        assert_eq!(queue.end(0, "a", held, retry(0, "boom")).await, done(expected));
+    }
+    let info = queue.live(0, "a").await.info;
+    let dead = MessageState::Dead { reason: DeathReason::MaxFailures, since: at(0) };
+    assert_eq!((info.state, info.failures, info.epoch), (dead, 3, 3));
+    assert_eq!(queue.claim_ids(9_000, claim(4, 1, 100)).await, [""; 0]);
+}
+
+async fn the_first_and_the_latest_error_are_kept(queue: &Queue) {
+    queue.enqueue_one(0, message("a")).await;
+    let errors = ["", "first", "", "second", "third"];
+    let expected = [
+        (None, None),
+        (Some("first"), Some("first")),
+        (Some("first"), Some("first")),
+        (Some("first"), Some("second")),
+        (Some("first"), Some("third")),
+    ];
+    for (n, (error, (first, last))) in (1..).zip(errors.into_iter().zip(expected)) {
+        let held = one(queue.claim(0, claim(n, 1, 100)).await.deliveries).lease;
+        queue.end(0, "a", held, retry(0, error)).await;
+        let info = queue.live(0, "a").await.info;
+        let kept = (info.first_error.as_deref(), info.last_error.as_deref());
+        assert_eq!(kept, (first, last), "after {error:?}");
+    }
+}
+
+async fn a_release_costs_nothing(queue: &Queue) {
+    let limited = NewMessage { max_failures: 1, max_crashes: 1, ..message("a") };
+    queue.enqueue_one(0, limited).await;
+    for n in 1..=5 {
+        let held = one(queue.claim(7, claim(n, 1, 100)).await.deliveries).lease;
+        assert_eq!(queue.end(8, "a", held, Outcome::Release).await, done(Status::Ready));
+    }
+    let info = queue.live(8, "a").await.info;
+    assert_eq!((info.due, info.failures, info.crashes), (at(0), 0, 0));
+}
+
+async fn a_snooze_costs_nothing(queue: &Queue) {
+    let limited = NewMessage { max_failures: 1, max_crashes: 1, ..message("a") };
+    let held = queue.leased(0, limited, 100).await;
+    let snooze = Outcome::Snooze { delay: millis(40) };
+    assert_eq!(queue.end(10, "a", held, snooze).await, done(Status::Scheduled));
+    assert_eq!(queue.claim_ids(49, claim(2, 1, 50)).await, [""; 0]);
+    let info = one(queue.claim(50, claim(3, 1, 50)).await.deliveries).message.info;
+    assert_eq!((info.due, info.failures, info.crashes), (at(50), 0, 0));
+}
+
+async fn a_reject_goes_straight_to_the_dead_letters(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    assert_eq!(queue.end(5, "a", held, reject("not for me")).await, done(Status::Dead));
+    let info = queue.live(5, "a").await.info;
+    let dead = MessageState::Dead { reason: DeathReason::Rejected, since: at(5) };
+    assert_eq!((info.state, info.failures, info.crashes), (dead, 0, 0));
+    assert_eq!(info.last_error.as_deref(), Some("not for me"));
+}
+
+async fn items_of_a_batch_are_independent_and_in_order(queue: &Queue) {
+    queue.enqueue(0, ["a", "b", "c", "d"].map(message).to_vec()).await;
+    queue.claim(0, claim(1, 3, 100)).await;
+    let item = |name: &str, lease, outcome| Settlement { id: id(name), lease, outcome };
+    let held = lease(1, 1);
+    let settled = queue
+        .settle(
+            1,
+            vec![
+                item("nobody", held, Outcome::Ack),
+                item("c", held, Outcome::Ack),
+                item("b", lease(2, 1), Outcome::Ack),
+                item("d", held, Outcome::Ack),
+                item("a", held, retry(10, "boom")),
+            ],
+        )
+        .await;
+    use Settled::{Missing, Stale};
+    assert_eq!(settled, [Missing, done(Status::Acked), Stale, Stale, done(Status::Scheduled)]);
+    let stats = queue.stats(1).await;
+    let counts = (stats.scheduled, stats.ready, stats.leased, stats.acked_total);
+    assert_eq!(counts, (1, 1, 1, 1));
+}
+
+async fn a_new_message_of_an_old_id_is_safe_from_old_leases(queue: &Queue) {
+    use delayline_core::FinishedIds::Reuse;
+    let old = queue.leased(0, message("a"), 100).await;
+    queue.end(1, "a", old, Outcome::Ack).await;
+    queue.enqueue_one(2, NewMessage { finished_ids: Reuse, ..message("a") }).await;
+    assert_eq!(queue.end(3, "a", old, Outcome::Ack).await, Settled::Stale);
+    let new = one(queue.claim(3, claim(2, 1, 100)).await.deliveries).lease;
+    assert_eq!(queue.end(4, "a", old, Outcome::Ack).await, Settled::Stale);
+    assert_eq!(queue.end(5, "a", new, Outcome::Ack).await, done(Status::Acked));
+}

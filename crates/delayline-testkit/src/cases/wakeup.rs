@@ -1,0 +1,72 @@
+//! Hints. They may be lost, late or wrong, so these ask for little.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayline_core::{At, NewMessage, Op, Queueing};
+
+use super::queue::{Queue, after, message};
+
+super::cases! { @hints true, "wakeup",
+    a_new_message_rings: "G21",
+    a_ring_is_kept_for_who_comes_later: "G21",
+    waiting_ends_by_itself: "G21",
+}
+
+/// How often a hint may be lost before it counts as never given.
+const TRIES: usize = 5;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+async fn a_new_message_rings(queue: &Queue) {
+    for n in 0..TRIES {
+        silence(queue).await;
+        let backend = Arc::clone(queue.backend());
+        let waiting = tokio::spawn(async move { wait(&*backend, PATIENCE).await });
+        // Each is due before the one before, so that it is news to whoever sleeps.
+        enqueue(queue, n).await;
+        if waiting.await.unwrap_or_else(|error| panic!("{error}")) {
+            return;
+        }
+    }
+    panic!("{TRIES} new messages, and no hint of any");
+}
+
+async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
+    for n in 0..TRIES {
+        silence(queue).await;
+        enqueue(queue, n).await;
+        if wait(&**queue.backend(), PATIENCE).await {
+            return;
+        }
+    }
+    panic!("{TRIES} new messages, and no hint of any was kept");
+}
+
+async fn waiting_ends_by_itself(queue: &Queue) {
+    silence(queue).await;
+    let begin = Instant::now();
+    let rang = wait(&**queue.backend(), Duration::from_millis(30)).await;
+    assert!(rang || begin.elapsed() >= Duration::from_millis(30), "it came back too early");
+    assert!(begin.elapsed() < Duration::from_secs(5), "it waited for {:?}", begin.elapsed());
+}
+
+async fn enqueue(queue: &Queue, n: usize) {
+    let delay = 3_600_000 - 1_000 * u64::try_from(n).unwrap_or_default();
+    let news = NewMessage { schedule: after(delay), ..message(&n.to_string()) };
+    let answer = queue.backend().apply(At::Server, &Op::Enqueue(vec![news])).await;
+    answer.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Waits until nothing rings, which also sets up whatever the backend listens with.
+async fn silence(queue: &Queue) {
+    for _ in 0..10 {
+        if !wait(&**queue.backend(), Duration::from_millis(20)).await {
+            return;
+        }
+    }
+}
+
+async fn wait(backend: &dyn Queueing, timeout: Duration) -> bool {
+    backend.wait(timeout).await.unwrap_or_else(|error| panic!("no hints: {error}"))
+}

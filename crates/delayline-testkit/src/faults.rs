@@ -1,0 +1,82 @@
+//! A backend that fails on purpose, and the proof that repeating is safe.
+
+mod retries;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, Wakeup};
+
+pub(crate) use self::retries::retries_are_safe;
+
+/// What can happen to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Nothing: the call goes through.
+    None,
+    /// The operation is not executed, and the error says so.
+    Before,
+    /// The operation is executed, and its answer is lost.
+    After,
+    /// The operation is executed twice, as by a driver that sends again by itself; the second
+    /// answer is the one that comes.
+    Twice,
+}
+
+/// A backend around another that fails as a schedule says.
+///
+/// With an empty schedule it is the backend inside, and passes the same suite.
+#[derive(Debug)]
+pub struct Faulty<B> {
+    inner: B,
+    schedule: Mutex<VecDeque<Fault>>,
+}
+
+impl<B> Faulty<B> {
+    /// The given backend; call by call the next fault of the schedule strikes, and none after
+    /// its end.
+    pub fn new(inner: B, schedule: impl IntoIterator<Item = Fault>) -> Self {
+        Self { inner, schedule: Mutex::new(schedule.into_iter().collect()) }
+    }
+
+    /// The backend inside, which does not fail.
+    pub const fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    fn next(&self) -> Fault {
+        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        schedule.pop_front().unwrap_or(Fault::None)
+    }
+}
+
+#[async_trait]
+impl<B: Backend> Backend for Faulty<B> {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        match self.next() {
+            Fault::None => self.inner.apply(at, op).await,
+            Fault::Before => Err(injected(ErrorKind::Unreachable)),
+            Fault::After => {
+                self.inner.apply(at, op).await?;
+                Err(injected(ErrorKind::ConnectionLost))
+            }
+            Fault::Twice => {
+                self.inner.apply(at, op).await?;
+                self.inner.apply(at, op).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<B: Wakeup> Wakeup for Faulty<B> {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.inner.wait(timeout).await
+    }
+}
+
+fn injected(kind: ErrorKind) -> Error {
+    Error::with_detail(kind, "on purpose")
+}

@@ -1,0 +1,151 @@
+//! Clients that send every failed operation again, unchanged, until it is answered.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use delayline_core::{
+    At, Backend, Class, Delivery, Enqueued, MessageId, NewMessage, Op, Outcome, Queueing, Reply,
+    Settled, Settlement, Stats, Status, Timestamp,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{TestCaseError, TestError};
+use tokio::runtime::Runtime;
+
+use super::{Fault, Faulty};
+use crate::limits::CASES_A_ROUND;
+use crate::settings::Settings;
+use crate::{Fixture, oracle, workload};
+
+/// How many messages go through one run.
+const MESSAGES: usize = 12;
+
+/// Enough that faults may strike every call of a run; it goes on without them after that.
+const LONGEST_SCHEDULE: usize = 120;
+
+/// Sends messages through faults, all three at once and each alone; panics if one is lost, doubled
+/// or charged for.
+pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
+    let some = vec(
+        select(vec![Fault::None, Fault::Before, Fault::After, Fault::Twice]),
+        0..LONGEST_SCHEDULE,
+    );
+    // Each kind of fault on its own, at every other call.
+    let alone = select(vec![Fault::Before, Fault::After, Fault::Twice])
+        .prop_map(|fault| [fault, Fault::None].repeat(LONGEST_SCHEDULE / 2));
+    let schedules = prop_oneof![4 => some, 1 => alone];
+    let mut runner = settings.with_cases(settings.cases.div_ceil(CASES_A_ROUND) * 10).runner(2);
+    let outcome = runner.run(&schedules, |schedule| {
+        runtime.block_on(async {
+            let queue =
+                fixture.fresh().await.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            Client { queue: Faulty::new(queue, schedule) }.run().await.map_err(TestCaseError::fail)
+        })
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, schedule)) => {
+            panic!("{reason}\nwith these faults, call by call: {schedule:?}")
+        }
+        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
+    }
+}
+
+struct Client {
+    queue: Faulty<Arc<dyn Queueing>>,
+}
+
+impl Client {
+    async fn run(&self) -> Result<(), String> {
+        let mut deliveries = HashMap::<MessageId, u32>::new();
+        for n in 0..MESSAGES {
+            self.enqueue(n).await?;
+        }
+        let mut round = 0;
+        loop {
+            let claim = delayline_core::Claim { max: 3, ..oracle::drain_claim(round) };
+            let Reply::Claim(claimed) = self.persist(&Op::Claim(claim)).await? else {
+                return Err("a claim was answered as something else".to_owned());
+            };
+            if claimed.deliveries.is_empty() {
+                break;
+            }
+            for delivery in &claimed.deliveries {
+                *deliveries.entry(delivery.message.info.id.clone()).or_default() += 1;
+            }
+            self.settle(&claimed.deliveries).await?;
+            round += 1;
+        }
+        // Each message fails once and is handled at its second delivery: no more, no less.
+        if deliveries.len() != MESSAGES || deliveries.values().any(|count| *count != 2) {
+            return Err(format!("not every message was delivered twice: {deliveries:?}"));
+        }
+        let all = u64::try_from(MESSAGES).unwrap_or_default();
+        let expected = Stats { enqueued_total: all, acked_total: all, ..Stats::default() };
+        match self.persist(&Op::Stats).await? {
+            Reply::Stats(counts) if counts == expected => Ok(()),
+            other => Err(format!("at the end the queue tells {other:?}")),
+        }
+    }
+
+    async fn enqueue(&self, n: usize) -> Result<(), String> {
+        let id =
+            MessageId::try_from(&*format!("message-{n}")).map_err(|error| error.to_string())?;
+        // One crash would be its last: a claim that is sent again must not be one.
+        let message = NewMessage { max_crashes: 1, ..NewMessage::new(id, "payload") };
+        match self.persist(&Op::Enqueue(vec![message])).await? {
+            Reply::Enqueue(items)
+                if matches!(
+                    items[..],
+                    [Enqueued::Created { .. } | Enqueued::Duplicate { status: Status::Ready }]
+                ) =>
+            {
+                Ok(())
+            }
+            other => Err(format!("message {n} was enqueued as {other:?}")),
+        }
+    }
+
+    /// Fails what comes the first time, and acks the rest.
+    async fn settle(&self, deliveries: &[Delivery]) -> Result<(), String> {
+        let settle = |delivery: &Delivery| {
+            let info = &delivery.message.info;
+            let outcome = if info.failures == 0 {
+                Outcome::Retry { delay: delayline_core::Millis::ZERO, error: "boom".to_owned() }
+            } else {
+                Outcome::Ack
+            };
+            Settlement { id: info.id.clone(), lease: delivery.lease, outcome }
+        };
+        let items: Vec<_> = deliveries.iter().map(settle).collect();
+        match self.persist(&Op::Settle(items.clone())).await? {
+            Reply::Settle(answers)
+                if answers.len() == items.len()
+                    && answers.iter().all(|answer| {
+                        matches!(answer, Settled::Done { .. } | Settled::AlreadyDone)
+                    }) =>
+            {
+                Ok(())
+            }
+            other => Err(format!("{items:?} was answered {other:?}")),
+        }
+    }
+
+    /// Sends an operation until it is answered.
+    async fn persist(&self, op: &Op) -> Result<Reply, String> {
+        loop {
+            match self.queue.apply(At::Fixed(now()), op).await {
+                Ok(applied) => return Ok(applied.reply),
+                Err(error) if error.class() == Class::Rejected => return Err(error.to_string()),
+                // Only the schedule fails, and it has an end.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Time stands still: no lease runs out, so nothing but a fault explains a second delivery.
+fn now() -> Timestamp {
+    workload::start()
+}

@@ -1,0 +1,185 @@
+//! Many clients on one queue at once, by the server's clock, and the judgement of what they saw.
+//!
+//! Every answer tells its revision and its instant, so the calls can be put into the one order in
+//! which the backend must have carried them out, and the model can be asked whether it would have
+//! answered the same ([`replay`]). What the answers mean for each message is judged once more
+//! without the model ([`messages`]).
+
+mod messages;
+mod replay;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use delayline_core::{
+    Applied, At, Check, Error, List, Millis, NewMessage, Op, Queueing, Redrive, Reply, Reschedule,
+    Schedule, Status, Timestamp,
+};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use tokio::runtime::Runtime;
+
+use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
+use crate::settings::Settings;
+use crate::workload::{self, Action, Ledger};
+use crate::{Fixture, oracle};
+
+/// What clients of one queue asked and were answered, from its first operation on.
+///
+/// Every call must have been answered; a history with failed calls cannot be judged.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The calls, in any order.
+    pub calls: Vec<Call>,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// When the client asked, by its own clock. All clients of a history share one.
+    pub called: Duration,
+    /// When it had the answer.
+    pub returned: Duration,
+    /// What it asked.
+    pub op: Op,
+    /// What was answered.
+    pub applied: Applied,
+}
+
+impl History {
+    /// Judges a history that ends with the queue drained: there is an order of the calls that
+    /// agrees with their times and in which the model answers the same (G3), and no message was
+    /// lost, made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words; also that nothing was delivered, for then nothing was tested.
+    pub fn check(&self) -> Result<(), String> {
+        let order = replay::order(&self.calls)?;
+        messages::check(&order)
+    }
+}
+
+/// Runs a few histories on queues of their own; panics if one is wrong.
+pub(crate) fn concurrent(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
+    let mut runner = settings.runner(1);
+    for round in 0..settings.cases.div_ceil(CASES_A_ROUND) {
+        let scripts = (0..HISTORY_TASKS).map(|_| script(&mut runner)).collect();
+        let history = runtime.block_on(record(fixture, scripts));
+        let history = history.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        history.check().unwrap_or_else(|reason| panic!("round {round}: {reason}"));
+    }
+}
+
+fn script(runner: &mut TestRunner) -> Vec<Action> {
+    let action = workload::action();
+    // The generator rejects nothing, so there is always a tree.
+    let tree = |_| action.new_tree(runner).map(|tree| tree.current()).ok();
+    (0..HISTORY_CALLS).filter_map(tree).collect()
+}
+
+async fn record(fixture: &dyn Fixture, scripts: Vec<Vec<Action>>) -> Result<History, Error> {
+    let queue = fixture.fresh().await?;
+    let ledger = Arc::new(Mutex::new(Ledger::default()));
+    let begin = Instant::now();
+    let clients = scripts.into_iter().map(|script| {
+        let client = Client { queue: Arc::clone(&queue), begin, calls: Vec::new() };
+        tokio::spawn(client.run(script, Arc::clone(&ledger)))
+    });
+    let mut history = History::default();
+    for client in clients.collect::<Vec<_>>() {
+        let calls = client.await.unwrap_or_else(|error| panic!("a client panicked: {error}"));
+        history.calls.extend(calls?);
+    }
+    let drain = Client { queue, begin, calls: Vec::new() };
+    history.calls.extend(drain.drain().await?);
+    Ok(history)
+}
+
+struct Client {
+    queue: Arc<dyn Queueing>,
+    begin: Instant,
+    calls: Vec<Call>,
+}
+
+impl Client {
+    async fn run(
+        mut self,
+        script: Vec<Action>,
+        ledger: Arc<Mutex<Ledger>>,
+    ) -> Result<Vec<Call>, Error> {
+        // The ledger is shared, so that clients use each other's leases and repeat each other.
+        let ledger = || ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        for action in script {
+            let op = soon(ledger().concrete(&action));
+            if op.validate().is_ok() {
+                let applied = self.call(At::Server, op.clone()).await?;
+                ledger().observe(applied.at, &op, &applied.reply);
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(self.calls)
+    }
+
+    /// Handles whatever can ever be due, and looks at what is left.
+    async fn drain(mut self) -> Result<Vec<Call>, Error> {
+        let end = At::Fixed(Timestamp::MAX);
+        self.call(end, Op::Resume).await?;
+        for round in 0.. {
+            let applied = self.call(end, Op::Claim(oracle::drain_claim(round))).await?;
+            let Reply::Claim(claimed) = applied.reply else { break };
+            let acks: Vec<_> = claimed.deliveries.iter().map(oracle::ack).collect();
+            if !acks.is_empty() {
+                self.call(end, Op::Settle(acks)).await?;
+            } else if !claimed.more {
+                break;
+            }
+        }
+        let dead = List { status: Status::Dead, after: None, limit: 100 };
+        self.call(end, Op::List(dead)).await?;
+        self.call(end, Op::Check(Check { after: None, limit: 100 })).await?;
+        self.call(end, Op::Stats).await?;
+        Ok(self.calls)
+    }
+
+    async fn call(&mut self, at: At, op: Op) -> Result<Applied, Error> {
+        let called = self.begin.elapsed();
+        let applied = self.queue.apply(at, &op).await?;
+        let returned = self.begin.elapsed();
+        self.calls.push(Call { called, returned, op, applied: applied.clone() });
+        Ok(applied)
+    }
+}
+
+/// The same operation with instants of the random runs' own time turned into short delays.
+fn soon(op: Op) -> Op {
+    let start = workload::start();
+    let soon = |schedule| match schedule {
+        Schedule::At(instant) if instant >= start && instant.since(start).as_secs() == 0 => {
+            Schedule::In(Millis::try_from(instant.since(start)).unwrap_or_default())
+        }
+        other => other,
+    };
+    match op {
+        Op::Enqueue(messages) => Op::Enqueue(
+            messages
+                .into_iter()
+                .map(|message| NewMessage {
+                    schedule: soon(message.schedule),
+                    expires: message.expires.map(soon),
+                    ..message
+                })
+                .collect(),
+        ),
+        Op::Reschedule(items) => Op::Reschedule(
+            items
+                .into_iter()
+                .map(|item| Reschedule { schedule: soon(item.schedule), ..item })
+                .collect(),
+        ),
+        Op::Redrive(redrive) => {
+            Op::Redrive(Redrive { schedule: soon(redrive.schedule), ..redrive })
+        }
+        other => other,
+    }
+}

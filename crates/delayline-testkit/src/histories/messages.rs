@@ -1,0 +1,237 @@
+//! What a history means for each message, without the model.
+
+use std::collections::HashMap;
+
+use delayline_core::{
+    Cancelled, Claim, Delivery, Enqueued, Extended, Lease, MessageId, NewMessage, Op, Outcome,
+    Purged, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Timestamp,
+};
+
+use super::Call;
+use crate::oracle;
+
+/// Follows every message through the calls, in the order in which they were carried out.
+pub(super) fn check(order: &[&Call]) -> Result<(), String> {
+    let mut books = Books::default();
+    for (n, call) in order.iter().enumerate() {
+        books.enter(call).map_err(|reason| format!("call {n}, {:?}: {reason}", call.op))?;
+    }
+    books.close()
+}
+
+/// Every message ever created, by its id.
+#[derive(Default)]
+struct Books {
+    lives: HashMap<MessageId, Life>,
+    created: u64,
+    deliveries: u64,
+    /// Whether the last look at the counts found the queue drained.
+    drained: bool,
+}
+
+/// What is known of a message.
+struct Life {
+    message: NewMessage,
+    due: Timestamp,
+    /// The latest lease and its deadline, unless it was seen to end.
+    lease: Option<(Lease, Timestamp)>,
+    claims: u64,
+    /// Claims since the latest redrive that were not given back.
+    attempts: u32,
+    cancel_requested: bool,
+    dead: bool,
+    ended: bool,
+}
+
+impl Books {
+    fn enter(&mut self, call: &Call) -> Result<(), String> {
+        let at = call.applied.at;
+        match (&call.op, &call.applied.reply) {
+            (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
+                messages.iter().zip(answers).try_for_each(|(message, answer)| {
+                    if let Enqueued::Created { due } = answer {
+                        self.create(message, *due)?;
+                    }
+                    Ok(())
+                })
+            }
+            (Op::Claim(claim), Reply::Claim(claimed)) => {
+                claimed.deliveries.iter().try_for_each(|delivery| self.deliver(at, claim, delivery))
+            }
+            (Op::Settle(items), Reply::Settle(answers)) => {
+                items.iter().zip(answers).try_for_each(|(item, answer)| match answer {
+                    Settled::Done { status } => self.settle(at, item, *status),
+                    _ => Ok(()),
+                })
+            }
+            (Op::Extend(extend), Reply::Extend(answers)) => {
+                extend.leases.iter().zip(answers).try_for_each(|((id, lease), answer)| {
+                    if let Extended::Done { deadline, .. } = answer {
+                        let life = self.live(id)?;
+                        life.held_as(*lease)?;
+                        life.lease = Some((*lease, *deadline));
+                    }
+                    Ok(())
+                })
+            }
+            (Op::Cancel(ids), Reply::Cancel(answers)) => {
+                for (id, answer) in ids.iter().zip(answers) {
+                    if let Some(life) = self.lives.get_mut(id) {
+                        life.ended |= *answer == Cancelled::Cancelled;
+                        life.cancel_requested |= *answer == Cancelled::InFlight;
+                    }
+                }
+                Ok(())
+            }
+            (Op::Purge(ids), Reply::Purge(answers)) => {
+                for (id, answer) in ids.iter().zip(answers) {
+                    if let Some(life) = self.lives.get_mut(id) {
+                        life.ended |= *answer == Purged::Purged;
+                    }
+                }
+                Ok(())
+            }
+            (Op::Redrive(redrive), Reply::Redrive(answers)) => {
+                redrive.ids.iter().zip(answers).try_for_each(|(id, answer)| {
+                    if let Redriven::Done { due } = answer {
+                        let life = self.live(id)?;
+                        (life.due, life.lease, life.attempts) = (*due, None, 0);
+                    }
+                    Ok(())
+                })
+            }
+            (Op::Reschedule(items), Reply::Reschedule(answers)) => {
+                items.iter().zip(answers).try_for_each(|(item, answer)| {
+                    if let Rescheduled::Done { due } = answer {
+                        let life = self.live(&item.id)?;
+                        (life.due, life.lease) = (*due, None);
+                    }
+                    Ok(())
+                })
+            }
+            (Op::List(list), Reply::List(page)) if list.status == Status::Dead => {
+                for info in &page.messages {
+                    self.live(&info.id)?.dead = true;
+                }
+                Ok(())
+            }
+            (Op::Stats, Reply::Stats(counts)) => {
+                self.drained = oracle::is_drained(counts);
+                if counts.enqueued_total == self.created {
+                    return Ok(());
+                }
+                Err(format!("{} were created, {} counted", self.created, counts.enqueued_total))
+            }
+            (Op::Check(_), Reply::Check(checked)) if !checked.findings.is_empty() => {
+                Err(format!("the audit found {:?}", checked.findings))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn create(&mut self, message: &NewMessage, due: Timestamp) -> Result<(), String> {
+        // A cancelled message may end unseen, when its lease runs out.
+        let known = self.lives.get(&message.id);
+        if known.is_some_and(|life| !life.ended && !life.cancel_requested) {
+            return Err(format!("{} was created twice", message.id));
+        }
+        self.created += 1;
+        let life = Life {
+            message: message.clone(),
+            due,
+            lease: None,
+            claims: 0,
+            attempts: 0,
+            cancel_requested: false,
+            dead: false,
+            ended: false,
+        };
+        self.lives.insert(message.id.clone(), life);
+        Ok(())
+    }
+
+    fn deliver(&mut self, at: Timestamp, claim: &Claim, delivery: &Delivery) -> Result<(), String> {
+        self.deliveries += 1;
+        let id = &delivery.message.info.id;
+        let life = self.live(id)?;
+        if delivery.message.payload != life.message.payload
+            || delivery.message.headers != life.message.headers
+        {
+            return Err(format!("{id} was delivered with another content"));
+        }
+        let lease = delivery.lease;
+        match life.lease {
+            // The claim was repeated.
+            Some((held, _)) if held == lease => return Ok(()),
+            Some((held, deadline)) if deadline > at => {
+                return Err(format!("{id} is leased as {held:?} until {deadline}"));
+            }
+            // Given back, or run out.
+            None | Some(_) => {}
+        }
+        if at < life.due {
+            return Err(format!("{id} is due at {} and came at {at}", life.due));
+        }
+        life.claims += 1;
+        life.attempts += 1;
+        if lease != (Lease { claim_id: claim.claim_id, epoch: life.claims }) {
+            return Err(format!("{id} was leased as {lease:?} at its claim {}", life.claims));
+        }
+        let (failures, crashes) = (life.message.max_failures, life.message.max_crashes);
+        if life.attempts >= failures + crashes {
+            return Err(format!("{id} was delivered {} times", life.attempts));
+        }
+        life.lease = Some((lease, at.after(claim.lease)));
+        Ok(())
+    }
+
+    fn settle(&mut self, at: Timestamp, item: &Settlement, status: Status) -> Result<(), String> {
+        let life = self.live(&item.id)?;
+        life.held_as(item.lease)?;
+        life.lease = None;
+        life.ended = matches!(status, Status::Acked | Status::Cancelled);
+        match &item.outcome {
+            Outcome::Release => life.attempts -= 1,
+            Outcome::Snooze { delay } => {
+                life.attempts -= 1;
+                life.due = at.after(*delay);
+            }
+            Outcome::Retry { delay, .. } if status != Status::Dead => life.due = at.after(*delay),
+            Outcome::Retry { .. } | Outcome::Ack | Outcome::Reject { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// A message that may be delivered or settled.
+    fn live(&mut self, id: &MessageId) -> Result<&mut Life, String> {
+        match self.lives.get_mut(id) {
+            None => Err(format!("{id} was never created")),
+            Some(life) if life.ended => Err(format!("{id} has ended before")),
+            Some(life) => Ok(life),
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        if !self.drained {
+            return Err("the history does not end with a drained queue".to_owned());
+        }
+        for (id, life) in &self.lives {
+            if !life.ended && !life.dead && !life.cancel_requested {
+                return Err(format!("{id} was lost"));
+            }
+        }
+        if self.deliveries == 0 {
+            return Err("nothing was delivered, so nothing was tested".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Life {
+    fn held_as(&self, lease: Lease) -> Result<(), String> {
+        match self.lease {
+            Some((held, _)) if held == lease => Ok(()),
+            held => Err(format!("{} is leased as {held:?}, not {lease:?}", self.message.id)),
+        }
+    }
+}

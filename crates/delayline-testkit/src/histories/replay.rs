@@ -1,0 +1,118 @@
+//! Whether there is an order of the calls in which the model answers the same.
+//!
+//! The revisions give the order of the calls that changed something, and between which of them
+//! the others took place, so there is nothing to search but the one call of each revision that
+//! brought it about.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use delayline_core::{Op, State, Timestamp};
+
+use super::Call;
+use crate::divergence::show;
+
+/// Puts the calls into the order in which they were carried out.
+pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
+    let mut groups = BTreeMap::<u64, Vec<&Call>>::new();
+    for call in calls {
+        groups.entry(call.applied.revision).or_default().push(call);
+    }
+    let (mut model, mut order) = (State::new(), Vec::with_capacity(calls.len()));
+    let (mut latest_call, mut latest_at) = (Duration::ZERO, Timestamp::MIN);
+    let mut expected = 0;
+    for (revision, group) in groups {
+        // Revision 0 is the empty queue; nothing needs to have looked at it.
+        expected = if expected == 0 && revision == 1 { 1 } else { expected };
+        if revision != expected {
+            return Err(format!(
+                "no call raised the revision to {expected}; the next one told is {revision}"
+            ));
+        }
+        let (next, group) = step(&model, revision, group)?;
+        for call in &group {
+            if call.returned < latest_call {
+                return Err(format!(
+                    "at revision {revision}: {} had its answer before an operation was asked that \
+                     it comes after",
+                    call.op.name()
+                ));
+            }
+            if call.applied.at < latest_at {
+                return Err(format!(
+                    "at revision {revision}: the clock shows {}, and {latest_at} before",
+                    call.applied.at
+                ));
+            }
+        }
+        latest_call = group.iter().map(|call| call.called).max().unwrap_or_default();
+        latest_at = group.iter().map(|call| call.applied.at).max().unwrap_or(latest_at);
+        order.extend(group);
+        model = next;
+        expected = revision + 1;
+    }
+    Ok(order)
+}
+
+/// The model at a revision and the calls that told it, the one that brought it about first.
+fn step<'a>(
+    model: &State,
+    revision: u64,
+    mut group: Vec<&'a Call>,
+) -> Result<(State, Vec<&'a Call>), String> {
+    group.sort_by_key(|call| (call.applied.at, call.called));
+    if revision == 0 {
+        return agrees(model, &group).map(|()| (model.clone(), group));
+    }
+    let mut reasons = Vec::new();
+    for n in 0..group.len() {
+        let mover = group[n];
+        if matches!(mover.op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_)) {
+            continue;
+        }
+        let mut next = model.clone();
+        let expected = next.apply(mover.applied.at, &mover.op);
+        if expected != mover.applied {
+            reasons.push(mismatch(mover, &expected));
+            continue;
+        }
+        let mut rest = group.clone();
+        rest.remove(n);
+        if rest
+            .iter()
+            .any(|call| call.returned < mover.called || call.applied.at < mover.applied.at)
+        {
+            reasons.push(format!("{} came after what saw its effect", mover.op.name()));
+            continue;
+        }
+        match agrees(&next, &rest) {
+            Ok(()) => {
+                rest.insert(0, mover);
+                return Ok((next, rest));
+            }
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    let reasons = reasons.join("\nor: ");
+    Err(format!("no call explains revision {revision}:\n{reasons}"))
+}
+
+/// Whether the model answers the same to calls that change nothing.
+fn agrees(model: &State, calls: &[&Call]) -> Result<(), String> {
+    for call in calls {
+        let expected = model.clone().apply(call.applied.at, &call.op);
+        if expected != call.applied {
+            return Err(mismatch(call, &expected));
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(call: &Call, expected: &delayline_core::Applied) -> String {
+    format!(
+        "{:?}\nwas answered {}\nand the model answers {}",
+        call.op,
+        show(&Ok(call.applied.clone())),
+        show(&Ok(expected.clone()))
+    )
+}

@@ -1,0 +1,211 @@
+//! The judge of sequential runs: the model does what the backend does, and both must agree.
+
+use delayline_core::{
+    Applied, At, Backend, Check, Claim, ClaimId, ConsumerName, Error, List, MessageId, Millis, Op,
+    Outcome, Reply, Settlement, State, Stats, Status, Timestamp,
+};
+
+use crate::limits::{EVERY_STATUS, LIST_EVERY};
+use crate::{Divergence, Step, Trace};
+
+/// Runs a trace on a backend with an empty queue and on the model, and compares.
+///
+/// After each step: the whole answer (instant, revision, reply), every message that the trace
+/// names, and the counts. From time to time and at the end: the lists of all statuses, page by
+/// page, and the audit. At the end the clock is moved far ahead and the queue is drained, and every
+/// message that ever was must be accounted for (G1).
+///
+/// # Errors
+///
+/// The first [`Divergence`], with the trace in a form to keep.
+pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Divergence> {
+    let mut pair = Pair::new(backend, trace);
+    let outcome = pair.run().await;
+    outcome.map_err(|difference| *difference)
+}
+
+/// A backend and the model of it.
+struct Pair<'a> {
+    backend: &'a dyn Backend,
+    trace: &'a Trace,
+    model: State,
+    /// Every id that the trace names.
+    ids: Vec<MessageId>,
+    /// The step that is being carried out.
+    number: usize,
+}
+
+/// A result whose error is boxed, because it holds a trace.
+type Agreement<T> = Result<T, Box<Divergence>>;
+
+impl<'a> Pair<'a> {
+    fn new(backend: &'a dyn Backend, trace: &'a Trace) -> Self {
+        let mut ids: Vec<_> = trace.steps.iter().flat_map(|step| ids_of(&step.op)).collect();
+        ids.sort();
+        ids.dedup();
+        Self { backend, trace, model: State::new(), ids, number: 0 }
+    }
+
+    async fn run(&mut self) -> Agreement<()> {
+        for (number, step) in self.trace.steps.iter().enumerate() {
+            self.number = number + 1;
+            self.apply(step).await?;
+            self.compare_messages(step.at).await?;
+            if number % LIST_EVERY == LIST_EVERY - 1 {
+                self.compare_lists(step.at).await?;
+            }
+        }
+        if let Some(last) = self.trace.steps.last() {
+            self.compare_lists(last.at).await?;
+        }
+        self.drain().await
+    }
+
+    /// Carries a step out on both sides and answers what both answered; `None` if both refused.
+    async fn apply(&mut self, step: &Step) -> Agreement<Option<Applied>> {
+        let got = self.backend.apply(At::Fixed(step.at), &step.op).await;
+        self.judge(step, got)
+    }
+
+    fn judge(&mut self, step: &Step, got: Result<Applied, Error>) -> Agreement<Option<Applied>> {
+        let expected = match step.op.validate() {
+            Ok(()) => Ok(self.model.apply(step.at, &step.op)),
+            Err(violation) => Err(Error::from(violation)),
+        };
+        if let Err(defect) = self.model.check_invariants() {
+            return Err(self.divergence(step, format!("the model itself is wrong: {defect}")));
+        }
+        match (expected, got) {
+            (Ok(expected), Ok(got)) if expected == got => Ok(Some(got)),
+            (Err(expected), Err(got)) if expected.kind() == got.kind() => Ok(None),
+            (expected, got) => {
+                Err(Box::new(Divergence::between(self.number, step, self.trace, &expected, &got)))
+            }
+        }
+    }
+
+    fn divergence(&self, step: &Step, what: String) -> Box<Divergence> {
+        Box::new(Divergence::new(self.number, step, self.trace, what))
+    }
+
+    async fn compare_messages(&mut self, at: Timestamp) -> Agreement<()> {
+        let mut steps = vec![Step { at, op: Op::Stats }];
+        let pages = self.ids.chunks(delayline_core::limits::MAX_PAGE);
+        steps.extend(pages.map(|ids| Step { at, op: Op::Get(ids.to_vec()) }));
+        for step in steps {
+            self.apply(&step).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_lists(&mut self, at: Timestamp) -> Agreement<()> {
+        for status in EVERY_STATUS {
+            let mut after = None;
+            loop {
+                // Small pages, so that going on from a cursor is compared as well.
+                let list = List { status, after, limit: 4 };
+                match self.apply(&Step { at, op: Op::List(list) }).await? {
+                    Some(Applied { reply: Reply::List(page), .. }) if page.next.is_some() => {
+                        after = page.next;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        self.check(at).await.map(|_| ())
+    }
+
+    /// Audits the queue to the end and answers how many messages there are.
+    async fn check(&mut self, at: Timestamp) -> Agreement<u64> {
+        let (mut after, mut examined) = (None, 0);
+        loop {
+            let step = Step { at, op: Op::Check(Check { after, limit: 4 }) };
+            let Some(Applied { reply: Reply::Check(checked), .. }) = self.apply(&step).await?
+            else {
+                return Ok(examined);
+            };
+            examined += checked.examined;
+            after = checked.next;
+            if after.is_none() {
+                return Ok(examined);
+            }
+        }
+    }
+
+    /// Handles everything that can ever be due, and clears the dead letters.
+    async fn drain(&mut self) -> Agreement<()> {
+        let at = Timestamp::MAX;
+        self.apply(&Step { at, op: Op::Resume }).await?;
+        for round in 0..=self.ids.len() {
+            let claim = drain_claim(round);
+            let step = Step { at, op: Op::Claim(claim) };
+            let Some(Applied { reply: Reply::Claim(claimed), .. }) = self.apply(&step).await?
+            else {
+                break;
+            };
+            let acks: Vec<_> = claimed.deliveries.iter().map(ack).collect();
+            if !acks.is_empty() {
+                self.apply(&Step { at, op: Op::Settle(acks) }).await?;
+            } else if !claimed.more {
+                break;
+            }
+        }
+        let listing =
+            Step { at, op: Op::List(List { status: Status::Dead, after: None, limit: 100 }) };
+        if let Some(Applied { reply: Reply::List(page), .. }) = self.apply(&listing).await? {
+            let ids: Vec<_> = page.messages.into_iter().map(|info| info.id).collect();
+            if !ids.is_empty() {
+                self.apply(&Step { at, op: Op::Purge(ids) }).await?;
+            }
+        }
+        let stats = Step { at, op: Op::Stats };
+        if let Some(Applied { reply: Reply::Stats(counts), .. }) = self.apply(&stats).await?
+            && !is_drained(&counts)
+        {
+            return Err(self.divergence(&stats, format!("not all is accounted for: {counts:#?}")));
+        }
+        match self.check(at).await? {
+            0 => Ok(()),
+            left => Err(self.divergence(&stats, format!("{left} messages are left"))),
+        }
+    }
+}
+
+/// Whether a drained queue has lost or made up nothing (G1).
+pub(crate) const fn is_drained(counts: &Stats) -> bool {
+    let left = counts.scheduled + counts.ready + counts.leased;
+    let finished = counts.acked_total + counts.cancelled_total + counts.purged_total;
+    left == 0 && counts.enqueued_total == finished + counts.dead
+}
+
+/// A settlement that acks a delivery.
+pub(crate) fn ack(delivery: &delayline_core::Delivery) -> Settlement {
+    let id = delivery.message.info.id.clone();
+    Settlement { id, lease: delivery.lease, outcome: Outcome::Ack }
+}
+
+/// A large claim whose token nothing else uses.
+pub(crate) fn drain_claim(round: usize) -> Claim {
+    let mut token = [0xd7; ClaimId::BYTES];
+    token[..8].copy_from_slice(&u64::try_from(round).unwrap_or(u64::MAX).to_be_bytes());
+    #[allow(clippy::expect_used, reason = "a constant within the limits")]
+    let consumer = ConsumerName::new("drain").expect("a short name");
+    Claim {
+        consumer,
+        claim_id: ClaimId::from_bytes(token),
+        max: delayline_core::limits::MAX_BATCH,
+        lease: Millis::saturating(60_000),
+    }
+}
+
+fn ids_of(op: &Op) -> Vec<MessageId> {
+    match op {
+        Op::Enqueue(items) => items.iter().map(|item| item.id.clone()).collect(),
+        Op::Settle(items) => items.iter().map(|item| item.id.clone()).collect(),
+        Op::Extend(extend) => extend.leases.iter().map(|(id, _)| id.clone()).collect(),
+        Op::Reschedule(items) => items.iter().map(|item| item.id.clone()).collect(),
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => ids.clone(),
+        Op::Redrive(redrive) => redrive.ids.clone(),
+        _ => Vec::new(),
+    }
+}

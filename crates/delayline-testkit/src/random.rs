@@ -1,0 +1,32 @@
+//! Random sequences of operations, and those that failed once.
+
+use proptest::test_runner::{TestCaseError, TestError};
+use tokio::runtime::Runtime;
+
+use crate::settings::Settings;
+use crate::{Fixture, Trace, differential, workload};
+
+/// Compares the backend with the model on random sequences; panics with the smallest that differs.
+pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
+    let outcome = settings.runner(0).run(&workload::moves(), |moves| {
+        run(runtime, fixture, &workload::trace(&moves)).map_err(TestCaseError::fail)
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, _)) => panic!("{reason}"),
+        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
+    }
+}
+
+/// Compares the backend with the model on one trace; panics if they differ.
+pub(crate) fn replay(runtime: &Runtime, fixture: &dyn Fixture, text: &str) {
+    let trace: Trace = text.parse().unwrap_or_else(|error| panic!("not a trace: {error}"));
+    run(runtime, fixture, &trace).unwrap_or_else(|reason| panic!("{reason}"));
+}
+
+fn run(runtime: &Runtime, fixture: &dyn Fixture, trace: &Trace) -> Result<(), String> {
+    runtime.block_on(async {
+        let backend = fixture.fresh().await.map_err(|error| format!("no queue: {error}"))?;
+        differential(&*backend, trace).await.map_err(|divergence| divergence.to_string())
+    })
+}

@@ -1,0 +1,102 @@
+//! The suite as a test program.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::Runtime;
+
+use crate::cases::Case;
+use crate::limits::CASE_TIME;
+use crate::settings::Settings;
+use crate::{Fixture, cases, faults, histories, random, regressions};
+
+/// Runs the whole suite on a backend, as the `main` of a test target with `harness = false`.
+///
+/// It takes the arguments of any Rust test program: a filter, `--list`, `--exact` and so on.
+/// `name` says which backend it is, in the output.
+///
+/// `DELAYLINE_CASES` is the number of random sequences (1000 if it is not set), `DELAYLINE_SEED` the
+/// seed that they follow from (a new one if it is not set; it is printed).
+#[must_use]
+pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
+    let arguments = Arguments::from_args();
+    let (settings, runtime) = match (Settings::from_env(), Runtime::new()) {
+        (Ok(settings), Ok(runtime)) => (settings, Arc::new(runtime)),
+        (Err(reason), _) => return give_up(&reason),
+        (_, Err(error)) => return give_up(&error.to_string()),
+    };
+    if !arguments.list {
+        let Settings { cases, seed } = settings;
+        println!("conformance of {name}: DELAYLINE_SEED={seed} DELAYLINE_CASES={cases}");
+    }
+    let suite = Suite { runtime, fixture: Arc::new(fixture), settings };
+    libtest_mimic::run(&arguments, suite.trials()).exit_code()
+}
+
+fn give_up(reason: &str) -> ExitCode {
+    eprintln!("the suite cannot run: {reason}");
+    ExitCode::FAILURE
+}
+
+struct Suite<F> {
+    runtime: Arc<Runtime>,
+    fixture: Arc<F>,
+    settings: Settings,
+}
+
+impl<F: Fixture> Suite<F> {
+    fn trials(&self) -> Vec<Trial> {
+        let settings = self.settings;
+        let hints = self.fixture.hints();
+        let mut trials: Vec<_> = cases::all()
+            .into_iter()
+            .map(|case| {
+                let name = format!("cases::{}", case.name);
+                let ignored = case.needs_hints && !hints;
+                let run = move |runtime: &Runtime, fixture: &F| run_case(runtime, fixture, &case);
+                self.trial(name, run).with_ignored_flag(ignored)
+            })
+            .collect();
+        trials.push(self.trial("differential::random_ops", move |runtime, fixture| {
+            random::random_ops(runtime, fixture, settings);
+        }));
+        trials.push(self.trial("histories::concurrent_clients", move |runtime, fixture| {
+            histories::concurrent(runtime, fixture, settings);
+        }));
+        trials.push(self.trial(
+            "faults::retries_are_safe (G8, G15, G16)",
+            move |runtime, fixture| {
+                faults::retries_are_safe(runtime, fixture, settings);
+            },
+        ));
+        trials.extend(regressions::ALL.iter().map(|(name, text)| {
+            self.trial(format!("regressions::{name}"), |runtime, fixture| {
+                random::replay(runtime, fixture, text);
+            })
+        }));
+        trials
+    }
+
+    /// A trial that fails by a panic.
+    fn trial(
+        &self,
+        name: impl Into<String>,
+        run: impl FnOnce(&Runtime, &F) + Send + 'static,
+    ) -> Trial {
+        let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
+        Trial::test(name, move || {
+            run(&runtime, &fixture);
+            Ok(())
+        })
+    }
+}
+
+#[allow(clippy::panic, reason = "a trial fails by a panic")]
+fn run_case(runtime: &Runtime, fixture: &dyn Fixture, case: &Case) {
+    runtime.block_on(async {
+        let queue = fixture.fresh().await.unwrap_or_else(|error| panic!("no queue: {error}"));
+        let run = tokio::time::timeout(CASE_TIME, case.run(queue)).await;
+        assert!(run.is_ok(), "it did not end within {CASE_TIME:?}");
+    });
+}

@@ -1,0 +1,51 @@
+//! What the environment says about a run.
+
+use std::hash::{BuildHasher, RandomState};
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::limits::{DEFAULT_CASES, SHRINK_TIME};
+
+/// How much is tried, and where chance begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cases: u32,
+    pub(crate) seed: u64,
+}
+
+impl Settings {
+    /// `DELAYLINE_CASES` and `DELAYLINE_SEED`; without the latter the seed is new at each run.
+    pub(crate) fn from_env() -> Result<Self, String> {
+        Ok(Self {
+            cases: variable("DELAYLINE_CASES")?.unwrap_or(DEFAULT_CASES),
+            seed: variable("DELAYLINE_SEED")?.unwrap_or_else(|| RandomState::new().hash_one(0)),
+        })
+    }
+
+    /// The same seed with another number of cases.
+    pub(crate) const fn with_cases(self, cases: u32) -> Self {
+        Self { cases, ..self }
+    }
+
+    /// A runner whose randomness follows from the seed and the stream's number.
+    pub(crate) fn runner(self, stream: u64) -> TestRunner {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_be_bytes());
+        seed[8..16].copy_from_slice(&stream.to_be_bytes());
+        let config = Config {
+            cases: self.cases,
+            failure_persistence: None,
+            max_shrink_time: u32::try_from(SHRINK_TIME.as_millis()).unwrap_or(u32::MAX),
+            max_shrink_iters: u32::MAX,
+            ..Config::default()
+        };
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+    }
+}
+
+fn variable<N: std::str::FromStr>(name: &str) -> Result<Option<N>, String> {
+    match std::env::var(name) {
+        Err(_) => Ok(None),
+        Ok(value) => value.parse().map(Some).map_err(|_| format!("{name}={value} is no number")),
+    }
+}

@@ -1,0 +1,241 @@
+//! Reads the text form of a trace.
+
+use std::str::FromStr;
+
+use delayline_core::{
+    Check, Claim, ClaimId, ConsumerName, Extend, FinishedIds, Lease, List, MessageId, Millis,
+    NewMessage, Op, Outcome, Position, Priority, Redrive, Reschedule, Schedule, Settlement, Status,
+    Timestamp,
+};
+
+use super::bytes::decode;
+use super::print::{priority_name, status_name};
+use super::{Step, Trace};
+
+/// A line that is not an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct TraceError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl FromStr for Trace {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Self, TraceError> {
+        let lines = text.lines().enumerate();
+        let steps = lines
+            .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+            .map(|(n, line)| line.parse().map_err(|reason| TraceError { line: n + 1, reason }))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { steps })
+    }
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let mut words = Words(line.split_whitespace().collect());
+        let at = timestamp(words.word()?)?;
+        let name = words.word()?;
+        let op = match name {
+            "enqueue" => Op::Enqueue(words.items(message)?),
+            "claim" => Op::Claim(Claim {
+                consumer: fits(ConsumerName::new(decode(words.required("consumer")?)?))?,
+                claim_id: claim_id(words.required("claim")?)?,
+                max: number(words.required("max")?)?,
+                lease: millis(words.required("lease")?)?,
+            }),
+            "settle" => Op::Settle(words.items(settlement)?),
+            "extend" => Op::Extend(Extend {
+                lease: millis(words.required("lease")?)?,
+                leases: words.items(|item| Ok((id(item.word()?)?, lease(item.word()?)?)))?,
+            }),
+            "cancel" => Op::Cancel(words.ids()?),
+            "reschedule" => Op::Reschedule(words.items(|item| {
+                Ok(Reschedule { id: id(item.word()?)?, schedule: required_schedule(item)? })
+            })?),
+            "redrive" => {
+                Op::Redrive(Redrive { schedule: required_schedule(&mut words)?, ids: words.ids()? })
+            }
+            "purge" => Op::Purge(words.ids()?),
+            "pause" => Op::Pause,
+            "resume" => Op::Resume,
+            "get" => Op::Get(words.ids()?),
+            "list" => Op::List(List {
+                status: status(words.word()?)?,
+                limit: number(words.required("limit")?)?,
+                after: words.optional("after").map(position).transpose()?,
+            }),
+            "stats" => Op::Stats,
+            "check" => Op::Check(Check {
+                limit: number(words.required("limit")?)?,
+                after: words.optional("after").map(position).transpose()?,
+            }),
+            _ => return Err(format!("there is no operation {name:?}")),
+        };
+        words.end()?;
+        Ok(Self { at, op })
+    }
+}
+
+/// The words of a line or of an item that were not read yet.
+struct Words<'a>(Vec<&'a str>);
+
+impl<'a> Words<'a> {
+    /// The next word.
+    fn word(&mut self) -> Result<&'a str, String> {
+        if self.0.is_empty() { Err("a word is missing".to_owned()) } else { Ok(self.0.remove(0)) }
+    }
+
+    /// The value of the first `name=value`, wherever it stands.
+    fn optional(&mut self, name: &str) -> Option<&'a str> {
+        let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
+        let at = self.0.iter().position(|word| value(word).is_some())?;
+        value(self.0.remove(at))
+    }
+
+    fn required(&mut self, name: &str) -> Result<&'a str, String> {
+        self.optional(name).ok_or_else(|| format!("{name}= is missing"))
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let at = self.0.iter().position(|word| *word == name);
+        at.is_some_and(|at| self.0.remove(at) == name)
+    }
+
+    /// All that is left, as items with `;` between them.
+    fn items<T>(
+        &mut self,
+        read: impl Fn(&mut Words<'a>) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        let words = std::mem::take(&mut self.0);
+        let groups = words.split(|word| *word == ";").filter(|group| !group.is_empty());
+        let items = groups.map(|group| {
+            let mut item = Words(group.to_vec());
+            let value = read(&mut item)?;
+            item.end()?;
+            Ok(value)
+        });
+        items.collect()
+    }
+
+    /// All that is left, as ids.
+    fn ids(&mut self) -> Result<Vec<MessageId>, String> {
+        std::mem::take(&mut self.0).into_iter().map(id).collect()
+    }
+
+    fn end(&self) -> Result<(), String> {
+        self.0.first().map_or(Ok(()), |word| Err(format!("what is {word:?}?")))
+    }
+}
+
+fn message(item: &mut Words<'_>) -> Result<NewMessage, String> {
+    let mut message = NewMessage::new(id(item.word()?)?, "");
+    if let Some(payload) = item.optional("payload") {
+        message.payload = decode(payload)?;
+    }
+    while let Some(header) = item.optional("header") {
+        let (name, value) = header.split_once(':').ok_or("a header is name:value")?;
+        fits(message.headers.set(text(name)?, decode(value)?))?;
+    }
+    message.schedule = schedule(item, "")?.unwrap_or(Schedule::NOW);
+    message.expires = schedule(item, "expires-")?;
+    if let Some(name) = item.optional("priority") {
+        let known = Priority::ALL.into_iter().find(|priority| priority_name(*priority) == name);
+        message.priority = known.ok_or_else(|| format!("there is no priority {name:?}"))?;
+    }
+    if let Some(most) = item.optional("failures") {
+        message.max_failures = number(most)?;
+    }
+    if let Some(most) = item.optional("crashes") {
+        message.max_crashes = number(most)?;
+    }
+    if item.flag("reuse") {
+        message.finished_ids = FinishedIds::Reuse;
+    }
+    Ok(message)
+}
+
+fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {
+    let (id, lease) = (id(item.word()?)?, lease(item.word()?)?);
+    let outcome = match item.word()? {
+        "ack" => Outcome::Ack,
+        "retry" => Outcome::Retry {
+            delay: millis(item.required("delay")?)?,
+            error: text(item.required("error")?)?,
+        },
+        "snooze" => Outcome::Snooze { delay: millis(item.required("delay")?)? },
+        "release" => Outcome::Release,
+        "reject" => Outcome::Reject { error: text(item.required("error")?)? },
+        other => return Err(format!("there is no outcome {other:?}")),
+    };
+    Ok(Settlement { id, lease, outcome })
+}
+
+fn required_schedule(words: &mut Words<'_>) -> Result<Schedule, String> {
+    schedule(words, "")?.ok_or_else(|| "in= or at= is missing".to_owned())
+}
+
+fn schedule(words: &mut Words<'_>, prefix: &str) -> Result<Option<Schedule>, String> {
+    if let Some(delay) = words.optional(&format!("{prefix}in")) {
+        return Ok(Some(Schedule::In(millis(delay)?)));
+    }
+    let instant = words.optional(&format!("{prefix}at"));
+    instant.map(|instant| Ok(Schedule::At(timestamp(instant)?))).transpose()
+}
+
+fn status(name: &str) -> Result<Status, String> {
+    use Status::{Acked, Cancelled, Dead, Leased, Purged, Ready, Scheduled};
+    let all = [Scheduled, Ready, Leased, Dead, Acked, Cancelled, Purged];
+    let known = all.into_iter().find(|status| status_name(*status) == name);
+    known.ok_or_else(|| format!("there is no status {name:?}"))
+}
+
+fn position(word: &str) -> Result<Position, String> {
+    let mut parts = word.splitn(3, '/');
+    let mut part = || parts.next().ok_or_else(|| format!("{word:?} is not a position"));
+    Ok(Position {
+        index: number(part()?)?,
+        instant: timestamp(part()?)?,
+        sequence: number(part()?)?,
+    })
+}
+
+fn lease(word: &str) -> Result<Lease, String> {
+    let (claim, epoch) = word.split_once('/').ok_or_else(|| format!("{word:?} is no lease"))?;
+    Ok(Lease { claim_id: claim_id(claim)?, epoch: number(epoch)? })
+}
+
+fn claim_id(word: &str) -> Result<ClaimId, String> {
+    let bytes = <[u8; ClaimId::BYTES]>::try_from(&*decode(word)?);
+    bytes.map(ClaimId::from_bytes).map_err(|_| format!("{word:?} is not {} bytes", ClaimId::BYTES))
+}
+
+fn id(word: &str) -> Result<MessageId, String> {
+    fits(MessageId::new(decode(word)?))
+}
+
+fn text(word: &str) -> Result<String, String> {
+    String::from_utf8(decode(word)?.into()).map_err(|error| error.to_string())
+}
+
+fn millis(word: &str) -> Result<Millis, String> {
+    fits(Millis::new(number(word)?))
+}
+
+fn timestamp(word: &str) -> Result<Timestamp, String> {
+    fits(Timestamp::from_ms(number(word)?))
+}
+
+fn number<N: FromStr>(word: &str) -> Result<N, String> {
+    word.parse().map_err(|_| format!("{word:?} is not a number that fits"))
+}
+
+fn fits<T>(result: Result<T, delayline_core::Violation>) -> Result<T, String> {
+    result.map_err(|violation| violation.to_string())
+}

@@ -1,0 +1,166 @@
+//! The text form of a trace.
+
+use std::fmt::{self, Formatter};
+
+use delayline_core::{
+    FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority, Schedule,
+    Status,
+};
+
+use super::bytes::Word;
+use super::{Step, Trace};
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.at.as_ms(), self.op.name())?;
+        match &self.op {
+            Op::Enqueue(messages) => items(f, messages, message),
+            Op::Claim(claim) => write!(
+                f,
+                " consumer={} claim={} max={} lease={}",
+                Word(claim.consumer.as_bytes()),
+                Word(claim.claim_id.as_bytes()),
+                claim.max,
+                claim.lease.as_ms()
+            ),
+            Op::Settle(settlements) => items(f, settlements, |f, item| {
+                id(f, &item.id)?;
+                lease(f, item.lease)?;
+                outcome(f, &item.outcome)
+            }),
+            Op::Extend(extend) => {
+                write!(f, " lease={}", extend.lease.as_ms())?;
+                extend.leases.iter().try_for_each(|(leased, fence)| {
+                    f.write_str(" ;")?;
+                    id(f, leased)?;
+                    lease(f, *fence)
+                })
+            }
+            Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => {
+                ids.iter().try_for_each(|i| id(f, i))
+            }
+            Op::Reschedule(reschedules) => items(f, reschedules, |f, item| {
+                id(f, &item.id)?;
+                schedule(f, "", item.schedule)
+            }),
+            Op::Redrive(redrive) => {
+                schedule(f, "", redrive.schedule)?;
+                redrive.ids.iter().try_for_each(|i| id(f, i))
+            }
+            Op::Pause | Op::Resume | Op::Stats => Ok(()),
+            Op::List(list) => page(f, list),
+            Op::Check(check) => {
+                write!(f, " limit={}", check.limit)?;
+                after(f, check.after)
+            }
+        }
+    }
+}
+
+pub(super) const fn priority_name(priority: Priority) -> &'static str {
+    match priority {
+        Priority::Urgent => "urgent",
+        Priority::High => "high",
+        Priority::Normal => "normal",
+        Priority::Low => "low",
+    }
+}
+
+pub(super) const fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Scheduled => "scheduled",
+        Status::Ready => "ready",
+        Status::Leased => "leased",
+        Status::Dead => "dead",
+        Status::Acked => "acked",
+        Status::Cancelled => "cancelled",
+        Status::Purged => "purged",
+    }
+}
+
+fn items<T>(
+    f: &mut Formatter<'_>,
+    items: &[T],
+    print: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            f.write_str(" ;")?;
+        }
+        print(f, item)?;
+    }
+    Ok(())
+}
+
+fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
+    id(f, &message.id)?;
+    if !message.payload.is_empty() {
+        write!(f, " payload={}", Word(&message.payload))?;
+    }
+    for (name, value) in message.headers.iter() {
+        write!(f, " header={}:{}", Word(name.as_bytes()), Word(value))?;
+    }
+    if message.schedule != Schedule::NOW {
+        schedule(f, "", message.schedule)?;
+    }
+    if let Some(expires) = message.expires {
+        schedule(f, "expires-", expires)?;
+    }
+    if message.priority != Priority::default() {
+        write!(f, " priority={}", priority_name(message.priority))?;
+    }
+    if message.max_failures != NewMessage::DEFAULT_MAX_FAILURES {
+        write!(f, " failures={}", message.max_failures)?;
+    }
+    if message.max_crashes != NewMessage::DEFAULT_MAX_CRASHES {
+        write!(f, " crashes={}", message.max_crashes)?;
+    }
+    match message.finished_ids {
+        FinishedIds::Refuse => Ok(()),
+        FinishedIds::Reuse => f.write_str(" reuse"),
+    }
+}
+
+fn outcome(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    match outcome {
+        Outcome::Ack => f.write_str(" ack"),
+        Outcome::Retry { delay, error } => {
+            write!(f, " retry delay={} error={}", delay.as_ms(), Word(error.as_bytes()))
+        }
+        Outcome::Snooze { delay } => write!(f, " snooze delay={}", delay.as_ms()),
+        Outcome::Release => f.write_str(" release"),
+        Outcome::Reject { error } => write!(f, " reject error={}", Word(error.as_bytes())),
+    }
+}
+
+fn page(f: &mut Formatter<'_>, list: &List) -> fmt::Result {
+    write!(f, " {} limit={}", status_name(list.status), list.limit)?;
+    after(f, list.after)
+}
+
+fn after(f: &mut Formatter<'_>, after: Option<Position>) -> fmt::Result {
+    after.map_or(Ok(()), |at| {
+        write!(f, " after={}/{}/{}", at.index, at.instant.as_ms(), at.sequence)
+    })
+}
+
+fn schedule(f: &mut Formatter<'_>, prefix: &str, schedule: Schedule) -> fmt::Result {
+    match schedule {
+        Schedule::In(delay) => write!(f, " {prefix}in={}", delay.as_ms()),
+        Schedule::At(instant) => write!(f, " {prefix}at={}", instant.as_ms()),
+    }
+}
+
+fn id(f: &mut Formatter<'_>, id: &MessageId) -> fmt::Result {
+    write!(f, " {}", Word(id.as_bytes()))
+}
+
+fn lease(f: &mut Formatter<'_>, lease: Lease) -> fmt::Result {
+    write!(f, " {}/{}", Word(lease.claim_id.as_bytes()), lease.epoch)
+}

@@ -1,0 +1,191 @@
+//! The values that random runs are made of.
+
+use bytes::Bytes;
+use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
+use delayline_core::{
+    ClaimId, ConsumerName, FinishedIds, Headers, Lease, MessageId, Millis, NewMessage, Outcome,
+    Position, Priority, Schedule, Timestamp,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+use super::start;
+
+/// Few ids, some of them awkward: bytes that mean something to a Redis server, to its protocol or
+/// to a text encoding.
+const IDS: [&[u8]; 6] = [b"a", b"b", b"order-3", b"message", b"\0\xff\r\n", b"{x}:*1\xc3"];
+
+const CONSUMERS: [&[u8]; 3] = [b"w1", b"w2", b"\0:\xff\n"];
+
+/// Payloads that somebody might take for something else.
+const ODD_PAYLOADS: [&[u8]; 8] = [
+    b"",
+    b"\0",
+    b"\r\n",
+    b"$-1\r\n",
+    b"-ERR no\r\n",
+    b"\xff\xfe\x80",
+    b"9007199254740993",
+    b"1.7000000001235e+15",
+];
+
+pub(super) fn id() -> impl Strategy<Value = MessageId> + Clone {
+    select(&IDS[..]).prop_filter_map("within the limits", |id| MessageId::new(id).ok())
+}
+
+/// One to six ids, none twice, in any order.
+pub(super) fn ids() -> impl Strategy<Value = Vec<MessageId>> {
+    prop_oneof![
+        2 => id().prop_map(|id| vec![id]),
+        1 => subsequence(&IDS[..], 1..=IDS.len()).prop_shuffle().prop_map(|ids| {
+            ids.into_iter().filter_map(|id| MessageId::new(id).ok()).collect()
+        }),
+    ]
+}
+
+/// Something for each of one to six ids, none twice.
+pub(super) fn for_ids<T: Clone + std::fmt::Debug>(
+    each: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Vec<(MessageId, T)>> {
+    (ids(), vec(each, IDS.len())).prop_map(|(ids, each)| ids.into_iter().zip(each).collect())
+}
+
+pub(super) fn consumer() -> impl Strategy<Value = ConsumerName> {
+    select(&CONSUMERS[..]).prop_filter_map("within the limits", |name| ConsumerName::new(name).ok())
+}
+
+/// Few tokens, so that claims are repeated and leases look alike.
+pub(super) fn claim_id() -> impl Strategy<Value = ClaimId> {
+    select(&[b'a', b'b', 0, 255][..]).prop_map(|byte| ClaimId::from_bytes([byte; ClaimId::BYTES]))
+}
+
+pub(super) fn lease() -> impl Strategy<Value = Lease> {
+    let epoch = prop_oneof![8 => 0..4_u64, 1 => Just((1 << 53) + 1), 1 => Just(u64::MAX)];
+    (claim_id(), epoch).prop_map(|(claim_id, epoch)| Lease { claim_id, epoch })
+}
+
+/// A message to enqueue. An id has usually the same content, so that a repeated enqueue is more
+/// often a duplicate than a conflict.
+pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
+    let variant = id.as_bytes().len() + usize::from(id.as_bytes()[0]);
+    let mut message = NewMessage::new(id, content.payload.unwrap_or_else(|| "usual".into()));
+    message.headers = content.headers;
+    message.priority =
+        content.priority.unwrap_or_else(|| Priority::ALL[variant % Priority::ALL.len()]);
+    let limits: [(u32, u32); 4] = [(2, 1), (1, 2), (3, 2), (20, 5)];
+    (message.max_failures, message.max_crashes) =
+        content.limits.unwrap_or(limits[variant / 2 % limits.len()]);
+    message.schedule = content.schedule;
+    message.expires = content.expires;
+    message.finished_ids = content.finished_ids;
+    message
+}
+
+/// All of a message but its id.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    payload: Option<Bytes>,
+    headers: Headers,
+    priority: Option<Priority>,
+    limits: Option<(u32, u32)>,
+    schedule: Schedule,
+    expires: Option<Schedule>,
+    finished_ids: FinishedIds,
+}
+
+pub(super) fn content() -> impl Strategy<Value = Content> {
+    let payload = prop_oneof![
+        2 => select(&ODD_PAYLOADS[..]).prop_map(Bytes::from_static),
+        1 => vec(any::<u8>(), 0..40).prop_map(Bytes::from),
+        1 => (any::<u8>(), 0..4096_usize).prop_map(|(byte, len)| vec![byte; len].into()),
+    ];
+    let own = |weight| proptest::option::weighted(weight, select(&Priority::ALL[..]));
+    (
+        proptest::option::weighted(0.12, payload),
+        headers(),
+        own(0.06),
+        proptest::option::weighted(0.06, (1..4_u32, 1..4_u32)),
+        schedule(),
+        proptest::option::weighted(0.25, schedule()),
+        select(&[FinishedIds::Refuse, FinishedIds::Refuse, FinishedIds::Reuse][..]),
+    )
+        .prop_map(|(payload, headers, priority, limits, schedule, expires, finished_ids)| {
+            Content { payload, headers, priority, limits, schedule, expires, finished_ids }
+        })
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    let header = (select(&["trace", "\u{e9}\r\n\0"][..]), vec(any::<u8>(), 0..6));
+    let some = vec(header, 1..=3).prop_map(|all| {
+        let mut headers = Headers::new();
+        for (name, value) in all {
+            // Three short headers are within the limits.
+            let _ = headers.set(name, value);
+        }
+        headers
+    });
+    prop_oneof![15 => Just(Headers::new()), 1 => some]
+}
+
+/// Instants close to each other, so that they tie, and the extremes.
+pub(super) fn schedule() -> impl Strategy<Value = Schedule> {
+    let close = |ms| Schedule::At(start().after(Millis::saturating(ms)));
+    prop_oneof![
+        6 => Just(Schedule::NOW),
+        6 => (1..8_u64).prop_map(|ms| Schedule::In(Millis::saturating(ms))),
+        3 => (0..30_u64).prop_map(close),
+        2 => delay().prop_map(Schedule::In),
+        1 => select(&[Timestamp::MIN, Timestamp::MAX][..]).prop_map(Schedule::At),
+    ]
+}
+
+pub(super) fn delay() -> impl Strategy<Value = Millis> {
+    prop_oneof![
+        6 => 0..6_u64,
+        2 => 6..100_u64,
+        1 => select(vec![3_600_000, 1 << 31, 1 << 32, Millis::MAX.as_ms()]),
+    ]
+    .prop_map(Millis::saturating)
+}
+
+pub(super) fn lease_duration() -> impl Strategy<Value = Millis> {
+    prop_oneof![6 => 1..8_u64, 2 => 8..200_u64, 1 => Just(86_400_000)].prop_map(Millis::saturating)
+}
+
+pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
+    let error = || {
+        prop_oneof![
+            4 => select(&["", "boom", "\0\r\n", "-ERR \u{1f980}"][..]).prop_map(str::to_owned),
+            1 => (1..=1024_usize).prop_map(|len| "e".repeat(len)),
+        ]
+    };
+    prop_oneof![
+        3 => Just(Outcome::Ack),
+        4 => (delay(), error()).prop_map(|(delay, error)| Outcome::Retry { delay, error }),
+        2 => delay().prop_map(|delay| Outcome::Snooze { delay }),
+        2 => Just(Outcome::Release),
+        2 => error().prop_map(|error| Outcome::Reject { error }),
+    ]
+}
+
+pub(super) fn position() -> impl Strategy<Value = Position> {
+    let instant = prop_oneof![
+        6 => (0..30_u64).prop_map(|ms| start().after(Millis::saturating(ms))),
+        1 => select(&[Timestamp::MIN, Timestamp::MAX][..]),
+    ];
+    let sequence = prop_oneof![8 => 0..8_u64, 1 => Just((1 << 53) + 1), 1 => Just(u64::MAX)];
+    let index = prop_oneof![8 => 0..=Position::DEAD, 1 => any::<u8>()];
+    (index, instant, sequence).prop_map(|(index, instant, sequence)| Position {
+        index,
+        instant,
+        sequence,
+    })
+}
+
+/// Spans that decide what is remembered, and a little less and more.
+pub(super) fn memory_span() -> impl Strategy<Value = u64> {
+    let spans = [FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS];
+    (select(spans.to_vec()), 1..=2_u64, 0..3_u64)
+        .prop_map(|(span, times, offset)| (span * times + offset).saturating_sub(1))
+}

@@ -1,0 +1,193 @@
+//! What a random run has seen so far.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use delayline_core::{
+    Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, Lease, List, MessageId, Millis,
+    Op, Position, Redriven, Reply, Rescheduled, Settlement, Status, Timestamp,
+};
+
+use super::{Action, Cursor, LeaseRef, Tick};
+
+/// How many operations can be sent again.
+const REMEMBERED: usize = 6;
+
+/// Leases, instants, pages and operations that later moves refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Leases of each message, the latest last.
+    leases: HashMap<MessageId, Vec<Lease>>,
+    /// All leases, the latest last.
+    deliveries: Vec<(MessageId, Lease)>,
+    /// Due instants, deadlines and expiries that were announced.
+    instants: BTreeSet<Timestamp>,
+    /// Positions in listings, the latest last.
+    positions: Vec<Position>,
+    /// The latest operations, the latest last.
+    sent: Vec<Op>,
+    claims: u64,
+}
+
+impl Ledger {
+    /// Where the clock stands after a movement.
+    pub(crate) fn tick(&self, now: Timestamp, tick: Tick) -> Timestamp {
+        let back = |from: Timestamp, ms: u64| {
+            Timestamp::from_ms(from.as_ms().saturating_sub(ms)).unwrap_or(from)
+        };
+        match tick {
+            Tick::Stay => now,
+            Tick::Forward(ms) => now.after(Millis::saturating(ms)),
+            Tick::Back(ms) => back(now, ms),
+            Tick::Near { which, offset } => {
+                let to_come: Vec<_> = self.instants.range(now..).collect();
+                let Some(instant) = to_come.get(which % to_come.len().max(1)) else {
+                    return now.after(Millis::saturating(offset));
+                };
+                // An instant decades ahead would be the end of most runs: all else is past then.
+                if instant.since(now).as_millis() > 100_000_000 {
+                    return now.after(Millis::saturating(offset));
+                }
+                back(instant.after(Millis::saturating(offset)), 1)
+            }
+        }
+    }
+
+    /// The operation that an action comes to.
+    pub(crate) fn concrete(&mut self, action: &Action) -> Op {
+        let op = match action {
+            Action::Send(op) => op.clone(),
+            Action::Settle(items) => {
+                let items = items.iter().map(|(id, lease, outcome)| {
+                    let (id, lease) = self.lease(id, *lease);
+                    (id.clone(), Settlement { id, lease, outcome: outcome.clone() })
+                });
+                Op::Settle(without_repetitions(items))
+            }
+            Action::Extend(leases, lease) => {
+                let leases = leases.iter().map(|(id, lease)| {
+                    let (id, lease) = self.lease(id, *lease);
+                    (id.clone(), (id, lease))
+                });
+                Op::Extend(Extend { leases: without_repetitions(leases), lease: *lease })
+            }
+            Action::ClaimAnew(claim) => {
+                self.claims += 1;
+                Op::Claim(Claim { claim_id: numbered(self.claims), ..claim.clone() })
+            }
+            Action::List(status, after, limit) => {
+                Op::List(List { status: *status, after: self.position(*after), limit: *limit })
+            }
+            Action::Check(after, limit) => {
+                Op::Check(Check { after: self.position(*after), limit: *limit })
+            }
+            Action::Again(back) => recent(&self.sent, *back).cloned().unwrap_or(Op::Stats),
+        };
+        if self.sent.len() == REMEMBERED {
+            self.sent.remove(0);
+        }
+        self.sent.push(op.clone());
+        op
+    }
+
+    /// Takes note of what was answered.
+    pub(crate) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
+        if let Op::Enqueue(messages) = op {
+            let expiries = messages.iter().filter_map(|message| message.expires);
+            self.instants.extend(expiries.map(|expires| expires.instant(now)));
+        }
+        match reply {
+            Reply::Enqueue(items) => self.instants.extend(items.iter().filter_map(created)),
+            Reply::Claim(claimed) => {
+                self.instants.extend(claimed.next);
+                claimed
+                    .deliveries
+                    .iter()
+                    .for_each(|delivery| self.observe_lease(op, now, delivery));
+            }
+            Reply::Extend(items) => self.instants.extend(items.iter().filter_map(extended)),
+            Reply::Reschedule(items) => self.instants.extend(items.iter().filter_map(rescheduled)),
+            Reply::Redrive(items) => self.instants.extend(items.iter().filter_map(redriven)),
+            Reply::List(page) => {
+                self.positions.extend(page.next);
+                // Where a waiting message stands; it will have moved on when this is used.
+                let last = page.messages.first();
+                self.positions.extend(last.map(|info| Position {
+                    index: match info.state.status() {
+                        Status::Leased => Position::LEASED,
+                        Status::Dead => Position::DEAD,
+                        _ => info.priority.level(),
+                    },
+                    instant: info.due,
+                    sequence: info.sequence,
+                }));
+            }
+            Reply::Check(checked) => self.positions.extend(checked.next),
+            _ => {}
+        }
+    }
+
+    fn observe_lease(&mut self, op: &Op, now: Timestamp, delivery: &Delivery) {
+        if let Op::Claim(claim) = op {
+            self.instants.insert(now.after(claim.lease));
+        }
+        let id = &delivery.message.info.id;
+        let leases = self.leases.entry(id.clone()).or_default();
+        if leases.last() != Some(&delivery.lease) {
+            leases.push(delivery.lease);
+            self.deliveries.push((id.clone(), delivery.lease));
+        }
+    }
+
+    fn lease(&self, id: &MessageId, lease: LeaseRef) -> (MessageId, Lease) {
+        let known = match lease {
+            LeaseRef::MadeUp(lease) => return (id.clone(), lease),
+            LeaseRef::Delivery(back) => recent(&self.deliveries, back).cloned(),
+            LeaseRef::Recent(back) => {
+                let leases = self.leases.get(id);
+                let lease = leases.and_then(|leases| recent(leases, back));
+                lease.map(|lease| (id.clone(), *lease))
+            }
+        };
+        known.unwrap_or_else(|| (id.clone(), Lease { claim_id: numbered(1), epoch: 1 }))
+    }
+
+    fn position(&self, cursor: Cursor) -> Option<Position> {
+        match cursor {
+            Cursor::Start => None,
+            Cursor::MadeUp(position) => Some(position),
+            Cursor::Recent(back) => recent(&self.positions, back).copied(),
+        }
+    }
+}
+
+/// The `back`-th from the end, or the first if there are not so many.
+fn recent<T>(items: &[T], back: usize) -> Option<&T> {
+    items.iter().rev().nth(back).or_else(|| items.first())
+}
+
+/// The items whose id no item before has.
+fn without_repetitions<T>(items: impl Iterator<Item = (MessageId, T)>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    items.filter_map(|(id, item)| seen.insert(id).then_some(item)).collect()
+}
+
+/// A token with the number in its last bytes.
+fn numbered(n: u64) -> ClaimId {
+    ClaimId::from_bytes(u128::from(n).to_be_bytes())
+}
+
+fn created(item: &Enqueued) -> Option<Timestamp> {
+    if let Enqueued::Created { due } = item { Some(*due) } else { None }
+}
+
+fn extended(item: &Extended) -> Option<Timestamp> {
+    if let Extended::Done { deadline, .. } = item { Some(*deadline) } else { None }
+}
+
+fn rescheduled(item: &Rescheduled) -> Option<Timestamp> {
+    if let Rescheduled::Done { due } = item { Some(*due) } else { None }
+}
+
+fn redriven(item: &Redriven) -> Option<Timestamp> {
+    if let Redriven::Done { due } = item { Some(*due) } else { None }
+}

@@ -1,0 +1,135 @@
+//! Strategies for moves.
+
+use delayline_core::{
+    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Reschedule, Status,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::content::{
+    claim_id, consumer, content, delay, for_ids, id, ids, lease, lease_duration, memory_span,
+    message, outcome, position, schedule,
+};
+use super::{Action, Cursor, LeaseRef, MAX_MOVES, Move, Tick};
+
+/// Random runs. Cutting one down drops moves, then makes them simpler.
+pub fn moves() -> impl Strategy<Value = Vec<Move>> {
+    vec(one(), 1..=MAX_MOVES)
+}
+
+pub(super) fn one() -> impl Strategy<Value = Move> {
+    (tick(), action()).prop_map(|(tick, action)| Move { tick, action })
+}
+
+/// One random operation.
+pub(crate) fn action() -> impl Strategy<Value = Action> + Clone {
+    let settle = for_ids((lease_ref(), outcome()));
+    let settle = settle.prop_map(|items| {
+        Action::Settle(items.into_iter().map(|(id, (lease, how))| (id, lease, how)).collect())
+    });
+    let extend = (for_ids(lease_ref()), lease_duration());
+    prop_oneof![
+        7 => for_ids(content()).prop_map(|items| {
+            Action::Send(Op::Enqueue(items.into_iter().map(message).collect()))
+        }),
+        7 => claim().prop_map(Action::ClaimAnew),
+        1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
+        7 => settle,
+        2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
+        2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
+        2 => for_ids(schedule()).prop_map(|items| {
+            let items = items.into_iter().map(|(id, schedule)| Reschedule { id, schedule });
+            Action::Send(Op::Reschedule(items.collect()))
+        }),
+        2 => (ids(), schedule()).prop_map(|(ids, schedule)| {
+            Action::Send(Op::Redrive(Redrive { ids, schedule }))
+        }),
+        2 => ids().prop_map(|ids| Action::Send(Op::Purge(ids))),
+        3 => reading(),
+        1 => select(&[Op::Pause, Op::Resume, Op::Resume, Op::Resume][..]).prop_map(Action::Send),
+        4 => (0..6_usize).prop_map(Action::Again),
+    ]
+    .boxed()
+}
+
+fn reading() -> impl Strategy<Value = Action> {
+    let status = select(&[Status::Scheduled, Status::Ready, Status::Leased, Status::Dead][..]);
+    prop_oneof![
+        4 => (status, cursor(), page_limit()).prop_map(|(status, after, limit)| {
+            Action::List(status, after, limit)
+        }),
+        2 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Check(after, limit)),
+        1 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
+        1 => Just(Action::Send(Op::Stats)),
+        1 => invalid().prop_map(Action::Send),
+    ]
+}
+
+/// Operations beyond a limit, which a backend refuses.
+fn invalid() -> impl Strategy<Value = Op> {
+    let beyond = |claim: Claim| {
+        select(vec![
+            Op::Claim(Claim { max: 0, ..claim.clone() }),
+            Op::Claim(Claim { max: 1001, ..claim.clone() }),
+            Op::Claim(Claim { lease: Millis::ZERO, ..claim }),
+        ])
+    };
+    prop_oneof![
+        id().prop_map(|id| Op::Cancel(vec![id.clone(), id])),
+        Just(Op::Enqueue(Vec::new())),
+        id().prop_map(|id| Op::Extend(Extend {
+            leases: vec![(id, no_lease())],
+            lease: Millis::MAX
+        })),
+        claim().prop_flat_map(beyond),
+    ]
+}
+
+fn no_lease() -> delayline_core::Lease {
+    delayline_core::Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 0 }
+}
+
+fn claim() -> impl Strategy<Value = Claim> {
+    let max = prop_oneof![4 => 1..=3_usize, 2 => 4..=10_usize, 1 => Just(1000)];
+    let claim = |(consumer, claim_id, max, lease): (ConsumerName, _, _, _)| Claim {
+        consumer,
+        claim_id,
+        max,
+        lease,
+    };
+    (consumer(), claim_id(), max, lease_duration()).prop_map(claim)
+}
+
+fn lease_ref() -> impl Strategy<Value = LeaseRef> {
+    prop_oneof![
+        14 => (0..4_usize).prop_map(LeaseRef::Delivery),
+        3 => Just(LeaseRef::Recent(0)),
+        2 => (1..4_usize).prop_map(LeaseRef::Recent),
+        1 => lease().prop_map(LeaseRef::MadeUp),
+    ]
+}
+
+fn cursor() -> impl Strategy<Value = Cursor> {
+    prop_oneof![
+        4 => Just(Cursor::Start),
+        4 => (0..4_usize).prop_map(Cursor::Recent),
+        2 => position().prop_map(Cursor::MadeUp),
+    ]
+}
+
+fn page_limit() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 1..=3_usize, 1 => Just(6), 1 => Just(100)]
+}
+
+fn tick() -> impl Strategy<Value = Tick> {
+    prop_oneof![
+        12 => Just(Tick::Stay),
+        16 => (1..4_u64).prop_map(Tick::Forward),
+        4 => delay().prop_map(|delay| Tick::Forward(delay.as_ms().min(100_000))),
+        14 => (0..4_usize, 0..3_u64).prop_map(|(which, offset)| Tick::Near { which, offset }),
+        1 => memory_span().prop_map(Tick::Forward),
+        2 => (1..6_u64).prop_map(Tick::Back),
+        1 => memory_span().prop_map(Tick::Back),
+    ]
+}

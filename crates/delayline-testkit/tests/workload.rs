@@ -1,0 +1,190 @@
+//! The generator is only as good as what it reaches: every kind of answer, in a modest run.
+
+use std::collections::BTreeMap;
+
+use delayline_core::{Extended, Found, Reply, Settled, State};
+use delayline_testkit::{Trace, workload};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+const SEQUENCES: usize = 500;
+
+/// How often each kind of answer must come.
+const LEAST: usize = 1;
+
+fn traces() -> Vec<Trace> {
+    let mut runner = TestRunner::deterministic();
+    let trees = (0..SEQUENCES).map(|_| workload::moves().new_tree(&mut runner).unwrap());
+    trees.map(|tree| workload::trace(&tree.current())).collect()
+}
+
+#[test]
+fn every_kind_of_answer_is_common() {
+    let mut seen = BTreeMap::<String, usize>::new();
+    for trace in traces() {
+        let mut model = State::new();
+        for step in trace.steps {
+            if step.op.validate().is_err() {
+                *seen.entry("invalid".to_owned()).or_default() += 1;
+                continue;
+            }
+            let reply = model.apply(step.at, &step.op).reply;
+            for kind in kinds(&reply) {
+                *seen.entry(kind).or_default() += 1;
+            }
+        }
+    }
+    let rare: Vec<_> = EXPECTED.iter().filter(|kind| seen.get(**kind) < Some(&LEAST)).collect();
+    assert!(rare.is_empty(), "seen less than {LEAST} times in {SEQUENCES} sequences: {rare:?}");
+}
+
+#[test]
+fn what_is_printed_is_read_back() {
+    for trace in traces() {
+        let text = trace.to_string();
+        assert_eq!(text.parse::<Trace>().as_ref(), Ok(&trace), "{text}");
+    }
+}
+
+#[test]
+fn any_bytes_are_a_run() {
+    for bytes in [&b""[..], b"\0", &[255; 4096], &[7; 100_000]] {
+        let trace = workload::trace_from_bytes(bytes);
+        assert!(trace.steps.len() <= workload::MAX_MOVES);
+    }
+}
+
+/// Names of what an answer holds, without times and contents.
+fn kinds(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::Enqueue(items) => items.iter().map(|item| head("enqueue", item)).collect(),
+        Reply::Claim(claimed) => vec![
+            format!("claim of {}", claimed.deliveries.len().min(2)),
+            format!("claim, more: {}", claimed.more),
+            format!("claim, next: {}", claimed.next.is_some()),
+        ],
+        Reply::Settle(items) => items
+            .iter()
+            .map(|item| match item {
+                Settled::Done { status } => format!("settle Done {status:?}"),
+                other => head("settle", other),
+            })
+            .collect(),
+        Reply::Extend(items) => items
+            .iter()
+            .map(|item| match item {
+                Extended::Done { cancel_requested, .. } => {
+                    format!("extend Done, cancel requested: {cancel_requested}")
+                }
+                other => head("extend", other),
+            })
+            .collect(),
+        Reply::Cancel(items) => items.iter().map(|item| head("cancel", item)).collect(),
+        Reply::Reschedule(items) => items.iter().map(|item| head("reschedule", item)).collect(),
+        Reply::Redrive(items) => items.iter().map(|item| head("redrive", item)).collect(),
+        Reply::Purge(items) => items.iter().map(|item| head("purge", item)).collect(),
+        Reply::Pause { changed } => vec![format!("pause {changed}")],
+        Reply::Resume { changed } => vec![format!("resume {changed}")],
+        Reply::Get(items) => items
+            .iter()
+            .map(|found| match found {
+                Found::Live(message) => head("get", &message.info.state),
+                other => format!("get {other:?}"),
+            })
+            .collect(),
+        Reply::List(page) => {
+            let states = page.messages.iter();
+            let mut kinds: Vec<_> = states.map(|info| head("list", &info.state.status())).collect();
+            kinds.push(format!("list, next: {}", page.next.is_some()));
+            kinds
+        }
+        Reply::Stats(_) => vec!["stats".to_owned()],
+        Reply::Check(checked) => vec![format!("check, next: {}", checked.next.is_some())],
+    }
+}
+
+fn head(op: &str, item: &impl std::fmt::Debug) -> String {
+    let text = format!("{item:?}");
+    let text = match text.split_once("reason: ") {
+        Some((name, reason)) if name.starts_with("Dead") => format!("Dead {reason}"),
+        _ => text,
+    };
+    let status = text.split_once("status: ").map(|(_, status)| status.trim_end_matches(" }"));
+    let name = text.split([',', '{', '(']).next().unwrap_or_default().trim().to_owned();
+    format!("{op} {name}{}", status.map(|status| format!(" {status}")).unwrap_or_default())
+}
+
+const EXPECTED: &[&str] = &[
+    "cancel Cancelled",
+    "cancel InFlight",
+    "cancel NotFound",
+    "check, next: false",
+    "check, next: true",
+    "claim of 0",
+    "claim of 1",
+    "claim of 2",
+    "claim, more: false",
+    "claim, more: true",
+    "claim, next: false",
+    "claim, next: true",
+    "enqueue Conflict Acked",
+    "enqueue Conflict Cancelled",
+    "enqueue Conflict Dead",
+    "enqueue Conflict Leased",
+    "enqueue Conflict Purged",
+    "enqueue Conflict Ready",
+    "enqueue Conflict Scheduled",
+    "enqueue Created",
+    "enqueue Duplicate Acked",
+    "enqueue Duplicate Cancelled",
+    "enqueue Duplicate Dead",
+    "enqueue Duplicate Leased",
+    "enqueue Duplicate Purged",
+    "enqueue Duplicate Ready",
+    "enqueue Duplicate Scheduled",
+    "extend Done, cancel requested: false",
+    "extend Done, cancel requested: true",
+    "extend Missing",
+    "extend Stale",
+    "get Dead Expired",
+    "get Dead MaxCrashes",
+    "get Dead MaxFailures",
+    "get Dead Rejected",
+    "get Finished(Acked)",
+    "get Finished(Cancelled)",
+    "get Finished(Purged)",
+    "get Leased",
+    "get Ready",
+    "get Scheduled",
+    "get Unknown",
+    "invalid",
+    "list Dead",
+    "list Leased",
+    "list Ready",
+    "list Scheduled",
+    "list, next: false",
+    "list, next: true",
+    "pause false",
+    "pause true",
+    "purge NotDead",
+    "purge NotFound",
+    "purge Purged",
+    "redrive Done",
+    "redrive NotDead",
+    "redrive NotFound",
+    "reschedule Dead",
+    "reschedule Done",
+    "reschedule InFlight",
+    "reschedule NotFound",
+    "resume false",
+    "resume true",
+    "settle AlreadyDone",
+    "settle Done Acked",
+    "settle Done Cancelled",
+    "settle Done Dead",
+    "settle Done Ready",
+    "settle Done Scheduled",
+    "settle Missing",
+    "settle Stale",
+    "stats",
+];

@@ -1,0 +1,259 @@
+//! From a URL to a backend.
+
+use std::fmt;
+use std::sync::Arc;
+
+use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
+#[cfg(any(feature = "redis", feature = "fred"))]
+use delayline_redis_protocol::{Address, ConnectOptions, ScriptBackend, Transport};
+
+use crate::Error;
+
+/// Opens the queue of that name at a URL, with the default options of [`Connect`].
+///
+/// # Errors
+///
+/// See [`Connect::new`] and [`Connect::open`].
+pub async fn open(url: &str, queue: &str) -> Result<Arc<dyn Queueing>, Error> {
+    Connect::new(url, queue)?.open().await
+}
+
+/// Which Redis client carries the calls. Both behave the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Driver {
+    /// The `redis` crate. Needs the feature `redis`.
+    Redis,
+    /// The `fred` crate. Needs the feature `fred`.
+    Fred,
+}
+
+/// Where a queue is, and how to get there.
+///
+/// URLs are
+/// - `memory:`: a new queue in this process, which ends with it; needs the feature `memory`,
+/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`,
+/// - `rediss://…`: the same over TLS,
+/// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`.
+///
+/// The last three take `protocol=resp3` in their query and need the feature `redis` or `fred`.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// use delayline::{Connect, Queue};
+///
+/// let backend = Connect::new("memory:", "orders")?.open().await?;
+/// let orders: Queue<String> = Queue::new(backend);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is connected until `open`"]
+pub struct Connect {
+    place: Place,
+    queue: QueueName,
+    driver: Driver,
+}
+
+/// What a URL names.
+#[derive(Clone, Debug)]
+enum Place {
+    Memory,
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    Server(Box<ConnectOptions>),
+}
+
+impl Connect {
+    /// Reads the URL and the queue's name; connects nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the URL or the name is malformed, if the scheme is unknown, or
+    /// ([`ErrorKind::Unsupported`]) if this build lacks the feature for it. The URL, which may hold
+    /// a password, is never part of the error; its scheme is.
+    pub fn new(url: &str, queue: &str) -> Result<Self, Error> {
+        let queue = QueueName::new(queue)?;
+        let place = match scheme(url)? {
+            "memory" => Place::Memory,
+            "redis" | "rediss" | "unix" => server(url)?,
+            unknown => {
+                return Err(Violation::Malformed {
+                    what: "the URL scheme",
+                    value: unknown.to_owned(),
+                    reason: format!("the schemes are {SCHEMES}"),
+                }
+                .into());
+            }
+        };
+        Ok(Self { place, queue, driver: Driver::default() })
+    }
+
+    /// Chooses the Redis client. Without this call it is the `redis` crate if it is part of the
+    /// build, else `fred`. A `memory:` queue has none.
+    pub const fn driver(mut self, driver: Driver) -> Self {
+        self.driver = driver;
+        self
+    }
+
+    /// Trusts these authorities, in PEM form, instead of the public ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] for anything but a `rediss://` URL, which alone is encrypted.
+    pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        #[cfg(any(feature = "redis", feature = "fred"))]
+        if let Place::Server(mut options) = self.place {
+            if matches!(options.address, Address::Tls { .. }) {
+                options.ca_pem = Some(pem.into());
+                return Ok(Self { place: Place::Server(options), ..self });
+            }
+            return Err(not_encrypted(options.address.to_string()));
+        }
+        drop(pem.into());
+        Err(not_encrypted("memory:".to_owned()))
+    }
+
+    /// Opens the queue also on a server that evicts keys when its memory is full, and so may lose
+    /// messages. Without this such a server is refused with [`ErrorKind::Evicting`].
+    pub fn allow_eviction(self, allow: bool) -> Self {
+        #[cfg(any(feature = "redis", feature = "fred"))]
+        if let Place::Server(mut options) = self.place {
+            options.allow_eviction = allow;
+            return Self { place: Place::Server(options), ..self };
+        }
+        let _ = allow;
+        self
+    }
+
+    /// Connects and looks whether the server is fit for a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; its [`kind`](Error::kind) tells a server that cannot be reached from one
+    /// that refuses the login or the TLS session, is a read-only replica, evicts keys or holds a
+    /// newer queue. [`ErrorKind::Unsupported`] if the driver is not part of this build.
+    pub async fn open(self) -> Result<Arc<dyn Queueing>, Error> {
+        match self.place {
+            Place::Memory => memory(),
+            #[cfg(any(feature = "redis", feature = "fred"))]
+            Place::Server(options) => match self.driver {
+                #[cfg(feature = "redis")]
+                Driver::Redis => {
+                    let transport = delayline_redis::RedisTransport::connect(&options).await?;
+                    over(transport, self.queue, options.allow_eviction).await
+                }
+                #[cfg(feature = "fred")]
+                Driver::Fred => {
+                    let transport = delayline_fred::FredTransport::connect(&options).await?;
+                    over(transport, self.queue, options.allow_eviction).await
+                }
+                #[cfg(not(all(feature = "redis", feature = "fred")))]
+                _ => Err(unsupported("this driver")),
+            },
+        }
+    }
+}
+
+/// The `redis` crate if it is part of the build, else `fred`.
+impl Default for Driver {
+    fn default() -> Self {
+        if cfg!(feature = "fred") && !cfg!(feature = "redis") { Self::Fred } else { Self::Redis }
+    }
+}
+
+/// Shows the queue's name and the address, and neither user name nor password.
+impl fmt::Display for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Memory => write!(f, "{} at memory:", self.queue),
+            #[cfg(any(feature = "redis", feature = "fred"))]
+            Place::Server(options) => write!(f, "{} at {options}", self.queue),
+        }
+    }
+}
+
+/// What stands before the first colon, if that can be a scheme. Anything else may be a password
+/// and is not repeated.
+fn scheme(url: &str) -> Result<&str, Violation> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    match url.split_once(':') {
+        Some((scheme, _)) if !scheme.is_empty() && scheme.chars().all(allowed) => Ok(scheme),
+        _ => Err(Violation::Malformed {
+            what: "the URL",
+            value: String::new(),
+            reason: format!("it must begin with one of {SCHEMES}"),
+        }),
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+fn server(url: &str) -> Result<Place, Error> {
+    Ok(Place::Server(Box::new(url.parse()?)))
+}
+
+#[cfg(not(any(feature = "redis", feature = "fred")))]
+fn server(_url: &str) -> Result<Place, Error> {
+    Err(unsupported("a Redis server (the features `redis` and `fred`)"))
+}
+
+#[cfg(feature = "memory")]
+fn memory() -> Result<Arc<dyn Queueing>, Error> {
+    Ok(Arc::new(delayline_memory::MemoryBackend::new()))
+}
+
+#[cfg(not(feature = "memory"))]
+fn memory() -> Result<Arc<dyn Queueing>, Error> {
+    Err(unsupported("a queue in memory (the feature `memory`)"))
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+async fn over<T: Transport>(
+    transport: T,
+    queue: QueueName,
+    allow_eviction: bool,
+) -> Result<Arc<dyn Queueing>, Error> {
+    Ok(Arc::new(ScriptBackend::open(Arc::new(transport), queue, allow_eviction).await?))
+}
+
+fn not_encrypted(address: String) -> Error {
+    let reason = "only a rediss:// connection is encrypted".to_owned();
+    Violation::Malformed { what: "a certificate authority for", value: address, reason }.into()
+}
+
+#[cfg_attr(all(feature = "redis", feature = "fred", feature = "memory"), expect(dead_code))]
+fn unsupported(capability: &'static str) -> Error {
+    Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
+}
+
+const SCHEMES: &str = "memory:, redis://, rediss:// and unix:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> String {
+        Connect::new(url, "orders").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_named_and_nothing_else_of_the_url_is() {
+        let error = refused("http://user:hunter2@host");
+        assert!(error.contains("\"http\"") && error.contains("rediss://"), "{error}");
+        for url in ["hunter2", "hunter2@host:6379", ":hunter2@host", "http://hunter2", ""] {
+            assert!(!refused(url).contains("hunter2"), "{url}: {}", refused(url));
+        }
+    }
+
+    #[test]
+    fn a_queue_name_is_checked_before_anything_else() {
+        assert!(Connect::new("memory:", "a b").is_err());
+    }
+
+    #[cfg(feature = "memory")]
+    #[tokio::test]
+    async fn memory_needs_no_server() {
+        open("memory:", "orders").await.unwrap();
+        assert!(Connect::new("memory:", "orders").unwrap().ca_pem("").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! An exact delay queue: messages are delivered at the instant they are due, never early, at least
+//! once, to one live worker at a time.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use delayline::{Job, Queue, Worker};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), delayline::Error> {
+//!     // Or "redis://127.0.0.1:6379".
+//!     let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
+//!     orders.send_in(Duration::from_millis(100), &"close the unpaid order".to_owned()).await?;
+//!
+//!     let worker = Worker::builder(orders).until_empty(true).build()?;
+//!     let summary = worker
+//!         .run(|job: Job<String>| async move {
+//!             println!("{}, {:?} late", job.payload(), job.lateness());
+//!             Ok::<(), std::io::Error>(())
+//!         })
+//!         .await;
+//!     assert_eq!(summary.acked, 1);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process.
+//! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
+//! - [`Worker`] runs an async function on each message that is due.
+//!
+//! What the queue promises is the contract of [`delayline_core`], whose types appear here under
+//! their own names. Every call may be repeated after an error: an id makes a second send harmless,
+//! and a lease lets only its owner settle a message.
+
+/// The examples of the read-me run too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+mod batches;
+mod client;
+mod codec;
+mod connect;
+mod error;
+mod pause;
+mod queue;
+mod worker;
+
+pub use bytes::Bytes;
+pub use delayline_core::{
+    At, Backend, Backoff, Cancelled, Class, DeathReason, Enqueued, ErrorKind, Finding, FinishedIds,
+    Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState, Millis,
+    NewMessage, Op, Priority, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled,
+    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, limits,
+};
+pub use tokio_util::sync::CancellationToken;
+
+pub use self::codec::{Codec, CodecError, Json, Raw};
+pub use self::connect::{Connect, Driver, open};
+pub use self::error::Error;
+pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
+pub use self::worker::{CancelReason, Job, Outcome, Summary, Worker, WorkerBuilder, WorkerHandle};

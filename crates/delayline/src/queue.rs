@@ -1,0 +1,324 @@
+//! A typed queue: sending, and everything that is asked by id.
+
+mod batch;
+mod draft;
+mod listing;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use delayline_core::{
+    Cancelled, Found, MessageId, Millis, NewMessage, Op, Purged, Queueing, Redrive, Redriven,
+    Reply, Reschedule, Rescheduled, Schedule, Stats, Status, Timestamp,
+};
+use uuid::Uuid;
+
+pub use self::batch::Sent;
+pub use self::draft::Draft;
+pub use self::listing::{Audit, Listing};
+use crate::client::Client;
+use crate::error::message_id;
+use crate::{Codec, Error, Json, Raw};
+
+/// A queue whose payloads are values of `T`, written by the codec `C`.
+///
+/// Clones are cheap and share the connection. Every call retries within bounds (see
+/// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless (G15).
+///
+/// ```
+/// # use std::time::Duration;
+/// # use delayline::{Cancelled, Enqueued, Queue};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
+/// orders.send_in(Duration::from_secs(1800), &"close it".to_owned()).await?;
+///
+/// let draft = orders.message(&"close it".to_owned())?;
+/// let sent = draft.id("order-1234")?.delay(Duration::from_secs(1800))?.send().await?;
+/// assert!(matches!(sent.outcome, Enqueued::Created { .. }));
+/// assert_eq!(orders.cancel("order-1234").await?, Cancelled::Cancelled);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Queue<T, C = Json> {
+    client: Client,
+    codec: Arc<C>,
+    payload: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Queue<T> {
+    /// A queue of JSON payloads.
+    #[must_use]
+    pub fn new(backend: Arc<dyn Queueing>) -> Self {
+        Self::with_codec(backend, Json)
+    }
+}
+
+impl Queue<Bytes, Raw> {
+    /// A queue of payloads as they are.
+    #[must_use]
+    pub fn raw(backend: Arc<dyn Queueing>) -> Self {
+        Self::with_codec(backend, Raw)
+    }
+}
+
+impl<T, C> Queue<T, C> {
+    /// A queue whose payloads `codec` writes and reads.
+    #[must_use]
+    pub fn with_codec(backend: Arc<dyn Queueing>, codec: C) -> Self {
+        Self { client: Client::new(backend), codec: Arc::new(codec), payload: PhantomData }
+    }
+
+    /// How long a call goes on trying while the backend is unreachable, busy or out of memory: 10 s
+    /// unless told. After that its error is [`Class::NotExecuted`](crate::Class::NotExecuted). With
+    /// zero nothing is tried twice.
+    ///
+    /// A lost reply is followed by up to four more tries within this time; if all are lost the
+    /// error is [`Class::Ambiguous`](crate::Class::Ambiguous).
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.client.patience = patience;
+        self
+    }
+
+    /// The backend, for operations of [`Op`] that have no method here.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Queueing> {
+        &self.client.backend
+    }
+
+    /// Takes a message out before it is delivered (G13). If a worker has it, the worker is told;
+    /// see [`Cancelled::InFlight`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; the id is outside of its limits, or see [`patience`](Self::patience).
+    pub async fn cancel<I>(&self, id: I) -> Result<Cancelled, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let reply = self.ask(&Op::Cancel(vec![message_id(id)?])).await?;
+        let Reply::Cancel(items) = reply else { return Err(Error::unexpected_reply()) };
+        only(items)
+    }
+
+    /// Makes a waiting message due `delay` from now, by the server's clock.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); also if the delay is longer than 100 years.
+    pub async fn reschedule_in<I>(&self, id: I, delay: Duration) -> Result<Rescheduled, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.reschedule(message_id(id)?, Schedule::In(Millis::try_from(delay)?)).await
+    }
+
+    /// Makes a waiting message due at an instant, to the millisecond, rounded up. A past one means
+    /// now.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); also if the instant is beyond the year 9999.
+    pub async fn reschedule_at<I>(&self, id: I, due: SystemTime) -> Result<Rescheduled, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.reschedule(message_id(id)?, Schedule::At(Timestamp::try_from(due)?)).await
+    }
+
+    /// What is known of an id. [`decode`](Self::decode) reads a live message's payload.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel).
+    pub async fn get<I>(&self, id: I) -> Result<Found, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let reply = self.ask(&Op::Get(vec![message_id(id)?])).await?;
+        let Reply::Get(items) = reply else { return Err(Error::unexpected_reply()) };
+        only(items)
+    }
+
+    /// Counts the messages of each state (G22).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        match self.ask(&Op::Stats).await? {
+            Reply::Stats(stats) => Ok(stats),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
+    /// Stops deliveries until [`resume`](Self::resume); everything else goes on (G17). Pausing a
+    /// paused queue changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn pause(&self) -> Result<(), Error> {
+        self.ask(&Op::Pause).await.map(drop)
+    }
+
+    /// Lets deliveries go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn resume(&self) -> Result<(), Error> {
+        self.ask(&Op::Resume).await.map(drop)
+    }
+
+    /// Makes dead letters due at once; their failures and crashes count from 0 again (G11). Answers
+    /// id by id, in order.
+    ///
+    /// After a lost reply a message that this call revived is [`Redriven::NotDead`]: it lives
+    /// either way.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
+    /// revived; calling again with the same ids does the rest.
+    pub async fn redrive(
+        &self,
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Redriven>, Error> {
+        let op = |ids| Op::Redrive(Redrive { ids, schedule: Schedule::NOW });
+        self.each(ids, op, |reply| match reply {
+            Reply::Redrive(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Deletes dead letters. Answers id by id, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
+    /// deleted; calling again with the same ids does the rest.
+    pub async fn purge(
+        &self,
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Purged>, Error> {
+        self.each(ids, Op::Purge, |reply| match reply {
+            Reply::Purge(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The messages of one status, page by page: [`Status::Scheduled`], [`Status::Ready`],
+    /// [`Status::Leased`] or [`Status::Dead`]; the first page of any other is an error.
+    #[must_use]
+    pub fn list(&self, status: Status) -> Listing {
+        Listing::new(self.client.clone(), status)
+    }
+
+    /// Audits the whole queue, page by page (G1, G22); it may be in use meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn check(&self) -> Result<Audit, Error> {
+        listing::audit(&self.client).await
+    }
+
+    async fn reschedule(&self, id: MessageId, schedule: Schedule) -> Result<Rescheduled, Error> {
+        let reply = self.ask(&Op::Reschedule(vec![Reschedule { id, schedule }])).await?;
+        let Reply::Reschedule(items) = reply else { return Err(Error::unexpected_reply()) };
+        only(items)
+    }
+
+    async fn ask(&self, op: &Op) -> Result<Reply, Error> {
+        Ok(self.client.apply(op).await?.applied.reply)
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) const fn codec(&self) -> &Arc<C> {
+        &self.codec
+    }
+}
+
+impl<T, C: Codec<T>> Queue<T, C> {
+    /// A message to be given an id, a due instant and more, and then sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Encode`], or [`Error::Backend`] if the payload is longer than 1 MiB.
+    pub fn message(&self, value: &T) -> Result<Draft, Error> {
+        let payload = self.codec.encode(value).map_err(Error::Encode)?;
+        // Time-ordered, so that a list of ids is a list in order of creation.
+        let id = MessageId::new(Uuid::now_v7().to_string())?;
+        Draft::new(self.client.clone(), NewMessage::new(id, payload))
+    }
+
+    /// Sends a message that is due at once, and answers the id made for it.
+    ///
+    /// # Errors
+    ///
+    /// Like [`message`](Self::message), and [`Error::Backend`]; see [`patience`](Self::patience).
+    /// After an ambiguous one the message may be in the queue, and sending the value again makes
+    /// another message: where that matters, choose the [`id`](Draft::id).
+    pub async fn send(&self, value: &T) -> Result<MessageId, Error> {
+        Ok(self.message(value)?.send().await?.id)
+    }
+
+    /// Sends a message that is due `delay` from now, by the server's clock.
+    ///
+    /// # Errors
+    ///
+    /// Like [`send`](Self::send); also if the delay is longer than 100 years.
+    pub async fn send_in(&self, delay: Duration, value: &T) -> Result<MessageId, Error> {
+        Ok(self.message(value)?.delay(delay)?.send().await?.id)
+    }
+
+    /// Sends a message that is due at an instant, to the millisecond, rounded up. A past one means
+    /// now.
+    ///
+    /// # Errors
+    ///
+    /// Like [`send`](Self::send); also if the instant is beyond the year 9999.
+    pub async fn send_at(&self, due: SystemTime, value: &T) -> Result<MessageId, Error> {
+        Ok(self.message(value)?.at(due)?.send().await?.id)
+    }
+
+    /// The value of a payload, such as one that [`get`](Self::get) found.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Decode`].
+    pub fn decode(&self, payload: &Bytes) -> Result<T, Error> {
+        self.codec.decode(payload).map_err(Error::Decode)
+    }
+}
+
+impl<T, C> Clone for Queue<T, C> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), codec: Arc::clone(&self.codec), payload: PhantomData }
+    }
+}
+
+impl<T, C> fmt::Debug for Queue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a batch of one.
+fn only<R>(items: Vec<R>) -> Result<R, Error> {
+    let mut items = items.into_iter();
+    match (items.next(), items.next()) {
+        (Some(item), None) => Ok(item),
+        _ => Err(Error::unexpected_reply()),
+    }
+}

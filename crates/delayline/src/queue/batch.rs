@@ -1,0 +1,142 @@
+//! Operations on many messages, cut into what one operation may hold.
+
+use std::collections::VecDeque;
+
+use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply};
+
+use super::Queue;
+use crate::Error;
+use crate::batches::next_batch;
+use crate::client::Client;
+
+/// What became of a message that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "after a conflict the queue holds another message under this id"]
+#[non_exhaustive]
+pub struct Sent {
+    /// The message's id.
+    pub id: MessageId,
+    /// What the queue answered.
+    pub outcome: Enqueued,
+    /// A reply was lost on the way and the message was sent again. Then
+    /// [`Enqueued::Duplicate`] may speak of this very message.
+    pub repeated: bool,
+}
+
+impl Sent {
+    /// Whether the queue has taken in a message of this id and content, now or before (G15). If not
+    /// it is [`Enqueued::Conflict`].
+    #[must_use]
+    pub const fn is_accepted(&self) -> bool {
+        matches!(self.outcome, Enqueued::Created { .. } | Enqueued::Duplicate { .. })
+    }
+}
+
+impl<T, C> Queue<T, C> {
+    /// Sends many messages, made by [`message`](Self::message), in as few operations as their
+    /// number, sizes and ids allow. Answers message by message, in order; an id that stands twice
+    /// is a duplicate or a conflict the second time (G18).
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// let drafts = (0..2_000).map(|n| queue.message(&n)).collect::<Result<Vec<_>, _>>()?;
+    /// for sent in queue.send_batch(drafts).await {
+    ///     assert!(sent?.is_accepted());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// For each message like [`send`](Self::send). What comes after a failed operation is not sent
+    /// and fails with [`Class::NotExecuted`] or the operation's own error.
+    pub async fn send_batch<M>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Vec<Result<Sent, Error>>
+    where
+        M: Into<NewMessage>,
+    {
+        let mut results = Vec::new();
+        let mut waiting = VecDeque::new();
+        for message in messages {
+            let message = message.into();
+            // A bad message must not fail its neighbours, so it is looked at alone.
+            let alone = Op::Enqueue(vec![message]);
+            let checked = alone.validate();
+            let Op::Enqueue(message) = alone else { continue };
+            match checked {
+                Ok(()) => waiting.extend(message.into_iter().map(|it| (results.len(), it))),
+                Err(violation) => {
+                    results.push(Some(Err(violation.into())));
+                    continue;
+                }
+            }
+            results.push(None);
+        }
+        let mut failed = None;
+        while !waiting.is_empty() {
+            let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
+            let (places, messages): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let outcomes = match &failed {
+                Some(error) => vec![Err(Error::clone(error)); places.len()],
+                None => match enqueue(self.client(), messages).await {
+                    Ok(sent) => sent.into_iter().map(Ok).collect(),
+                    Err(error) => {
+                        let known = error.class() != Class::Ambiguous;
+                        failed = Some(if known { error.clone() } else { Error::not_sent() });
+                        vec![Err(error); places.len()]
+                    }
+                },
+            };
+            for (place, outcome) in places.into_iter().zip(outcomes) {
+                results[place] = Some(outcome);
+            }
+        }
+        // Every place was filled: `enqueue` answers as many as it was given.
+        results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
+    }
+
+    /// One operation after the other on ids, with the answers in order.
+    pub(super) async fn each<R>(
+        &self,
+        ids: impl IntoIterator<Item = MessageId>,
+        op: impl Fn(Vec<MessageId>) -> Op,
+        pick: impl Fn(Reply) -> Option<Vec<R>>,
+    ) -> Result<Vec<R>, Error> {
+        let mut waiting: VecDeque<_> = ids.into_iter().collect();
+        let mut results = Vec::with_capacity(waiting.len());
+        while !waiting.is_empty() {
+            let batch = next_batch(&mut waiting, |id| id, |_| 0);
+            let asked = batch.len();
+            let reply = self.client().apply(&op(batch)).await?.applied.reply;
+            match pick(reply) {
+                Some(items) if items.len() == asked => results.extend(items),
+                _ => return Err(Error::unexpected_reply()),
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// Sends one operation's worth of messages.
+pub(super) async fn enqueue(
+    client: &Client,
+    messages: Vec<NewMessage>,
+) -> Result<Vec<Sent>, Error> {
+    let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
+    let answer = client.apply(&Op::Enqueue(messages)).await?;
+    let repeated = answer.repeated;
+    match answer.applied.reply {
+        Reply::Enqueue(outcomes) if outcomes.len() == ids.len() => Ok(ids
+            .into_iter()
+            .zip(outcomes)
+            .map(|(id, outcome)| Sent { id, outcome, repeated })
+            .collect()),
+        _ => Err(Error::unexpected_reply()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Reading through a queue, page by page.
+
+use delayline_core::limits::MAX_PAGE;
+use delayline_core::{Check, Finding, List, MessageInfo, Op, Position, Reply, Status};
+
+use crate::Error;
+use crate::client::Client;
+
+/// The messages of one status: made by [`Queue::list`](crate::Queue::list).
+///
+/// ```
+/// # use delayline::{Queue, Status};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// let mut dead = queue.list(Status::Dead);
+/// while let Some(page) = dead.next_page().await? {
+///     queue.redrive(page.into_iter().map(|letter| letter.id)).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Listing {
+    client: Client,
+    status: Status,
+    after: Option<Position>,
+    ended: bool,
+}
+
+impl Listing {
+    pub(super) const fn new(client: Client, status: Status) -> Self {
+        Self { client, status, after: None, ended: false }
+    }
+
+    /// The next 100 messages at most; `None` after the last. What changes its place while the
+    /// listing goes on may be seen twice or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`Queue::patience`](crate::Queue::patience). The page can be asked
+    /// for again.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
+        while !self.ended {
+            let list = List { status: self.status, after: self.after, limit: MAX_PAGE };
+            let reply = self.client.apply(&Op::List(list)).await?.applied.reply;
+            let Reply::List(page) = reply else { return Err(Error::unexpected_reply()) };
+            // A page that leads nowhere would go on for ever.
+            self.ended = page.next.is_none() || page.next == self.after;
+            self.after = page.next;
+            if !page.messages.is_empty() {
+                return Ok(Some(page.messages));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What an audit of a whole queue has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// How many messages it looked at.
+    pub examined: u64,
+    /// What is wrong. Empty is good.
+    pub findings: Vec<Finding>,
+}
+
+pub(super) async fn audit(client: &Client) -> Result<Audit, Error> {
+    let mut audit = Audit::default();
+    let mut after = None;
+    loop {
+        let op = Op::Check(Check { after, limit: MAX_PAGE });
+        let reply = client.apply(&op).await?.applied.reply;
+        let Reply::Check(page) = reply else { return Err(Error::unexpected_reply()) };
+        audit.examined = audit.examined.saturating_add(page.examined);
+        audit.findings.extend(page.findings);
+        if page.next.is_none() || page.next == after {
+            return Ok(audit);
+        }
+        after = page.next;
+    }
+}

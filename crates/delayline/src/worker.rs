@@ -1,0 +1,130 @@
+//! Handling messages: a worker claims them, runs a handler on each, and settles them.
+
+mod builder;
+mod claims;
+mod control;
+mod doorbell;
+mod flight;
+mod handler;
+mod heart;
+mod job;
+mod outcome;
+mod pace;
+mod run;
+mod settles;
+mod stop;
+mod summary;
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::Arc;
+
+use self::builder::Config;
+pub use self::builder::WorkerBuilder;
+pub use self::control::CancelReason;
+pub use self::job::Job;
+pub use self::outcome::Outcome;
+use self::run::Run;
+use self::stop::Stop;
+pub use self::stop::WorkerHandle;
+pub use self::summary::Summary;
+use crate::{Codec, Json, Queue};
+
+/// Handles the messages of one queue.
+///
+/// It claims no more messages than it has free slots, wakes up when the next one is due, prolongs
+/// the leases of running handlers, and settles each message by what its handler answers. A panic, a
+/// timeout or a payload that cannot be read concerns its own message only. While the backend fails
+/// the worker goes on trying, every two seconds at most, and resumes by itself (G21).
+///
+/// A message is handled at least once. A handler that must know whether it is the latest to hold
+/// the message compares [`Job::epoch`].
+///
+/// Dropping the future of [`run`](Self::run) drops all handlers, and their messages come back when
+/// their leases have run out, as after a crash. [`WorkerHandle::stop`] is the gentle way.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use delayline::{Job, Outcome, Queue, Worker};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// # queue.send(&7).await?;
+/// let worker = Worker::builder(queue).concurrency(16).until_empty(true).build()?;
+/// let summary = worker
+///     .run(|job: Job<u64>| async move {
+///         match job.payload() {
+///             0 => return Ok(Outcome::reject("there is nothing to do for 0")),
+///             1..=9 => Ok(Outcome::Ack),
+///             _ => Err("too big; try again later"),
+///         }
+///     })
+///     .await;
+/// assert_eq!(summary.acked, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Worker<T, C = Json> {
+    queue: Queue<T, C>,
+    config: Config,
+    stop: Stop,
+}
+
+impl<T, C> Worker<T, C> {
+    /// A worker of this queue, to be configured.
+    pub fn builder(queue: Queue<T, C>) -> WorkerBuilder<T, C> {
+        WorkerBuilder::new(queue)
+    }
+
+    pub(crate) fn new(queue: Queue<T, C>, config: Config) -> Self {
+        Self { queue, config, stop: Stop::default() }
+    }
+
+    /// A handle that stops this worker from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> WorkerHandle {
+        self.stop.handle()
+    }
+}
+
+impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
+    /// Handles messages until a [`WorkerHandle`] stops it.
+    ///
+    /// What `handler` answers settles its message: `Ok(())` or [`Outcome::Ack`] finishes it, an
+    /// error of any printable kind is a failure, after which it is tried again as the retry policy
+    /// says, and [`Outcome`] has more. Needs a tokio runtime with time enabled.
+    pub async fn run<H, F, O, E>(self, handler: H) -> Summary
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: fmt::Display + 'static,
+    {
+        self.run_until(pending(), handler).await
+    }
+
+    /// Handles messages until `shutdown` is over or a [`WorkerHandle`] stops it; then it ends as
+    /// [`WorkerBuilder::stop_grace`] says.
+    pub async fn run_until<S, H, F, O, E>(self, shutdown: S, handler: H) -> Summary
+    where
+        S: Future<Output = ()>,
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: fmt::Display + 'static,
+    {
+        let codec = Arc::clone(self.queue.codec());
+        let backend = Arc::clone(self.queue.backend());
+        let start = handler::starter(codec, handler, self.config.handler_timeout);
+        Run::new(backend, self.config, start).until(shutdown, self.stop).await
+    }
+}
+
+impl<T, C> fmt::Debug for Worker<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queue", &self.queue)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! How a worker is to work.
+
+use std::fmt;
+use std::time::Duration;
+
+use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES};
+use delayline_core::{Claim, ClaimId, ConsumerName, Millis, Op, RetryPolicy, Violation};
+use uuid::Uuid;
+
+use super::Worker;
+use crate::{Error, Json, Queue};
+
+/// Configures a [`Worker`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct WorkerBuilder<T, C = Json> {
+    queue: Queue<T, C>,
+    concurrency: usize,
+    lease: Duration,
+    retry: RetryPolicy,
+    handler_timeout: Option<Duration>,
+    stop_grace: Duration,
+    until_empty: bool,
+    consumer: String,
+}
+
+/// What a worker needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(super) concurrency: usize,
+    pub(super) lease: Millis,
+    pub(super) retry: RetryPolicy,
+    pub(super) handler_timeout: Option<Duration>,
+    pub(super) stop_grace: Duration,
+    pub(super) until_empty: bool,
+    pub(super) consumer: ConsumerName,
+}
+
+impl<T, C> WorkerBuilder<T, C> {
+    pub(super) fn new(queue: Queue<T, C>) -> Self {
+        Self {
+            queue,
+            concurrency: 10,
+            lease: Duration::from_secs(30),
+            retry: RetryPolicy::default(),
+            handler_timeout: None,
+            stop_grace: Duration::from_secs(20),
+            until_empty: false,
+            consumer: String::new(),
+        }
+    }
+
+    /// How many handlers run at once: 1 to 1000, 10 by default.
+    pub const fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// How long a message stays with this worker without a sign of life: 1 ms to one day, 30 s by
+    /// default. A third of it after the last one the worker gives the next, so a handler may take
+    /// as long as it likes; after a crash the message comes back when the lease has run out.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long a failed message waits, if its handler names no delay: by default exponentially
+    /// longer with full jitter, from 1 s up to one hour.
+    pub const fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    /// How long a handler may run before it is dropped, which counts as a failure. Without this
+    /// call, for ever.
+    pub const fn handler_timeout(mut self, timeout: Duration) -> Self {
+        self.handler_timeout = Some(timeout);
+        self
+    }
+
+    /// How long handlers may go on when [`Worker::run_until`] is told to stop: 20 s by default. See
+    /// [`WorkerHandle::stop`](super::WorkerHandle::stop) for what follows.
+    pub const fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
+        self
+    }
+
+    /// Whether to end when no message is scheduled, ready or leased any more: off by default.
+    pub const fn until_empty(mut self, until_empty: bool) -> Self {
+        self.until_empty = until_empty;
+        self
+    }
+
+    /// A name for this worker in the queue's journal of claims: up to 31 bytes, empty by default.
+    /// An id unique to the instance is added to it (G16).
+    pub fn consumer(mut self, name: impl Into<String>) -> Self {
+        self.consumer = name.into();
+        self
+    }
+
+    /// The worker.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if concurrency, lease or name is outside of its range.
+    pub fn build(self) -> Result<Worker<T, C>, Error> {
+        let unique = Uuid::new_v4().simple().to_string();
+        let limit = MAX_CONSUMER_BYTES.saturating_sub(unique.len() + 1);
+        if self.consumer.len() > limit {
+            let (what, unit, actual) = ("the consumer name", "bytes", self.consumer.len());
+            return Err(Violation::TooLong { what, unit, actual, limit }.into());
+        }
+        let name =
+            if self.consumer.is_empty() { unique } else { format!("{}-{unique}", self.consumer) };
+        let config = Config {
+            concurrency: self.concurrency,
+            lease: Millis::try_from(self.lease)?,
+            retry: self.retry,
+            handler_timeout: self.handler_timeout,
+            stop_grace: self.stop_grace,
+            until_empty: self.until_empty,
+            consumer: ConsumerName::new(name)?,
+        };
+        // A claim for all slots says by itself what is outside of a limit.
+        config.claim(config.concurrency).validate()?;
+        debug_assert!(config.concurrency <= MAX_BATCH);
+        Ok(Worker::new(self.queue, config))
+    }
+}
+
+impl<T, C> fmt::Debug for WorkerBuilder<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerBuilder").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// A new claim, with a token of its own.
+    pub(super) fn claim(&self, max: usize) -> Op {
+        Op::Claim(Claim {
+            consumer: self.consumer.clone(),
+            claim_id: ClaimId::from_bytes(*Uuid::new_v4().as_bytes()),
+            max,
+            lease: self.lease,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! From a delivery to an outcome: decoding, the user's handler, its timeout.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline_core::Delivery;
+use tokio::task::JoinError;
+use tokio::time::timeout;
+
+use super::control::Control;
+use super::{CancelReason, Job, Outcome};
+use crate::Codec;
+
+/// Makes the future that handles a delivery, claimed so late after its due instant.
+pub(super) type Start = Arc<
+    dyn Fn(Delivery, Duration, Arc<Control>) -> Pin<Box<dyn Future<Output = Outcome> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// Everything of the user's (codec, handler, conversions) runs inside of the future made, so that a
+/// panic stays with the one message.
+pub(super) fn starter<T, C, H, F, O, E>(codec: Arc<C>, handler: H, limit: Option<Duration>) -> Start
+where
+    T: Send + 'static,
+    C: Codec<T>,
+    H: Fn(Job<T>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<O, E>> + Send + 'static,
+    O: Into<Outcome> + 'static,
+    E: Display + 'static,
+{
+    let handler = Arc::new(handler);
+    Arc::new(move |delivery, lateness, control| {
+        let (codec, handler) = (Arc::clone(&codec), Arc::clone(&handler));
+        Box::pin(async move {
+            let message = delivery.message;
+            let payload = match codec.decode(&message.payload) {
+                Ok(payload) => payload,
+                Err(error) => {
+                    tracing::warn!(%error, "the payload cannot be decoded: a dead letter");
+                    return Outcome::reject(format!("the payload could not be decoded: {error}"));
+                }
+            };
+            let job = Job::new(
+                payload,
+                message.info,
+                message.headers,
+                delivery.lease,
+                lateness,
+                Arc::clone(&control),
+            );
+            let work = handler(job);
+            let result = match limit {
+                None => work.await,
+                Some(limit) => match timeout(limit, work).await {
+                    Ok(result) => result,
+                    Err(_) => {
+                        control.cancel(CancelReason::TimedOut);
+                        return Outcome::retry(format!("timed out after {limit:?}"));
+                    }
+                },
+            };
+            match result {
+                Ok(outcome) => outcome.into(),
+                // The alternate form of `anyhow` and `eyre` has the causes as well.
+                Err(error) => Outcome::retry(format!("{error:#}")),
+            }
+        })
+    })
+}
+
+/// The outcome of a handler's task that brought none.
+pub(super) fn without_outcome(error: JoinError) -> Outcome {
+    match error.try_into_panic() {
+        Ok(panic) => {
+            let text = panic_text(&*panic);
+            // What was panicked with may panic again when it is dropped.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                std::mem::forget(again);
+            }
+            Outcome::retry(text)
+        }
+        Err(_) => Outcome::retry("dropped, because the worker stopped"),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("without a text"))
+}

@@ -1,0 +1,222 @@
+//! A typed queue on a backend that fails on demand.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+mod support;
+
+use std::time::Duration;
+
+use delayline::{
+    Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, MessageId, MessageState,
+    NewMessage, Op, Priority, Purged, Queue, Redriven, Rescheduled, Status, limits,
+};
+use support::{Fault, Faulty};
+
+fn id(text: &str) -> MessageId {
+    MessageId::try_from(text).unwrap()
+}
+
+fn kind(error: &Error) -> &ErrorKind {
+    error.kind().unwrap()
+}
+
+async fn is_created(queue: &Queue<u64>, name: &str) -> bool {
+    let sent = queue.message(&1).unwrap().id(name).unwrap().send().await.unwrap();
+    matches!(sent.outcome, Enqueued::Created { .. })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_is_asked_for_again_and_makes_no_second_message() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::LostReply, Fault::LostRequest]);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let sent = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    assert_eq!(sent.outcome, Enqueued::Duplicate { status: Status::Ready });
+    assert!(sent.repeated && sent.is_accepted());
+    assert_eq!(backend.sent("enqueue").len(), 3);
+    assert_eq!(backend.stats().await.enqueued_total, 1);
+
+    let again = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    assert!(!again.repeated && again.is_accepted());
+    let other = queue.message(&2).unwrap().id("a").unwrap().send().await.unwrap();
+    assert_eq!(other.outcome, Enqueued::Conflict { status: Status::Ready });
+    assert!(!other.is_accepted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_unknown_is_a_typed_error_after_a_bounded_number_of_tries() {
+    let backend = Faulty::with_plan(|_| Fault::LostRequest);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::Timeout, Class::Ambiguous));
+    assert_eq!(backend.sent("enqueue").len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_executed_is_tried_for_a_bounded_time() {
+    let backend = Faulty::with_plan(|_| Fault::Busy);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::Busy, Class::NotExecuted));
+    assert!(backend.elapsed() > Duration::from_secs(8), "{:?}", backend.elapsed());
+    assert!(backend.elapsed() <= Duration::from_secs(10), "{:?}", backend.elapsed());
+    assert!(backend.sent("enqueue").len() < 40);
+
+    let impatient = queue.patience(Duration::ZERO);
+    impatient.stats().await.unwrap_err();
+    assert_eq!(backend.sent("stats").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_goes_away_is_not_seen() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::Busy; 8]);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let sent = queue.message(&1).unwrap().send().await.unwrap();
+    assert!(matches!(sent.outcome, Enqueued::Created { .. }) && !sent.repeated);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_does_not_hide_that_an_earlier_try_may_have_been_executed() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::LostReply, Fault::Denied]);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::ConnectionLost, Class::Ambiguous));
+
+    backend.set_plan(|_| Fault::Denied);
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::PermissionDenied, Class::Rejected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_split_and_answered_message_by_message() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let mut messages: Vec<NewMessage> =
+        (0..2_500).map(|n| queue.message(&n).unwrap().into()).collect();
+    messages[3] = NewMessage::new(id("big"), vec![0; limits::MAX_PAYLOAD_BYTES + 1]);
+    messages[1_500].id = messages[7].id.clone();
+    messages[1_501] = messages[7].clone();
+    let sent = queue.send_batch(messages).await;
+    assert_eq!(sent.len(), 2_500);
+    for (place, result) in sent.iter().enumerate() {
+        match place {
+            3 => assert!(result.as_ref().unwrap_err().to_string().contains("1048577 bytes long")),
+            1_500 => assert!(!result.as_ref().unwrap().is_accepted()),
+            1_501 => assert!(result.as_ref().unwrap().is_accepted()),
+            _ => {
+                assert!(matches!(result.as_ref().unwrap().outcome, Enqueued::Created { .. }));
+            }
+        }
+    }
+    assert_eq!(backend.stats().await.enqueued_total, 2_497);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
+    let mut operations = 0;
+    let backend = Faulty::with_plan(move |_| {
+        operations += 1;
+        if operations == 1 { Fault::None } else { Fault::LostRequest }
+    });
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let drafts: Vec<_> = (0..3_000).map(|n| queue.message(&n).unwrap()).collect();
+    let sent = queue.send_batch(drafts).await;
+    assert!(sent[..1_000].iter().all(Result::is_ok));
+    let class = |place: usize| sent[place].as_ref().unwrap_err().class();
+    assert_eq!((class(1_000), class(2_999)), (Class::Ambiguous, Class::NotExecuted));
+    assert_eq!(backend.sent("enqueue").len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_looked_up_moved_and_taken_out_by_id() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let draft = queue.message(&7).unwrap().id("a").unwrap().priority(Priority::High);
+    let draft = draft.header("shop", "9").unwrap().delay(Duration::from_secs(60)).unwrap();
+    let _ = draft.send().await.unwrap();
+
+    let Found::Live(message) = queue.get("a").await.unwrap() else { panic!() };
+    assert_eq!(message.info.state, MessageState::Scheduled);
+    assert_eq!(message.headers.get("shop").unwrap(), "9");
+    assert_eq!(queue.decode(&message.payload).unwrap(), 7);
+
+    let moved = queue.reschedule_in(id("a"), Duration::from_secs(5)).await.unwrap();
+    let Rescheduled::Done { due } = moved else { panic!() };
+    assert_eq!(due.since(backend.now()), Duration::from_secs(5));
+    let past = std::time::SystemTime::UNIX_EPOCH;
+    assert!(matches!(queue.reschedule_at("a", past).await, Ok(Rescheduled::Done { .. })));
+    assert_eq!(queue.stats().await.unwrap().ready, 1);
+
+    assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(queue.cancel("b").await.unwrap(), Cancelled::NotFound);
+    assert_eq!(queue.get("a").await.unwrap(), Found::Finished(Status::Cancelled));
+    assert!(queue.cancel("").await.is_err(), "an empty id is refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_listed_revived_and_deleted() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let drafts: Vec<_> = (0..150)
+        .map(|n| {
+            let draft = queue.message(&n).unwrap().id(format!("{n:03}").as_str()).unwrap();
+            draft.expires_in(Duration::ZERO).unwrap()
+        })
+        .collect();
+    queue.send_batch(drafts).await.into_iter().for_each(|sent| drop(sent.unwrap()));
+    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    worker.run(|_| async { Ok::<(), &str>(()) }).await;
+
+    let mut ids = Vec::new();
+    let mut dead = queue.list(Status::Dead);
+    while let Some(page) = dead.next_page().await.unwrap() {
+        for letter in page {
+            let MessageState::Dead { reason, .. } = letter.state else { panic!() };
+            assert_eq!(reason, DeathReason::Expired);
+            ids.push(letter.id);
+        }
+    }
+    assert_eq!(ids.len(), 150);
+
+    // The reply to the redrive is lost: what this call revived is `NotDead` then.
+    let mut lost = false;
+    backend.set_plan(move |op| {
+        let lose = matches!(op, Op::Redrive(_)) && !std::mem::replace(&mut lost, true);
+        if lose { Fault::LostReply } else { Fault::None }
+    });
+    let revived = queue.redrive(ids[..1].to_vec()).await.unwrap();
+    assert_eq!(revived, [Redriven::NotDead]);
+    assert!(matches!(queue.redrive([id("x")]).await.unwrap()[..], [Redriven::NotFound]));
+
+    let purged = queue.purge(ids[1..].iter().chain(&ids[1..]).cloned()).await.unwrap();
+    assert_eq!(purged, [Purged::Purged; 298]);
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.ready, stats.purged_total), (0, 1, 149));
+    let audit = queue.check().await.unwrap();
+    assert_eq!((audit.examined, audit.findings.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_queue_takes_messages_and_delivers_none() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    queue.pause().await.unwrap();
+    queue.pause().await.unwrap();
+    assert!(is_created(&queue, "a").await);
+    assert!(queue.stats().await.unwrap().paused);
+    queue.resume().await.unwrap();
+    assert!(!queue.stats().await.unwrap().paused);
+}
+
+#[tokio::test]
+async fn delays_beyond_the_limits_are_refused_not_wrapped() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    for secs in [1 << 53, u64::MAX] {
+        let error = queue.send_in(Duration::from_secs(secs), &1).await.unwrap_err();
+        assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error}");
+    }
+    assert_eq!(queue.stats().await.unwrap().enqueued_total, 0);
+    let big = Queue::raw(Faulty::new());
+    let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1].into();
+    assert!(big.message(&payload).is_err());
+}

@@ -1,0 +1,141 @@
+//! A queue in memory that goes by tokio's clock, which tests pause, and that fails on demand.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::{At, Backend, ErrorKind, Found, MessageId, Op, Reply, Stats, Timestamp, Wakeup};
+use delayline_core::{Applied, Error};
+use delayline_memory::MemoryBackend;
+use tokio::time::Instant;
+
+/// What happens to an operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// It is executed and answered.
+    None,
+    /// It is executed, and the reply is lost.
+    LostReply,
+    /// It is lost before it is executed, and nobody knows.
+    LostRequest,
+    /// It is refused for now.
+    Busy,
+    /// It is refused for good.
+    Denied,
+}
+
+type Plan = Box<dyn FnMut(&Op) -> Fault + Send>;
+
+pub struct Faulty {
+    inner: MemoryBackend,
+    start: Instant,
+    plan: Mutex<Plan>,
+    /// Every operation sent, with the time since the start.
+    log: Mutex<Vec<(Duration, Op)>>,
+    waits: Mutex<u32>,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Faulty").finish_non_exhaustive()
+    }
+}
+
+impl Faulty {
+    pub fn new() -> Arc<Self> {
+        Self::with_plan(|_| Fault::None)
+    }
+
+    pub fn with_plan(plan: impl FnMut(&Op) -> Fault + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryBackend::new(),
+            start: Instant::now(),
+            plan: Mutex::new(Box::new(plan)),
+            log: Mutex::default(),
+            waits: Mutex::default(),
+        })
+    }
+
+    /// The first operations of this name meet these faults, all else works.
+    pub fn with_faults(name: &'static str, faults: &[Fault]) -> Arc<Self> {
+        let mut faults: VecDeque<_> = faults.iter().copied().collect();
+        Self::with_plan(move |op| {
+            if op.name() == name { faults.pop_front().unwrap_or(Fault::None) } else { Fault::None }
+        })
+    }
+
+    pub fn set_plan(&self, plan: impl FnMut(&Op) -> Fault + Send + 'static) {
+        *self.plan.lock().unwrap() = Box::new(plan);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        let elapsed = u64::try_from(self.start.elapsed().as_millis()).unwrap();
+        Timestamp::from_ms(1_800_000_000_000 + elapsed).unwrap()
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The operations of this name, with the time since the start.
+    pub fn sent(&self, name: &str) -> Vec<(Duration, Op)> {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|(_, op)| op.name() == name).cloned().collect()
+    }
+
+    /// How many operations were sent and hints waited for.
+    pub fn commands(&self) -> u32 {
+        let log = u32::try_from(self.log.lock().unwrap().len()).unwrap();
+        log + *self.waits.lock().unwrap()
+    }
+
+    /// Executes an operation past all faults.
+    pub async fn direct(&self, op: Op) -> Reply {
+        self.inner.apply(At::Fixed(self.now()), &op).await.unwrap().reply
+    }
+
+    pub async fn stats(&self) -> Stats {
+        match self.direct(Op::Stats).await {
+            Reply::Stats(stats) => stats,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn found(&self, id: &str) -> Found {
+        match self.direct(Op::Get(vec![MessageId::try_from(id).unwrap()])).await {
+            Reply::Get(mut found) => found.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Faulty {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        assert_eq!(at, At::Server);
+        self.log.lock().unwrap().push((self.start.elapsed(), op.clone()));
+        let fault = (self.plan.lock().unwrap())(op);
+        let execute = || self.inner.apply(At::Fixed(self.now()), op);
+        match fault {
+            Fault::None => execute().await,
+            Fault::LostReply => {
+                execute().await?;
+                Err(Error::new(ErrorKind::ConnectionLost))
+            }
+            Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
+            Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+            Fault::Denied => Err(Error::new(ErrorKind::PermissionDenied)),
+        }
+    }
+}
+
+#[async_trait]
+impl Wakeup for Faulty {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        *self.waits.lock().unwrap() += 1;
+        self.inner.wait(timeout).await
+    }
+}

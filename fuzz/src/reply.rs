@@ -1,0 +1,91 @@
+//! Replies of scripts.
+
+mod pieces;
+
+use arbitrary::Unstructured;
+use delayline_core::{
+    Check, Claim, ClaimId, ConsumerName, ErrorKind, Extend, Lease, List, MessageId, Millis,
+    NewMessage, Op, Outcome, Redrive, Reply, Reschedule, Schedule, Settlement, Status,
+};
+use delayline_redis_protocol::{Value, decode};
+
+/// Reads the bytes as an operation and a reply to it, and decodes the reply.
+///
+/// # Panics
+///
+/// Decoding panics, answers another operation, or fails in another way than it says.
+pub fn reply(data: &[u8]) {
+    let mut data = Unstructured::new(data);
+    let (Ok(kind), Ok(count)) = (data.arbitrary(), data.arbitrary()) else { return };
+    let op = operation(kind, count);
+    let Ok(value) = pieces::reply(&mut data) else { return };
+    check(&op, value);
+}
+
+fn check(op: &Op, value: Value) {
+    match decode(op, value) {
+        Ok(applied) => {
+            assert!(answers(op, &applied.reply), "{op:?} is answered by {applied:?}");
+            // Not all that can be decoded may be printable.
+            let _ = format!("{applied:?}");
+        }
+        Err(error) => assert!(
+            matches!(
+                error.kind(),
+                ErrorKind::Protocol | ErrorKind::WrongType | ErrorKind::NewerVersion { .. }
+            ),
+            "{error:?}"
+        ),
+    }
+}
+
+/// Whether the reply is the operation's, with as many items.
+fn answers(op: &Op, reply: &Reply) -> bool {
+    match (op, reply) {
+        (Op::Enqueue(items), Reply::Enqueue(results)) => items.len() == results.len(),
+        (Op::Settle(items), Reply::Settle(results)) => items.len() == results.len(),
+        (Op::Extend(extend), Reply::Extend(results)) => extend.leases.len() == results.len(),
+        (Op::Cancel(ids), Reply::Cancel(results)) => ids.len() == results.len(),
+        (Op::Reschedule(items), Reply::Reschedule(results)) => items.len() == results.len(),
+        (Op::Redrive(redrive), Reply::Redrive(results)) => redrive.ids.len() == results.len(),
+        (Op::Purge(ids), Reply::Purge(results)) => ids.len() == results.len(),
+        (Op::Get(ids), Reply::Get(results)) => ids.len() == results.len(),
+        (Op::Claim(_), Reply::Claim(_))
+        | (Op::Pause, Reply::Pause { .. })
+        | (Op::Resume, Reply::Resume { .. })
+        | (Op::List(_), Reply::List(_))
+        | (Op::Stats, Reply::Stats(_))
+        | (Op::Check(_), Reply::Check(_)) => true,
+        _ => false,
+    }
+}
+
+/// An operation of 1 to 8 items. Decoding looks at nothing of it but its kind, the number of its
+/// items and an extension's length.
+fn operation(kind: u8, count: u8) -> Op {
+    let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
+    let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
+    match kind % 14 {
+        0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
+        1 => Op::Claim(Claim {
+            consumer: ConsumerName::new("w").expect("a name of one byte"),
+            claim_id: lease.claim_id,
+            max: 10,
+            lease: Millis::MAX,
+        }),
+        2 => Op::Settle(ids().map(|id| Settlement { id, lease, outcome: Outcome::Ack }).collect()),
+        3 => {
+            Op::Extend(Extend { leases: ids().map(|id| (id, lease)).collect(), lease: Millis::MAX })
+        }
+        4 => Op::Cancel(ids().collect()),
+        5 => Op::Reschedule(ids().map(|id| Reschedule { id, schedule: Schedule::NOW }).collect()),
+        6 => Op::Redrive(Redrive { ids: ids().collect(), schedule: Schedule::NOW }),
+        7 => Op::Purge(ids().collect()),
+        8 => Op::Pause,
+        9 => Op::Resume,
+        10 => Op::Get(ids().collect()),
+        11 => Op::List(List { status: Status::Ready, after: None, limit: 10 }),
+        12 => Op::Stats,
+        _ => Op::Check(Check { after: None, limit: 10 }),
+    }
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask ci`: exactly what must pass before a change is merged.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use xshell::{Shell, cmd};
+
+use crate::{dependencies, test, tidy, workspace};
+
+/// Runs every step; the first that fails ends it. The quick ones come first.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+    let skip_tests = match args {
+        [] => false,
+        [arg] if arg == "--skip-tests" => true,
+        _ => anyhow::bail!("`ci` takes only --skip-tests"),
+    };
+    step("format", || format(shell))?;
+    step("text rules", || tidy::check(&workspace::root()))?;
+    step("dependency rules", || dependencies::check(shell))?;
+    deny(shell)?;
+    step("lints", || lints(shell))?;
+    step("lints of every feature", || feature_lints(shell))?;
+    step("documentation", || docs(shell))?;
+    if skip_tests {
+        println!("xtask: tests: skipped as told");
+    } else {
+        step("tests", || test::run(shell, &[]))?;
+    }
+    Ok(())
+}
+
+fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("xtask: {name}");
+    let start = Instant::now();
+    run().with_context(|| format!("{name}: failed"))?;
+    println!("xtask: {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn format(shell: &Shell) -> Result<()> {
+    needs(shell, "rustfmt", "fmt")?;
+    cmd!(shell, "cargo fmt --all --check").run().context("`cargo xtask fix` formats the code")
+}
+
+fn lints(shell: &Shell) -> Result<()> {
+    needs(shell, "clippy", "clippy")?;
+    cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?;
+    Ok(())
+}
+
+/// Users choose the facade's features; the workspace build has them all on at once.
+fn feature_lints(shell: &Shell) -> Result<()> {
+    let packages = workspace::packages(shell)?;
+    let facade = packages.iter().find(|package| package.name == "delayline");
+    let features = &facade.context("the workspace has no crate `delayline`")?.features;
+    // The empty name stands for no feature at all.
+    for feature in std::iter::once("").chain(features.iter().map(String::as_str)) {
+        let chosen = ["--no-default-features", "--features", feature];
+        cmd!(shell, "cargo clippy -p delayline --locked {chosen...} -- -D warnings").run()?;
+    }
+    Ok(())
+}
+
+fn docs(shell: &Shell) -> Result<()> {
+    let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
+    cmd!(shell, "cargo doc --workspace --no-deps --locked").run()?;
+    Ok(())
+}
+
+/// Licences, advisories, duplicates. A separate program, so that building the project needs none.
+fn deny(shell: &Shell) -> Result<()> {
+    let version = cmd!(shell, "cargo deny --version").quiet().ignore_stdout().ignore_stderr().run();
+    if version.is_err() {
+        println!("xtask: dependency audit: SKIPPED, cargo-deny is not installed");
+        println!("xtask: to have it here: cargo install --locked cargo-deny");
+        return Ok(());
+    }
+    step("dependency audit", || Ok(cmd!(shell, "cargo deny --all-features check").run()?))
+}
+
+/// A minimal toolchain lacks some of cargo's commands, and its message does not say what to do.
+fn needs(shell: &Shell, component: &str, command: &str) -> Result<()> {
+    let there =
+        cmd!(shell, "cargo {command} --version").quiet().ignore_stdout().ignore_stderr().run();
+    ensure!(there.is_ok(), "{component} is missing: rustup component add {component}");
+    Ok(())
+}

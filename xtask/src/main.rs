@@ -1,0 +1,53 @@
+//! Development commands: `cargo xtask`.
+
+mod ci;
+mod dependencies;
+mod fix;
+mod redis;
+mod redis_server;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::env;
+
+use anyhow::{Result, bail};
+use xshell::Shell;
+
+fn main() -> Result<()> {
+    let shell = Shell::new()?;
+    shell.change_dir(workspace::root());
+    let args: Vec<String> = env::args().skip(1).collect();
+    let Some((command, args)) = args.split_first() else {
+        println!("{HELP}");
+        return Ok(());
+    };
+    match command.as_str() {
+        "test" => test::run(&shell, args),
+        "ci" => ci::run(&shell, args),
+        "fix" => fix::run(&shell, args),
+        "redis" => redis::run(args),
+        "help" | "-h" | "--help" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        unknown => bail!("there is no command {unknown:?}\n\n{HELP}"),
+    }
+}
+
+const HELP: &str = "\
+Delayline's development commands
+
+cargo xtask test [CARGO ARGS] [-- TEST ARGS]
+    Run all tests, against a private redis-server. Installs one with apt-get where it may.
+    With cargo arguments (-p delayline-core, say) only what they select.
+
+cargo xtask ci [--skip-tests]
+    All that must pass before a change is merged: format, text and dependency rules, lints,
+    documentation, tests.
+
+cargo xtask fix
+    Format the code and apply the lints' own corrections.
+
+cargo xtask redis [--tls] [--password PASSWORD]
+    Run a private redis-server until Enter or Ctrl-C.";

@@ -1,0 +1,56 @@
+//! Gets a redis-server for the tests.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use delayline_test_server::{StartError, find_server_binary};
+use xshell::{Shell, cmd};
+
+/// The server program: the one that is there, else Debian's, installed now.
+///
+/// Without one the tests fail; they never skip.
+pub(crate) fn ensure(shell: &Shell) -> Result<PathBuf> {
+    let missing = match find_server_binary() {
+        Err(error @ StartError::NotFound) => error,
+        result => return Ok(result?),
+    };
+    let Some(prefix) = privilege(shell) else { return Err(missing.into()) };
+    install(shell, prefix).context(missing)?;
+    Ok(find_server_binary()?)
+}
+
+/// What to put in front of a command that installs something; `None` if that is not possible here
+/// without a question.
+fn privilege(shell: &Shell) -> Option<&'static [&'static str]> {
+    if !on_path("apt-get") {
+        return None;
+    }
+    let user = cmd!(shell, "id -u").quiet().read().ok()?;
+    if user == "0" {
+        return Some(&[]);
+    }
+    let silent = cmd!(shell, "sudo -n true").quiet().ignore_stdout().ignore_stderr().run();
+    silent.is_ok().then_some(&["sudo", "-n"])
+}
+
+fn install(shell: &Shell, prefix: &[&str]) -> Result<()> {
+    println!("xtask: no redis-server on this machine, installing Debian's package");
+    // `RUNLEVEL` keeps the package from starting its service, which we neither use nor touch.
+    let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"];
+    let command: Vec<&str> = prefix.iter().chain(&environment).copied().collect();
+    let Some((program, args)) = command.split_first() else { return Ok(()) };
+    // Old package lists may be good enough.
+    let updated = cmd!(shell, "{program} {args...} apt-get -q update").run();
+    cmd!(shell, "{program} {args...} apt-get -q install -y --no-install-recommends redis-server")
+        .run()
+        .with_context(|| match updated {
+            Ok(()) => "apt-get could not install redis-server".to_owned(),
+            Err(error) => format!("neither the package lists nor redis-server: {error}"),
+        })
+}
+
+fn on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

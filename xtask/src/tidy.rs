@@ -1,0 +1,182 @@
+//! Rules about text that no compiler checks.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// Checks every file below `root`; the error lists all findings.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut findings = Vec::new();
+    walk(root, root, &mut |path, text| findings.extend(check_file(path, text)))?;
+    findings.extend(
+        LONG_FILES
+            .iter()
+            .filter(|(path, _)| !root.join(path).is_file())
+            .map(|(path, _)| format!("{path}: is on the list of long files and does not exist")),
+    );
+    if !findings.is_empty() {
+        findings.sort();
+        bail!("{}", findings.join("\n"));
+    }
+    Ok(())
+}
+
+/// Files that may be longer than [`MAX_LINES`], each with the reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// More than one screenful of ideas: split it.
+const MAX_LINES: usize = 600;
+
+// Put together here, so that this file keeps its own rules.
+
+/// Unfinished work, in code.
+const UNFINISHED: &[&str] = &[
+    concat!("todo", "!"),
+    concat!("unimplemented", "!"),
+    concat!("dbg", "!"),
+    concat!("#[", "ignore"),
+];
+
+/// Unfinished work, in words.
+const MARKERS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
+
+/// Where somebody's files are.
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/ho", "me/"),
+    concat!("/Us", "ers/"),
+    concat!("/ro", "ot/"),
+    concat!("C:\\", "Users"),
+];
+
+/// What scripts must not use, and why.
+const LUA_WORDS: &[(&str, &str)] = &[
+    ("cjson", "payloads are bytes, and numbers lose digits above 2^53"),
+    ("math.random", "randomness comes in as an argument"),
+    ("redis.pcall", "an error must end the script"),
+];
+
+fn check_file(path: &str, text: &str) -> Vec<String> {
+    let rust = path.ends_with(".rs");
+    let lua = path.ends_with(".lua");
+    let mut findings = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let mut found = |what: &str| findings.push(format!("{path}:{number}: {what}"));
+        if rust {
+            UNFINISHED.iter().filter(|word| line.contains(*word)).for_each(|word| found(word));
+        }
+        if (rust || lua) && !line.is_ascii() {
+            found("a character that is not ASCII: write it as an escape");
+        }
+        MARKERS.iter().filter(|word| has_word(line, word)).for_each(|word| found(word));
+        for path in MACHINE_PATHS.iter().filter(|path| line.contains(*path)) {
+            found(&format!("a path of somebody's machine: {path}"));
+        }
+        if lua {
+            check_lua(line, &mut found);
+        }
+    }
+    let lines = text.lines().count();
+    let allowed = LONG_FILES.iter().any(|(long, _)| *long == path);
+    if (rust || lua) && lines > MAX_LINES && !allowed {
+        findings.push(format!("{path}: {lines} lines, more than {MAX_LINES}"));
+    }
+    findings
+}
+
+fn check_lua(line: &str, found: &mut impl FnMut(&str)) {
+    let code = line.split("--").next().unwrap_or(line);
+    for (word, reason) in LUA_WORDS.iter().filter(|(word, _)| code.contains(word)) {
+        found(&format!("{word}: {reason}"));
+    }
+    for (at, _) in code.match_indices("KEYS[") {
+        let index = &code[at + "KEYS[".len()..];
+        let end = index.find(']').unwrap_or(index.len());
+        if index[..end].is_empty() || !index[..end].bytes().all(|byte| byte.is_ascii_digit()) {
+            found("KEYS with a computed index: some servers check keys by the literal");
+        }
+    }
+}
+
+/// `word` with no letter, digit or underscore beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
+/// Calls `visit` with the path (from `root`, with slashes) and text of every file that we wrote.
+fn walk(root: &Path, folder: &Path, visit: &mut impl FnMut(&str, &str)) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_symlink() || SKIPPED.contains(&name) {
+            continue;
+        }
+        if path.is_dir() {
+            walk(root, &path, visit)?;
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            let from_root = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
+            visit(&from_root, &text);
+        }
+        // What is not text (a fuzzer's findings, say) has no rules.
+    }
+    Ok(())
+}
+
+/// What others wrote: programs, git, the fuzzer.
+const SKIPPED: &[&str] = &["target", ".git", "artifacts", "corpus", "coverage", "Cargo.lock"];
+
+#[cfg(test)]
+mod tests {
+    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file};
+
+    #[test]
+    fn unfinished_code_is_found_with_its_line() {
+        for word in UNFINISHED {
+            let findings = check_file("a.rs", &format!("fn a() {{\n    {word}(1);\n}}\n"));
+            assert_eq!(findings, [format!("a.rs:2: {word}")]);
+        }
+    }
+
+    #[test]
+    fn markers_are_words_of_their_own() {
+        for word in MARKERS {
+            assert_eq!(check_file("a.md", &format!("{word}: later")).len(), 1);
+            assert!(check_file("a.md", &format!("a{word}B {word}_{word}")).is_empty());
+        }
+    }
+
+    #[test]
+    fn machine_paths_are_found_everywhere() {
+        for path in MACHINE_PATHS {
+            assert_eq!(check_file("a.toml", &format!("path = '{path}me'")).len(), 1);
+        }
+    }
+
+    #[test]
+    fn sources_are_ascii_and_texts_need_not_be() {
+        assert_eq!(check_file("a.lua", "-- \u{e9}\n").len(), 1);
+        assert!(check_file("a.md", "\u{e9}\n").is_empty());
+    }
+
+    #[test]
+    fn long_sources_are_found() {
+        let text = "\n".repeat(MAX_LINES + 1);
+        assert_eq!(check_file("a.rs", &text).len(), 1);
+        assert!(check_file("a.rs", &text[1..]).is_empty());
+        assert!(check_file("a.md", &text).is_empty());
+    }
+
+    #[test]
+    fn scripts_keep_to_what_every_server_has() {
+        let bad = ["cjson.encode(x)", "math.random()", "redis.pcall('GET')", "KEYS[i]", "KEYS[ 1]"];
+        for line in bad {
+            assert_eq!(check_file("a.lua", line).len(), 1, "{line}");
+        }
+        for line in ["redis.call('GET', KEYS[1])", "local k = KEYS[12] -- never cjson"] {
+            assert!(check_file("a.lua", line).is_empty(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What cargo knows about the workspace.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xshell::{Shell, cmd};
+
+/// A member of the workspace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it says of itself.
+    pub(crate) description: Option<String>,
+    /// Its licence expression.
+    pub(crate) license: Option<String>,
+    /// Its features, without `default`.
+    pub(crate) features: Vec<String>,
+    /// Whether it goes to a registry.
+    pub(crate) published: bool,
+}
+
+/// The root of the workspace.
+///
+/// As `cargo run` says it. What was true at compile time may be another checkout's path, if both
+/// share a target directory.
+pub(crate) fn root() -> PathBuf {
+    let own = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    own.parent().unwrap_or(&own).to_owned()
+}
+
+/// The members of the workspace.
+pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
+    let text =
+        cmd!(shell, "cargo metadata --no-deps --format-version 1 --locked").quiet().read()?;
+    let metadata: Value = serde_json::from_str(&text)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
+    packages.iter().map(package).collect()
+}
+
+fn package(json: &Value) -> Result<Package> {
+    let text = |field: &str| json[field].as_str().map(str::to_owned);
+    let features = json["features"].as_object().context("a package without features")?;
+    Ok(Package {
+        name: text("name").context("a package without name")?,
+        description: text("description"),
+        license: text("license"),
+        features: features.keys().filter(|name| *name != "default").cloned().collect(),
+        // Null is "anywhere", an empty list is `publish = false`.
+        published: json["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+    })
+}

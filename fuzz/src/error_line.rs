@@ -13,7 +13,10 @@ pub fn error_line(data: &[u8]) {
     let error = classify(&line);
     assert!(error.detail().len() <= 200, "{} bytes", error.detail().len());
     assert!(!error.detail().contains(char::is_control), "{:?}", error.detail());
-    assert!(!error.detail().contains(", with args"), "{}", error.detail());
+    // Control characters become spaces, which may make these words what no server has sent.
+    if !line.contains(char::is_control) {
+        assert!(!error.detail().contains(", with args"), "{}", error.detail());
+    }
     assert_eq!(error.class(), error.kind().class());
     if is_no_script(&line) {
         assert_eq!(error.kind(), &ErrorKind::Busy);

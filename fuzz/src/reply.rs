@@ -26,7 +26,7 @@ fn check(op: &Op, value: Value) {
     match decode(op, value) {
         Ok(applied) => {
             assert!(answers(op, &applied.reply), "{op:?} is answered by {applied:?}");
-            // Not all that can be decoded may be printable.
+            // Whatever can be decoded can be printed.
             let _ = format!("{applied:?}");
         }
         Err(error) => assert!(

@@ -45,6 +45,8 @@ fn format(shell: &Shell) -> Result<()> {
 fn lints(shell: &Shell) -> Result<()> {
     needs(shell, "clippy", "clippy")?;
     cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?;
+    let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--all-targets"];
+    cmd!(shell, "cargo clippy --locked {fuzz...} -- -D warnings").run()?;
     Ok(())
 }
 

@@ -10,11 +10,23 @@ mod tidy;
 mod workspace;
 
 use std::env;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use xshell::Shell;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a backtrace: what failed is said, and where is in the tool that was called.
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let shell = Shell::new()?;
     shell.change_dir(workspace::root());
     let args: Vec<String> = env::args().skip(1).collect();

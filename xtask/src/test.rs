@@ -19,6 +19,9 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         cmd!(shell, "cargo test --workspace --all-targets --locked {tests...}").run()?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --locked {tests...}").run()?;
+        // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
+        let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
+        cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
     } else {
         cmd!(shell, "cargo test --locked {cargo...} {tests...}").run()?;
     }

@@ -49,6 +49,17 @@ pub trait Wakeup: Debug + Send + Sync {
     ///
     /// [`Error`] if no hints can be had at the moment; the caller waits by its own timer then.
     async fn wait(&self, timeout: Duration) -> Result<bool, Error>;
+
+    /// Gives a hint to one who waits, or to the next one who will: a process that was woken and has
+    /// no free slot hands its hint on. The default does nothing, for backends that give no hints; a
+    /// wrapper passes it through.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be given; whoever waits comes back by its own timer.
+    async fn ring(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A backend that gives hints as well: what a worker needs. Implemented for all that are both.
@@ -67,5 +78,9 @@ impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {
 impl<W: Wakeup + ?Sized> Wakeup for std::sync::Arc<W> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         (**self).wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        (**self).ring().await
     }
 }

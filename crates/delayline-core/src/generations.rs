@@ -54,10 +54,12 @@ impl<K: Ord, V> Generations<K, V> {
         self.younger.insert(key, value);
     }
 
-    /// Forgets an entry at once.
-    pub(crate) fn remove(&mut self, key: &K) {
-        self.younger.remove(key);
-        self.older.remove(key);
+    /// Forgets an entry, if it is still remembered.
+    pub(crate) fn forget(&mut self, now: Timestamp, key: &K) {
+        if self.get(now, key).is_some() {
+            self.younger.remove(key);
+            self.older.remove(key);
+        }
     }
 
     fn age_ms(&self, now: Timestamp) -> u64 {

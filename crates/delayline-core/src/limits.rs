@@ -31,11 +31,13 @@ pub const MAX_BATCH: usize = 1000;
 
 /// Most payload and header bytes in one enqueue; a claim stops before the message that would pass
 /// it (but always takes at least one).
-pub const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most messages in one [`Get`](crate::Op::Get), [`List`](crate::Op::List) or
-/// [`Check`](crate::Op::Check) page.
+/// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
 pub const MAX_PAGE: usize = 100;
+
+/// Most messages in one [`Get`](crate::Op::Get), which answers with their contents.
+pub const MAX_LOOK_UP: usize = 16;
 
 /// Most expired leases that one claim takes back.
 pub const MAX_RECLAIM: usize = 1000;

@@ -115,7 +115,7 @@ impl NewMessage {
     }
 
     /// A 64-bit digest (XXH3) of what makes two messages the same content: priority, limits,
-    /// headers and payload, but not the schedule, which a repeated `In` would shift.
+    /// headers and payload; not the schedule and expiry, which a repeated `In` would shift.
     ///
     /// An enqueue of a known id is a `Duplicate` if the digests are equal and a `Conflict` if not.
     #[must_use]

@@ -200,7 +200,9 @@ impl fmt::Debug for ClaimId {
 ///
 /// The epoch alone would repeat after a server has lost the end of its log; the token alone cannot
 /// be ordered. Both together are the fence (G6). A handler may use the epoch as the fencing number
-/// of its own conditional writes: it rises at every claim of the message.
+/// of its own conditional writes: it rises at every claim of the message. A new message under an id that
+/// was used before starts at 1 again, with a higher
+/// [`sequence`](crate::MessageInfo::sequence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease {
     /// The claim that took the lease.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::limits::{
-    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_LEASE_MS, MAX_PAGE, MIN_LEASE_MS,
+    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MIN_LEASE_MS,
 };
 use crate::{
     ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Schedule, Status, Timestamp,
@@ -16,7 +16,8 @@ use crate::{
 /// Sending an operation again after an ambiguous failure is safe: see each variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Takes new messages in. Repeated: answers `Duplicate` instead of `Created` (G15).
+    /// Takes new messages in. Repeated: answers `Duplicate` instead of `Created` (G15), except for a
+    /// message that may reuse a finished id and has finished in between.
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with its claim id: answers the same leases (G16).
     Claim(Claim),
@@ -36,7 +37,7 @@ pub enum Op {
     Pause,
     /// Lets claims go on. Repeated: no change.
     Resume,
-    /// Looks messages up by id. Changes nothing.
+    /// Looks up to [`MAX_LOOK_UP`] messages up by id. Changes nothing.
     Get(Vec<MessageId>),
     /// Looks through the messages of one status. Changes nothing.
     List(List),
@@ -209,7 +210,7 @@ impl Op {
             Self::Redrive(redrive) => batch("the redrive", &redrive.ids),
             Self::Purge(ids) => batch("the purge", ids),
             Self::Get(ids) => {
-                Violation::at_most("the look-up", "items", ids.len(), MAX_PAGE)?;
+                Violation::at_most("the look-up", "items", ids.len(), MAX_LOOK_UP)?;
                 batch("the look-up", ids)
             }
             Self::List(list) => {

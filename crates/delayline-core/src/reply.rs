@@ -99,7 +99,7 @@ pub enum Settled {
         /// [`Status::Cancelled`] after any outcome but an ack.
         status: Status,
     },
-    /// This very settlement was done before; nothing was changed (G8).
+    /// This lease was ended before, by the same kind of outcome; nothing was changed (G8).
     AlreadyDone,
     /// The lease is no longer, or never was, the current one; nothing was changed (G6).
     Stale,
@@ -186,6 +186,8 @@ pub enum Found {
     /// A message that has finished a short while ago: [`Status::Acked`], [`Status::Cancelled`] or
     /// [`Status::Purged`].
     Finished(Status),
+    /// A message whose record is damaged. The next claim that comes upon it makes it a dead letter.
+    Unreadable,
     /// Nothing.
     Unknown,
 }

@@ -150,7 +150,7 @@ impl State {
                 Enqueued::Conflict { status }
             };
         }
-        self.finished.remove(&message.id);
+        self.finished.forget(now, &message.id);
         self.sequence += 1;
         let entry = Entry::new(now, self.sequence, digest, message);
         let due = entry.due;

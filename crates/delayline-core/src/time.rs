@@ -46,7 +46,8 @@ impl Timestamp {
     }
 }
 
-/// Rounds up to the next millisecond, so that nothing is due before the instant given.
+/// Rounds up to the next millisecond, so that nothing is due before the instant given. A clock that
+/// says what is due rounds down instead.
 impl TryFrom<SystemTime> for Timestamp {
     type Error = Violation;
 

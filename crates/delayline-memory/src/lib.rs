@@ -126,6 +126,11 @@ impl Wakeup for MemoryBackend {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         Ok(tokio::time::timeout(timeout, self.bell.notified()).await.is_ok())
     }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.bell.notify_one();
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,15 @@ local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(ids)
 local finished_count = redis.call('HLEN', key.finished_new)
+local large_contents = redis.call('HLEN', key.contents)
 redis.call('ZCARD', key.due)
+redis.call('ZCARD', key.leased)
 redis.call('ZCARD', key.dead)
 
 local results, flagged, finished, gone, members = {0, now, 0}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
-  local phase = entry and byte(entry) or WAITING_PHASE
+  local phase = entry and readable_details(entry) and byte(entry) or WAITING_PHASE
   if not record then
     results[3 + i] = past[i] and byte(past[i]) == CANCELLED and 1 or 3
   elseif phase == LEASED_PHASE or phase == CANCELLING_PHASE then
@@ -41,8 +43,8 @@ if #flagged > 0 or #gone > 0 then
     remember_finished(finished, finished_count)
     redis.call('ZREM', key.due, unpack(members))
     redis.call('ZREM', key.dead, unpack(members))
-    redis.call('HDEL', key.records, unpack(gone))
-    redis.call('HDEL', key.details, unpack(gone))
+    redis.call('ZREM', key.leased, unpack(members)) -- only if its details were not readable
+    delete_messages(gone, large_contents)
     control.cancelled = control.cancelled + #gone
   end
   commit(true)

@@ -34,19 +34,62 @@ end
 local function claimed_before(entry)
   local position = 17
   while position <= #entry do
-    local id
-    id, position = struct.unpack('>I1c0', entry, position)
+    local length = byte(entry, position)
+    if position + length > #entry then
+      break
+    end
+    local id = sub(entry, position + 1, position + length)
+    position = position + 1 + length
     local details, record = redis.call('HGET', key.details, id), false
     if details and readable_details(details) and sub(details, 11, 26) == claim_id then
       record = redis.call('HGET', key.records, id)
     end
     if readable_record(record) then
-      local score = redis.call('ZSCORE', key.leased, member_of(record, id))
-      if score and tonumber(score) > now then
-        deliver(id, record, details, tonumber(score))
+      local score = tonumber(redis.call('ZSCORE', key.leased, member_of(record, id)) or 0)
+      local whole = score > now and score <= MAX_TIMESTAMP and whole_record(id, record)
+      if whole then
+        deliver(id, whole, details, score)
       end
     end
   end
+end
+
+-- Whether a message stands in another index than the one that `member` was found in, or under
+-- another member: then the entry found is a stray one.
+local function stands_elsewhere(id, member, record, in_due, in_leased)
+  if redis.call('ZSCORE', key.dead, member)
+    or not in_due and redis.call('ZSCORE', key.due, member)
+    or not in_leased and redis.call('ZSCORE', key.leased, member) then
+    return true
+  end
+  local other = record and #record >= 8 and member_of(record, id)
+  return other and other ~= member and (redis.call('ZSCORE', key.due, other)
+    or redis.call('ZSCORE', key.leased, other) or redis.call('ZSCORE', key.dead, other))
+end
+
+-- Whether the details belong to the record, or to the entry of this sequence.
+local function belong_together(details, sequence, record)
+  return sub(details, 27, 34) == sequence
+    and (not record or sub(details, 35, 47) == sub(record, 21, 33))
+end
+
+-- What is left of a message that cannot be read: details of a dead letter, and a record, a new one
+-- if there is none to keep. What stood in its place becomes the payload, for an operator to see.
+local function remains(member, record, due)
+  local stub = false
+  if not readable_record(record) or sub(record, 1, 8) ~= sub(member, 1, 8)
+    or not whole_record(sub(member, 9), record) then
+    stub = sub(member, 1, 8) .. struct.pack('>I6I6', now, NEVER) .. string.rep('\0', 8)
+      .. struct.pack('>I1I2I2I2', STRAY_LEVEL, 1, 1, 0) .. sub(record or '', 1, SMALL)
+  end
+  local d = new_details(stub or record)
+  d.due = due
+  bury(d, UNREADABLE)
+  return write_details(d), stub
+end
+
+local function is_id(id)
+  return #id >= 1 and #id <= 128
 end
 
 -- Takes back leases that have run out.
@@ -57,6 +100,7 @@ local function reclaim()
     return
   end
   local finished_count = redis.call('HLEN', key.finished_new)
+  local large_contents = redis.call('HLEN', key.contents)
   redis.call('ZCARD', key.dead)
   redis.call('ZCARD', key.due)
   redis.call('HLEN', key.records)
@@ -65,28 +109,32 @@ local function reclaim()
     ids[i] = sub(member, 9)
   end
   local stored = redis.call('HMGET', key.details, unpack(ids))
-  local due, dead, details, finished, gone = {}, {}, {}, {}, {}
+  local due, dead, details, stubs, finished, gone = {}, {}, {}, {}, {}, {}
   for i, member in ipairs(members) do
-    local id = ids[i]
-    local readable = stored[i] and readable_details(stored[i])
-    local d = readable and read_details(stored[i])
-    if not d or d.sequence .. id ~= member
-      or d.phase ~= LEASED_PHASE and d.phase ~= CANCELLING_PHASE then
-      -- No lease of ours. Unless the id belongs to another entry, it goes back to be claimed and
-      -- judged there, so that nothing is lost.
-      local record = not d and #member >= 9 and redis.call('HGET', key.records, id)
-      if not d and #member >= 9 and (not record or sub(record, 1, 8) == sub(member, 1, 8)) then
-        local level = readable_record(record) and level_of(record) or STRAY_LEVEL
-        control.levels = bit.bor(control.levels, 2 ^ level)
-        due[#due + 1] = due_score(level, now)
-        due[#due + 1] = member
+    local id, entry = ids[i], stored[i]
+    local phase = entry and readable_details(entry) and byte(entry)
+    local leased = (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
+      and belong_together(entry, sub(member, 1, 8))
+    if not leased then
+      local record = is_id(id) and redis.call('HGET', key.records, id)
+      if is_id(id) and not stands_elsewhere(id, member, record, false, true) then
+        local left, stub = remains(member, record, now)
+        details[#details + 1] = id
+        details[#details + 1] = left
+        dead[#dead + 1] = now
+        dead[#dead + 1] = member
+        if stub then
+          stubs[#stubs + 1] = id
+          stubs[#stubs + 1] = stub
+        end
       end
-    elseif d.phase == CANCELLING_PHASE then
+    elseif phase == CANCELLING_PHASE then
       finished[#finished + 1] = id
-      finished[#finished + 1] = string.char(CANCELLED) .. sub(d.fixed, 1, 8)
+      finished[#finished + 1] = string.char(CANCELLED) .. sub(entry, 35, 42)
       gone[#gone + 1] = id
       control.cancelled = control.cancelled + 1
     else
+      local d = read_details(entry)
       d.crashes, d.settled, d.phase = d.crashes + 1, 0, WAITING_PHASE
       if d.crashes >= d.max_crashes then
         bury(d, MAX_CRASHES)
@@ -101,6 +149,9 @@ local function reclaim()
     end
   end
   begin_writes()
+  if #stubs > 0 then
+    redis.call('HSET', key.records, unpack(stubs))
+  end
   if #details > 0 then
     redis.call('HSET', key.details, unpack(details))
   end
@@ -115,8 +166,7 @@ local function reclaim()
   end
   redis.call('ZREM', key.leased, unpack(members))
   if #gone > 0 then
-    redis.call('HDEL', key.records, unpack(gone))
-    redis.call('HDEL', key.details, unpack(gone))
+    delete_messages(gone, large_contents)
   end
   changed = true
 end
@@ -139,11 +189,15 @@ local function ready_messages()
   return ids, members, due
 end
 
--- A message whose record cannot be read becomes a dead letter with an empty content; what was
--- there stands as its payload, for an operator to look at.
-local function stub_record(member, remains)
-  return sub(member, 1, 8) .. struct.pack('>I6I6', now, NEVER) .. string.rep('\0', 8)
-    .. struct.pack('>I1I2I2I2', 2, 1, 1, 0) .. sub(remains or '', 1, 1048576)
+-- The details of a message with its next lease.
+local function lease_details(record, entry, due)
+  if entry then
+    local epoch = struct.unpack('>I8', entry, 3) + 1
+    return '\1\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 27, 47)
+      .. struct.pack('>I6', due) .. sub(entry, 54)
+  end
+  return '\1\0' .. struct.pack('>I8', 1) .. claim_id .. sub(record, 1, 8) .. sub(record, 21, 33)
+    .. struct.pack('>I6', due) .. '\0\0\0\0\0\0\0'
 end
 
 -- Leases ready messages, and buries those that have expired or cannot be read.
@@ -158,56 +212,47 @@ local function take()
   redis.call('ZCARD', key.dead)
   local leased, dead, details, stubs, removed = {}, {}, {}, {}, {}
   local journal, bytes = {claim_id}, 0
-  local first_lease = struct.pack('>I8', 1) .. claim_id
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
-    local readable = readable_record(record) and not (entry and not readable_details(entry))
-    local ours = #member >= 9
-    if record and #record >= 8 and sub(record, 1, 8) ~= sub(member, 1, 8) then
-      ours = false -- a stray entry: the record belongs to another one
-    elseif entry and readable and byte(entry) ~= WAITING_PHASE then
-      ours = false -- a stray entry: the message is leased or dead
-    end
-    bytes = bytes + (readable and #record - RECORD_BYTES or 0)
-    if ours and bytes > max_bytes and delivered > 0 then
-      break
+    local readable = readable_record(record) and sub(record, 1, 8) == sub(member, 1, 8)
+      and is_id(id) and (not entry or readable_details(entry) and byte(entry) == WAITING_PHASE
+        and belong_together(entry, sub(record, 1, 8), record))
+    local whole = false
+    if readable then
+      local headers, payload = content_lengths(record)
+      bytes = bytes + headers + payload
+      if bytes > max_bytes and delivered > 0 then
+        break
+      end
+      whole = whole_record(id, record)
     end
     removed[#removed + 1] = member
-    if ours then
-      local new
-      if not readable then
-        record = stub_record(member, record)
-        stubs[#stubs + 1] = id
-        stubs[#stubs + 1] = record
-        new = new_details(record)
-        new.due = due[i]
-        bury(new, UNREADABLE)
-      elseif struct.unpack('>I6', record, 15) <= now then
-        new = entry and read_details(entry) or new_details(record)
-        new.due = due[i]
-        bury(new, EXPIRED)
-        control.expired = control.expired + 1
-      end
-      if new then
-        new = write_details(new)
-        dead[#dead + 1] = now
-        dead[#dead + 1] = member
-      else
-        if entry then
-          local epoch = struct.unpack('>I8', entry, 3) + 1
-          new = '\1\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 27, 47)
-            .. struct.pack('>I6', due[i]) .. sub(entry, 54)
-        else
-          new = '\1\0' .. first_lease .. sub(record, 1, 8) .. sub(record, 21, 33)
-            .. struct.pack('>I6', due[i]) .. '\0\0\0\0\0\0\0'
-        end
-        leased[#leased + 1] = deadline
-        leased[#leased + 1] = member
-        journal[#journal + 1] = struct.pack('>I1', #id) .. id
-        deliver(id, record, new, deadline)
-      end
+    local left, stub
+    if whole and struct.unpack('>I6', record, 15) <= now then
+      left = entry and read_details(entry) or new_details(record)
+      left.due = due[i]
+      bury(left, EXPIRED)
+      left = write_details(left)
+      control.expired = control.expired + 1
+    elseif whole then
+      leased[#leased + 1] = deadline
+      leased[#leased + 1] = member
+      journal[#journal + 1] = string.char(#id) .. id
       details[#details + 1] = id
-      details[#details + 1] = new
+      details[#details + 1] = lease_details(record, entry, due[i])
+      deliver(id, whole, details[#details], deadline)
+    elseif is_id(id) and not stands_elsewhere(id, member, record, true, false) then
+      left, stub = remains(member, record, due[i])
+    end
+    if left then
+      details[#details + 1] = id
+      details[#details + 1] = left
+      dead[#dead + 1] = now
+      dead[#dead + 1] = member
+    end
+    if stub then
+      stubs[#stubs + 1] = id
+      stubs[#stubs + 1] = stub
     end
   end
   begin_writes()
@@ -252,16 +297,20 @@ local function next_claimable()
   for level = 0, 3 do
     if bit.band(control.levels, 2 ^ level) ~= 0 then
       local base = level * LEVEL
-      local first = redis.call('ZRANGEBYSCORE', key.due, base, base + NEVER,
+      local first = redis.call('ZRANGEBYSCORE', key.due, base, base + MAX_TIMESTAMP,
         'WITHSCORES', 'LIMIT', 0, 1)
       if first[2] then
         next = math.min(next or NEVER, tonumber(first[2]) - base)
       end
     end
   end
-  local first = redis.call('ZRANGE', key.leased, 0, 0, 'WITHSCORES')
+  local first = redis.call('ZRANGEBYSCORE', key.leased, '-inf', MAX_TIMESTAMP,
+    'WITHSCORES', 'LIMIT', 0, 1)
   if first[2] then
-    next = math.min(next or NEVER, tonumber(first[2]))
+    next = math.max(0, math.min(next or NEVER, tonumber(first[2])))
+  end
+  if not next and control.levels ~= 15 and redis.call('ZCARD', key.due) > 0 then
+    control.levels, changed, next = 15, true, now -- the levels in use were not known
   end
   return next
 end
@@ -283,15 +332,19 @@ results[4] = more and 1 or 0
 results[5] = next or -1
 
 -- Whoever got less than it asked for goes to sleep until `next`. Whoever is full does not, so the
--- next message has to ring for somebody else; and what is left over rings at once.
+-- next message has to ring for somebody else; and what is left over, or comes soon, rings at once.
+local sleeps = not more and delivered < max
 local armed, armed_until = 0, 0
-if not more and delivered < max then
+if sleeps then
   armed, armed_until = next or NEVER, now + SAFETY_POLL
 end
-if changed or armed ~= control.armed or armed_until ~= control.armed_until then
+local hands_on = more or not sleeps and next and next < now + SAFETY_POLL
+-- An idle process that only comes by does not write each time.
+local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 1000
+if changed or hands_on or not fresh then
   control.armed, control.armed_until = armed, armed_until
   begin_writes()
-  if more then
+  if hands_on then
     push_bell()
   end
   commit(changed)

@@ -25,6 +25,7 @@ local function status_of(id, record)
 end
 
 local results, new_records, new_due, reused = {0, now, 0}, {}, {}, {}
+local new_contents = {}
 local first_due = NEVER
 for i, id in ipairs(ids) do
   local item = ARGV[2 * i + 1]
@@ -48,10 +49,18 @@ for i, id in ipairs(ids) do
     end
     control.sequence = control.sequence + 1
     local level, sequence = byte(item, 24), struct.pack('>I8', control.sequence)
-    control.levels = bit.bor(control.levels, 2 ^ level)
-    local n = #new_records
+    local head = sequence .. struct.pack('>I6I6', now, expires_at)
+    local n, content_bytes = #new_records, #item - 30
     new_records[n + 1] = id
-    new_records[n + 2] = sequence .. struct.pack('>I6I6', now, expires_at) .. sub(item, 16)
+    if content_bytes <= SMALL then
+      new_records[n + 2] = head .. sub(item, 16)
+    else
+      local headers = struct.unpack('>I2', item, 29)
+      new_records[n + 2] = head .. sub(item, 16, 28)
+        .. struct.pack('>I2I2I4', LARGE, headers, content_bytes - headers)
+      new_contents[#new_contents + 1] = id
+      new_contents[#new_contents + 1] = sub(item, 29)
+    end
     new_due[n + 1] = due_score(level, due)
     new_due[n + 2] = sequence .. id
     first_due = math.min(first_due, due)
@@ -61,7 +70,15 @@ end
 
 if #new_records > 0 then
   local ring = rings(first_due)
+  redis.call('HLEN', key.contents)
+  if #reused > 0 then
+    redis.call('HLEN', key.finished_new)
+    redis.call('HLEN', key.finished_old)
+  end
   redis.call('HSET', key.records, unpack(new_records))
+  if #new_contents > 0 then
+    redis.call('HSET', key.contents, unpack(new_contents))
+  end
   redis.call('ZADD', key.due, unpack(new_due))
   if #reused > 0 then
     redis.call('HDEL', key.finished_new, unpack(reused))

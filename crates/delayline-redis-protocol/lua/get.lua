@@ -1,7 +1,8 @@
 -- State::get. ARGV: now, ids.
 -- Results, three for each id: record, details ('' if there are none) and the instant of its index
 -- (due, deadline or death) of a live message; the status of a finished one, '' and 0; 0, '' and 0
--- for an unknown one.
+-- for an unknown one, and -1, '' and 0 for
+-- one that cannot be read.
 
 local ids = {}
 for i = 2, #ARGV do
@@ -15,16 +16,24 @@ local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
   local n, score = #results, 0
-  if record then
+  local whole = readable_record(record) and (details == '' or readable_details(details))
+    and whole_record(id, record)
+  if whole then
     local phase, member = byte(details) or WAITING_PHASE, member_of(record, id)
     if phase == WAITING_PHASE then
-      score = (tonumber(redis.call('ZSCORE', key.due, member) or 0)) % LEVEL
+      score = redis.call('ZSCORE', key.due, member)
     elseif phase == DEAD_PHASE then
-      score = tonumber(redis.call('ZSCORE', key.dead, member) or 0)
+      score = redis.call('ZSCORE', key.dead, member)
     else
-      score = tonumber(redis.call('ZSCORE', key.leased, member) or 0)
+      score = redis.call('ZSCORE', key.leased, member)
     end
-    results[n + 1], results[n + 2], results[n + 3] = record, details, score
+    score = math.max(0, tonumber(score or 0)) % LEVEL
+    whole = score <= MAX_TIMESTAMP and whole
+  end
+  if whole then
+    results[n + 1], results[n + 2], results[n + 3] = whole, details, score
+  elseif record then
+    results[n + 1], results[n + 2], results[n + 3] = -1, '', 0
   else
     results[n + 1], results[n + 2], results[n + 3] = past[i] and byte(past[i]) or 0, '', 0
   end

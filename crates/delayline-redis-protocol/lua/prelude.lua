@@ -15,6 +15,7 @@ local SCHEMA_VERSION = 1
 local MAX_TIMESTAMP = 253402300799999
 local NEVER = 281474976710655 -- 2^48 - 1, later than any instant
 local LEVEL = 281474976710656 -- 2^48: the score in `due` is priority level * LEVEL + instant
+local MAX_EXACT = 9007199254740992 -- 2^53: beyond it Lua's numbers are not exact
 local FINISHED_RETENTION, MAX_FINISHED = 3600000, 100000
 local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
 local SAFETY_POLL = 6000 -- every sleeper comes back within this time
@@ -53,13 +54,24 @@ do
     local c, _ = control, nil
     _, c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired, c.paused, c.levels,
       c.finished_since, c.journal_since, c.armed, c.armed_until = struct.unpack(CONTROL, stored)
+    for _, count in ipairs{c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired} do
+      if count >= MAX_EXACT then
+        return {2}
+      end
+    end
+  elseif redis.call('ZCARD', key.due) > 0 then
+    control.levels = 15 -- the record was lost, the messages were not
   end
 end
 
 -- The first write of a script that must also work at maxmemory: it changes nothing (no field has
 -- an empty name), it is allowed there, and after it Redis allows the script every other write.
+local writing = false
 local function begin_writes()
-  redis.call('HDEL', key.records, '')
+  if not writing then
+    redis.call('HDEL', key.records, '')
+    writing = true
+  end
 end
 
 local function commit(changed)
@@ -85,7 +97,8 @@ end
 
 -- Says whether something that is due at `due` has to ring; notes that it did.
 local function rings(due)
-  if control.armed_until > now and control.armed <= due then
+  local sleepers_know = control.armed_until > now and control.armed <= due
+  if sleepers_know or due >= now + SAFETY_POLL or control.paused ~= 0 then
     return false
   end
   redis.call('LLEN', key.bell) -- fails here, before any write, if the key holds something else
@@ -96,13 +109,66 @@ end
 -- Records ----------------------------------------------------------------------------------------
 --
 -- records[id]: sequence 8 | enqueued_at 6 | expires_at 6 | digest 8 | level 1 | max_failures 2
---   | max_crashes 2 | headers length 2 | headers | payload. Written once.
+--   | max_crashes 2 | headers length 2 | headers | payload.
+-- A content of more than SMALL bytes stands apart, so that scripts that need no content do not read
+-- it; then the headers length is LARGE, and there follow headers length 2 | payload length 4, and
+-- contents[id]: headers length 2 | headers | payload.
 
-local RECORD_BYTES = 35
+local RECORD_BYTES, LARGE_RECORD_BYTES = 35, 41
+local SMALL, LARGE = 4096, 65535
+
+-- Whether headers that begin at `position` fill `length` bytes.
+local function readable_headers(text, position, length)
+  local last = position + length - 1
+  if #text < last then
+    return false
+  end
+  while position <= last do
+    local name = byte(text, position)
+    if position + 2 + name > last then
+      return false
+    end
+    position = position + 3 + name + struct.unpack('>I2', text, position + 1 + name)
+  end
+  return position == last + 1
+end
 
 local function readable_record(record)
-  return record and #record >= RECORD_BYTES
-    and #record >= RECORD_BYTES + struct.unpack('>I2', record, 34)
+  if not record or #record < RECORD_BYTES or byte(record, 29) > 3 then
+    return false
+  end
+  local enqueued_at, expires_at = struct.unpack('>I6I6', record, 9)
+  if enqueued_at > MAX_TIMESTAMP or expires_at > MAX_TIMESTAMP and expires_at ~= NEVER then
+    return false
+  end
+  local headers = struct.unpack('>I2', record, 34)
+  if headers == LARGE then
+    return #record == LARGE_RECORD_BYTES
+  end
+  return readable_headers(record, RECORD_BYTES + 1, headers)
+end
+
+-- The lengths of headers and payload.
+local function content_lengths(record)
+  local headers = struct.unpack('>I2', record, 34)
+  if headers == LARGE then
+    return struct.unpack('>I2I4', record, 36)
+  end
+  return headers, #record - RECORD_BYTES - headers
+end
+
+-- A record with its content, wherever that stands; false if it is not there.
+local function whole_record(id, record)
+  if struct.unpack('>I2', record, 34) ~= LARGE then
+    return record
+  end
+  local content = redis.call('HGET', key.contents, id)
+  local headers, payload = content_lengths(record)
+  if not content or #content ~= 2 + headers + payload
+    or struct.unpack('>I2', content) ~= headers or not readable_headers(content, 3, headers) then
+    return false
+  end
+  return sub(record, 1, 33) .. content
 end
 
 -- The id's member in `due`, `leased` and `dead`: ties in a sorted set go by the bytes of the
@@ -111,7 +177,9 @@ local function member_of(record, id)
   return sub(record, 1, 8) .. id
 end
 
+-- Notes that the level is in use, so that claims look there.
 local function due_score(level, due)
+  control.levels = bit.bor(control.levels, 2 ^ level)
   return level * LEVEL + due
 end
 
@@ -121,6 +189,16 @@ end
 
 local function digest_of(record)
   return sub(record, 21, 28)
+end
+
+-- Deletes what stands about messages that are finished. The caller has called HLEN on `contents`
+-- before its first write.
+local function delete_messages(ids, large_contents)
+  redis.call('HDEL', key.records, unpack(ids))
+  redis.call('HDEL', key.details, unpack(ids))
+  if large_contents > 0 then
+    redis.call('HDEL', key.contents, unpack(ids))
+  end
 end
 
 -- Details ----------------------------------------------------------------------------------------
@@ -136,7 +214,8 @@ local WAITING_PHASE, LEASED_PHASE, CANCELLING_PHASE, DEAD_PHASE = 0, 1, 2, 3
 local NO_LEASE = string.rep('\0', 24)
 
 local function readable_details(details)
-  return #details >= DETAILS_BYTES and byte(details) <= DEAD_PHASE
+  return #details >= DETAILS_BYTES and byte(details) <= DEAD_PHASE and byte(details, 43) <= 3
+    and struct.unpack('>I6', details, 48) <= MAX_TIMESTAMP
     and #details >= DETAILS_BYTES + struct.unpack('>I2', details, 59)
 end
 
@@ -192,6 +271,11 @@ end
 -- finished[id]: status 1 | digest 8 | the lease it was settled with, if any 24.
 -- Two generations; see Generations in delayline-core for the rules of forgetting.
 
+local function remembered(past)
+  local known = past and (#past == 9 or #past == 33) and byte(past) >= ACKED and byte(past) <= PURGED
+  return known and past
+end
+
 local function finished_of(ids)
   local age, new, old = now - control.finished_since, {}, {}
   if #ids > 0 and age < 2 * FINISHED_RETENTION then
@@ -202,7 +286,7 @@ local function finished_of(ids)
   end
   local found = {}
   for i = 1, #ids do
-    found[i] = new[i] or old[i] or false
+    found[i] = remembered(new[i]) or remembered(old[i]) or false
   end
   return found
 end

@@ -8,6 +8,7 @@ local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(ids)
 local finished_count = redis.call('HLEN', key.finished_new)
+local large_contents = redis.call('HLEN', key.contents)
 redis.call('ZCARD', key.dead)
 
 local results, finished, gone, members = {0, now, 0}, {}, {}, {}
@@ -30,8 +31,7 @@ if #gone > 0 then
   begin_writes()
   remember_finished(finished, finished_count)
   redis.call('ZREM', key.dead, unpack(members))
-  redis.call('HDEL', key.records, unpack(gone))
-  redis.call('HDEL', key.details, unpack(gone))
+  delete_messages(gone, large_contents)
   control.purged = control.purged + #gone
   commit(true)
 end

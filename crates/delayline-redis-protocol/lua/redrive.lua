@@ -27,9 +27,11 @@ for i, id in ipairs(ids) do
     members[n + 1] = member
     due_pairs[2 * n + 1], due_pairs[2 * n + 2] = due_score(d.level, due), member
     details[2 * n + 1], details[2 * n + 2] = id, write_details(d)
-    new_records[2 * n + 1] = id
-    new_records[2 * n + 2] =
-      sub(record, 1, 14) .. struct.pack('>I6', NEVER) .. sub(record, 21)
+    if struct.unpack('>I6', record, 15) ~= NEVER then
+      new_records[#new_records + 1] = id
+      new_records[#new_records + 1] =
+        sub(record, 1, 14) .. struct.pack('>I6', NEVER) .. sub(record, 21)
+    end
     results[3 + i] = due
   end
 end
@@ -37,7 +39,9 @@ end
 if #members > 0 then
   local ring = rings(due)
   begin_writes()
-  redis.call('HSET', key.records, unpack(new_records))
+  if #new_records > 0 then
+    redis.call('HSET', key.records, unpack(new_records))
+  end
   redis.call('HSET', key.details, unpack(details))
   redis.call('ZADD', key.due, unpack(due_pairs))
   redis.call('ZREM', key.dead, unpack(members))

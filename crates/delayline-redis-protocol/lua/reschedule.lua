@@ -13,7 +13,7 @@ local results, due_pairs, first_due = {0, now, 0}, {}, NEVER
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   local phase = entry and byte(entry) or WAITING_PHASE
-  if not record then
+  if not readable_record(record) then
     results[3 + i] = -3
   elseif phase == DEAD_PHASE then
     results[3 + i] = -2

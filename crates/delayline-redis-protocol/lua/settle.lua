@@ -13,8 +13,6 @@ end
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local finished_count = redis.call('HLEN', key.finished_new)
 redis.call('ZCARD', key.leased)
-redis.call('ZCARD', key.due)
-redis.call('ZCARD', key.dead)
 redis.call('HLEN', key.records)
 
 -- For an id without details: it was never claimed, or it is gone.
@@ -94,6 +92,9 @@ for i, id in ipairs(ids) do
 end
 
 if #ended > 0 then
+  redis.call('ZCARD', key.due)
+  redis.call('ZCARD', key.dead)
+  local large_contents = redis.call('HLEN', key.contents)
   local ring = #due > 0 and rings(first_due)
   begin_writes()
   if #finished > 0 then
@@ -110,8 +111,7 @@ if #ended > 0 then
   end
   redis.call('ZREM', key.leased, unpack(ended))
   if #gone > 0 then
-    redis.call('HDEL', key.records, unpack(gone))
-    redis.call('HDEL', key.details, unpack(gone))
+    delete_messages(gone, large_contents)
   end
   if ring then
     push_bell()

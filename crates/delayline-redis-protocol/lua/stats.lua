@@ -1,18 +1,20 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
 -- -1, and the totals of enqueued, acked, cancelled, purged and expired messages.
 
-local waiting, ready, earliest = redis.call('ZCARD', key.due), 0, nil
+local scheduled, ready, earliest = 0, 0, nil
 for level = 0, 3 do
   local base = level * LEVEL
-  local first =
-    redis.call('ZRANGEBYSCORE', key.due, base, base + NEVER, 'WITHSCORES', 'LIMIT', 0, 1)
+  local first = redis.call('ZRANGEBYSCORE', key.due, base, base + MAX_TIMESTAMP,
+    'WITHSCORES', 'LIMIT', 0, 1)
   if first[2] then
     earliest = math.min(earliest or NEVER, tonumber(first[2]) - base)
-    ready = ready + redis.call('ZCOUNT', key.due, base, base + now)
+    local waiting = redis.call('ZCOUNT', key.due, base, base + MAX_TIMESTAMP)
+    local due = redis.call('ZCOUNT', key.due, base, base + now)
+    scheduled, ready = scheduled + waiting - due, ready + due
   end
 end
 return {
-  0, now, control.revision, waiting - ready, ready, redis.call('ZCARD', key.leased),
+  0, now, control.revision, scheduled, ready, redis.call('ZCARD', key.leased),
   redis.call('ZCARD', key.dead), control.paused, earliest or -1, control.sequence, control.acked,
   control.cancelled, control.purged, control.expired,
 }

@@ -13,29 +13,47 @@ local dead = {
   range = function(from, to) return redis.call('ZRANGE', key.dead, from, to, 'WITHSCORES') end,
 }
 
--- The rank of the first entry after (score, sequence), by binary search among equal scores:
--- a million messages may be due in one millisecond.
-local function rank_after(index, score, sequence)
-  local low = index.count('-inf', format('(%.0f', score))
-  local high = index.count('-inf', score)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local member = index.range(middle, middle)[1]
-    if #member >= 8 and struct.unpack('>I8', member) > sequence then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  return low
+-- The sequence number of a member, in two halves: as one number it would be rounded.
+local function sequence_of(member)
+  return struct.unpack('>I4I4', sub(member .. string.rep('\0', 8), 1, 8))
 end
 
--- Up to `limit` entries with scores of `from` to `to`, after the position if there is one.
-local function walk(index, from, to, position, limit)
-  local first = index.count('-inf', format('(%.0f', from))
-  local last = index.count('-inf', to)
+-- The position that a page goes on from: `index`, `instant` and the halves of the sequence number in
+-- ARGV from `first` on, or nothing.
+local function position_from(first)
+  if not ARGV[first] then
+    return nil
+  end
+  return {
+    index = tonumber(ARGV[first]), instant = tonumber(ARGV[first + 1]),
+    high = tonumber(ARGV[first + 2]), low = tonumber(ARGV[first + 3]),
+  }
+end
+
+-- The rank of the first entry after a score and a sequence number, by binary search among equal
+-- scores: a million messages may be due in one millisecond.
+local function rank_after(index, score, position)
+  local first = index.count('-inf', format('(%.0f', score))
+  local last = index.count('-inf', score)
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    local high, low = sequence_of(index.range(middle, middle)[1])
+    if high > position.high or high == position.high and low > position.low then
+      last = middle
+    else
+      first = middle + 1
+    end
+  end
+  return first
+end
+
+-- Up to `limit` entries with instants of `from` to `to` and scores from `base` on, after the
+-- position if there is one.
+local function walk(index, base, from, to, position, limit)
+  local first = index.count('-inf', format('(%.0f', base + from))
+  local last = index.count('-inf', base + to)
   if position then
-    first = math.max(first, rank_after(index, position.score, position.sequence))
+    first = math.max(first, rank_after(index, base + position.instant, position))
   end
   last = math.min(last, first + limit)
   if first >= last then

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Wakeup};
 
 use crate::classify::{classify, is_no_script};
@@ -13,7 +14,7 @@ use crate::keys::Keys;
 use crate::permissions::Permissions;
 use crate::preflight::check_server;
 use crate::script::Script;
-use crate::transport::{CallError, ScriptCall, ScriptName, Transport};
+use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 
 /// A queue in Redis.
 ///
@@ -57,6 +58,20 @@ impl<T: Transport> ScriptBackend<T> {
         Self::new(Arc::clone(&self.transport), name)
     }
 
+    /// Runs a script once, whether the server has it in its cache or not.
+    async fn run(&self, script: &Script, args: &[Bytes]) -> Result<Value, CallError> {
+        self.permissions.require(&*self.transport, &self.keys, script).await?;
+        let call = |script| ScriptCall { script, keys: self.keys.all(), args };
+        match self.transport.call(call(ScriptName::Sha1(&script.sha1))).await {
+            // The server has been restarted or flushed its cache; it has executed nothing. EVAL
+            // takes the text along, so it cannot miss the script again.
+            Err(CallError::Reply(line)) if is_no_script(&line) => {
+                self.transport.call(call(ScriptName::Source(&script.source))).await
+            }
+            reply => reply,
+        }
+    }
+
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
         Self { transport, keys: Keys::new(name), permissions: Permissions::unknown() }
     }
@@ -72,19 +87,7 @@ impl<T: Transport> ScriptBackend<T> {
 impl<T: Transport> Backend for ScriptBackend<T> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
-        let script = Script::of(op);
-        let permitted = self.permissions.require(&*self.transport, &self.keys, script).await;
-        permitted.map_err(into_error)?;
-        let args = encode(at, op);
-        let call = |script| ScriptCall { script, keys: self.keys.all(), args: args.as_slice() };
-        let reply = match self.transport.call(call(ScriptName::Sha1(&script.sha1))).await {
-            // The server has been restarted or flushed its cache; it has executed nothing. EVAL
-            // takes the text along, so it cannot miss the script again.
-            Err(CallError::Reply(line)) if is_no_script(&line) => {
-                self.transport.call(call(ScriptName::Source(&script.source))).await
-            }
-            reply => reply,
-        };
+        let reply = self.run(Script::of(op), &encode(at, op)).await;
         decode(op, reply.map_err(into_error)?)
     }
 }
@@ -93,6 +96,10 @@ impl<T: Transport> Backend for ScriptBackend<T> {
 impl<T: Transport> Wakeup for ScriptBackend<T> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.transport.wait(&self.keys.bell(), timeout).await.map_err(into_error)
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.run(Script::of_ring(), &[Bytes::new()]).await.map(drop).map_err(into_error)
     }
 }
 

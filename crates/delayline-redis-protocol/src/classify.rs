@@ -76,7 +76,7 @@ fn code(line: &str) -> &str {
 }
 
 /// The line as the command inside a script gave it. Servers before Redis 7 wrap it:
-/// `ERR Error running script (call to f_DIGEST): @user_script:12: @user_script: 12: -OOM …`
+/// `ERR Error running script (call to f_DIGEST): @user_script:12: @user_script: 12: -OOM ...`
 /// (OptimalBits/bull#416).
 fn unwrapped(line: &str) -> &str {
     let Some(inner) = line
@@ -119,7 +119,7 @@ fn detail(line: &str) -> String {
     detail
 }
 
-/// Cuts what the server repeats of a command: `…, with args beginning with: 'payload'`. A name
+/// Cuts what the server repeats of a command: `..., with args beginning with: 'payload'`. A name
 /// that is no command's name is cut as well: it came out of a payload, somehow.
 fn without_arguments(line: &str) -> &str {
     const UNKNOWN: &str = "ERR unknown command";

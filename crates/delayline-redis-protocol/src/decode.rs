@@ -102,11 +102,12 @@ impl Reader {
             let id = self.id()?;
             let (record, details) = (self.bytes()?, self.bytes()?);
             let deadline = self.instant()?;
+            // The script delivers nothing that cannot be read. If it does, that message alone is
+            // passed over: its lease runs out, and in the end it is a dead letter.
             let message = read_message(id, record, details, deadline, at);
-            let (message, lease) =
-                message.ok_or_else(|| unreadable("a delivery cannot be read"))?;
-            let lease = lease.ok_or_else(|| unreadable("a delivery has no lease"))?;
-            deliveries.push(Delivery { message, lease });
+            if let Some((message, Some(lease))) = message {
+                deliveries.push(Delivery { message, lease });
+            }
         }
         Ok(Claimed { deliveries, more, next })
     }
@@ -171,11 +172,12 @@ impl Reader {
         let details = self.bytes()?;
         let indexed = self.instant()?;
         match first {
+            Value::Int(-1) => Ok(Found::Unreadable),
             Value::Int(0) => Ok(Found::Unknown),
             Value::Int(code) => Ok(Found::Finished(status(code)?)),
             Value::Bytes(record) => match read_message(id.clone(), record, details, indexed, at) {
                 Some((message, _)) => Ok(Found::Live(Box::new(message))),
-                None => Err(unreadable("a message cannot be read")),
+                None => Ok(Found::Unreadable),
             },
             _ => Err(unreadable("a message is of the wrong type")),
         }
@@ -189,18 +191,16 @@ impl Reader {
             let index = self.small()?;
             let mut member = self.bytes()?;
             let mut head = self.bytes()?;
-            let record_bytes = self.count()?;
+            let payload_bytes = usize::try_from(self.count()?).unwrap_or(usize::MAX);
             let details = self.bytes()?;
             let instant = self.instant()?;
-            let sequence = if member.len() < 8 { 0 } else { member.get_u64() };
+            let sequence = sequence_of(&member);
+            member.advance(member.len().min(8));
             page.next = more.then_some(Position { index, instant, sequence });
             let (Ok(id), Some(head)) = (MessageId::new(member), RecordHead::decode(&mut head))
             else {
                 continue;
             };
-            let payload_bytes = usize::try_from(record_bytes)
-                .unwrap_or(usize::MAX)
-                .saturating_sub(crate::record::RECORD_BYTES + head.headers_bytes);
             if let Some((info, _)) = read_info(id, &head, payload_bytes, details, instant, at) {
                 page.messages.push(info);
             }
@@ -228,8 +228,7 @@ impl Reader {
         let examined = self.count()?;
         let more = self.flag()?;
         let (index, instant) = (self.small()?, self.instant()?);
-        let sequence = std::str::from_utf8(&self.bytes()?).ok().and_then(|text| text.parse().ok());
-        let sequence = sequence.ok_or_else(|| unreadable("a position cannot be read"))?;
+        let sequence = (self.count()? << 32) | self.count()?;
         let mut findings = Vec::new();
         while self.0.len() > 0 {
             findings.push(self.finding()?);
@@ -306,6 +305,13 @@ impl Reader {
     fn id(&mut self) -> Result<MessageId, Error> {
         MessageId::new(self.bytes()?).map_err(|_| unreadable("an id is out of its limits"))
     }
+}
+
+/// The sequence number in front of an index member; a shorter member is padded, as in lua/walk.lua.
+fn sequence_of(member: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(member).for_each(|(byte, known)| *byte = *known);
+    u64::from_be_bytes(bytes)
 }
 
 fn instant(ms: i64) -> Result<Timestamp, Error> {

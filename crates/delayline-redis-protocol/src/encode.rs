@@ -94,7 +94,9 @@ impl Arguments {
         if let Some(position) = position {
             self.number(u64::from(position.index));
             self.number(position.instant.as_ms());
-            self.number(position.sequence);
+            // In two halves, which Lua's numbers hold exactly.
+            self.number(position.sequence >> 32);
+            self.number(position.sequence & u64::from(u32::MAX));
         }
     }
 }

@@ -13,16 +13,18 @@ use delayline_core::QueueName;
 /// | `dead` | sorted set | dead letters by the instant of their death |
 /// | `records` | hash | id to record: what was enqueued |
 /// | `details` | hash | id to details: what has happened since; absent until the first claim |
+/// | `contents` | hash | id to headers and payload, where they are too large for the record |
 /// | `finished_new`, `finished_old` | hash | id to what is remembered of a finished message |
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
-pub const KEY_NAMES: [&str; 11] = [
+pub const KEY_NAMES: [&str; 12] = [
     "control",
     "due",
     "leased",
     "dead",
     "records",
     "details",
+    "contents",
     "finished_new",
     "finished_old",
     "journal_new",

@@ -32,6 +32,10 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp { host, port } => write!(f, "redis://{}:{port}", bracketed(host)),
             Self::Tls { host, port } => write!(f, "rediss://{}:{port}", bracketed(host)),
+            // After `unix:` two slashes would begin a host.
+            Self::Unix(path) if path.as_os_str().as_encoded_bytes().starts_with(b"//") => {
+                write!(f, "unix://{}", path.display())
+            }
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -76,7 +76,8 @@ impl Permissions {
 
 /// What the user may not do.
 async fn ask(transport: &impl Transport, keys: &Keys) -> Result<BTreeSet<Need>, CallError> {
-    let pair = |(command, key): &Need| [command.clone().into(), key.to_string().into()];
+    let name = |key: &usize| keys.all().get(key - 1).cloned().unwrap_or_default();
+    let pair = |(command, key): &Need| [command.clone().into(), name(key)];
     let args: Vec<Bytes> = NEEDS.iter().flat_map(pair).collect();
     let call = ScriptCall { script: ScriptName::Source(QUESTION), keys: keys.all(), args: &args };
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
@@ -107,7 +108,7 @@ mod tests {
     fn needs_are_read_off_the_scripts() {
         let needs: Vec<_> = needs_of("redis.call('TIME') redis.call('ZADD', KEYS[2], 1)").collect();
         assert_eq!(needs, [("ZADD".to_owned(), 2)]);
-        for need in [("HSET", 5), ("ZADD", 2), ("ZREM", 3), ("LPUSH", 11), ("RENAME", 7)] {
+        for need in [("HSET", 5), ("ZADD", 2), ("ZREM", 3), ("LPUSH", 12), ("RENAME", 8)] {
             assert!(NEEDS.contains(&(need.0.to_owned(), need.1)), "{need:?}");
         }
     }

@@ -7,7 +7,8 @@ use delayline_core::{Error, ErrorKind};
 /// # Errors
 ///
 /// [`ErrorKind::ReadOnly`] for a replica; [`ErrorKind::Evicting`] if the server may evict keys and
-/// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0.
+/// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0
+/// or built for 32 bits.
 pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error> {
     let field = |name: &str| {
         let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
@@ -21,6 +22,10 @@ pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error
         .and_then(|version| version.split('.').next().and_then(|major| major.parse::<u32>().ok()));
     if major.is_some_and(|major| major < 6) {
         return Err(Error::new(ErrorKind::Unsupported("a server older than Redis 6.0")));
+    }
+    // The scripts pack numbers of 48 and 64 bits, which a 32-bit build cuts.
+    if field("arch_bits").is_some_and(|bits| bits == "32") {
+        return Err(Error::new(ErrorKind::Unsupported("a 32-bit server")));
     }
     match field("maxmemory_policy") {
         Some(policy) if policy != "noeviction" && !allow_eviction => {
@@ -48,5 +53,6 @@ mod tests {
         assert!(check_server("maxmemory_policy:volatile-ttl\r\n", true).is_ok());
         assert_eq!(check("role:slave\r\nmaster_host:10.0.0.1\r\n"), Err(ErrorKind::ReadOnly));
         assert!(matches!(check("redis_version:5.0.3\r\n"), Err(ErrorKind::Unsupported(_))));
+        assert!(matches!(check("arch_bits:32\r\n"), Err(ErrorKind::Unsupported(_))));
     }
 }

@@ -43,6 +43,7 @@ scripts! {
     LIST: "walk.lua", "list.lua";
     STATS: "stats.lua";
     CHECK: "walk.lua", "check.lua";
+    RING: "ring.lua";
 }
 
 impl Script {
@@ -64,6 +65,12 @@ impl Script {
             Op::Stats => &STATS,
             Op::Check(_) => &CHECK,
         }
+    }
+
+    /// The script that gives a hint.
+    #[must_use]
+    pub fn of_ring() -> &'static Self {
+        &RING
     }
 
     fn new(parts: &[&str]) -> Self {

@@ -26,13 +26,16 @@ use delayline_core::Queueing;
 
 use self::queue::Queue;
 
+/// A case under way.
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// One hand-written case.
 pub(crate) struct Case {
     /// Topic, name and the guarantees it is about.
     pub(crate) name: &'static str,
     /// Whether it needs a backend that gives hints.
     pub(crate) needs_hints: bool,
-    run: fn(Arc<Queue>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    run: fn(Arc<Queue>) -> Running,
 }
 
 impl Case {

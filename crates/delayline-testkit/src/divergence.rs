@@ -84,7 +84,7 @@ fn messages(reply: &Reply) -> Vec<&Message> {
 
 /// The lines of two texts: those of the first alone with `-`, those of the second alone with `+`,
 /// and a little of what surrounds them.
-fn difference(expected: &str, got: &str) -> String {
+pub(crate) fn difference(expected: &str, got: &str) -> String {
     let (expected, got): (Vec<_>, Vec<_>) = (expected.lines().collect(), got.lines().collect());
     let same = common_tails(&expected, &got);
     let (mut text, mut e, mut g) = (String::new(), 0, 0);

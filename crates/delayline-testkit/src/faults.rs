@@ -75,6 +75,10 @@ impl<B: Wakeup> Wakeup for Faulty<B> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.inner.wait(timeout).await
     }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.inner.ring().await
+    }
 }
 
 fn injected(kind: ErrorKind) -> Error {

@@ -66,8 +66,8 @@ pub(crate) fn concurrent(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
     for round in 0..settings.cases.div_ceil(CASES_A_ROUND) {
         let scripts = (0..HISTORY_TASKS).map(|_| script(&mut runner)).collect();
         let history = runtime.block_on(record(fixture, scripts));
-        let history = history.unwrap_or_else(|error| panic!("round {round}: {error}"));
-        history.check().unwrap_or_else(|reason| panic!("round {round}: {reason}"));
+        let history = history.unwrap_or_else(|error| panic!("{settings}, round {round}: {error}"));
+        history.check().unwrap_or_else(|reason| panic!("{settings}, round {round}: {reason}"));
     }
 }
 

@@ -90,7 +90,7 @@ impl<'a> Pair<'a> {
 
     async fn compare_messages(&mut self, at: Timestamp) -> Agreement<()> {
         let mut steps = vec![Step { at, op: Op::Stats }];
-        let pages = self.ids.chunks(delayline_core::limits::MAX_PAGE);
+        let pages = self.ids.chunks(delayline_core::limits::MAX_LOOK_UP);
         steps.extend(pages.map(|ids| Step { at, op: Op::Get(ids.to_vec()) }));
         for step in steps {
             self.apply(&step).await?;

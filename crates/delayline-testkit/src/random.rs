@@ -3,6 +3,7 @@
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
+use crate::limits::SHRINK_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, Trace, differential, workload};
 
@@ -13,7 +14,14 @@ pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
     });
     match outcome {
         Ok(()) => {}
-        Err(TestError::Fail(reason, _)) => panic!("{reason}"),
+        Err(TestError::Fail(reason, moves)) => {
+            // The moves were cut down; what they came to can often do with less.
+            let trace = workload::trace(&moves);
+            let fails = |trace: &Trace| run(runtime, fixture, trace).is_err();
+            let trace = trace.shrunk(SHRINK_TIME, fails);
+            let reason = run(runtime, fixture, &trace).err().unwrap_or_else(|| reason.to_string());
+            panic!("{settings}: {reason}");
+        }
         Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
     }
 }

@@ -1,4 +1,22 @@
-//! Sequences that a backend once got wrong; every backend runs them.
+//! Sequences that every backend runs: what one of them got wrong once, and what one might.
 
 /// Name and text of each. A new file in `regressions/` gets a line here.
-pub(crate) const ALL: &[(&str, &str)] = &[];
+pub(crate) const ALL: &[(&str, &str)] = &[
+    ("every_operation", include_str!("../regressions/every_operation.trace")),
+    ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_listed() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/regressions");
+        for file in std::fs::read_dir(directory).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert!(ALL.iter().any(|(listed, _)| *listed == name), "{name} is not in the list");
+        }
+    }
+}

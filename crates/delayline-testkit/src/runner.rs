@@ -27,8 +27,7 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
         (_, Err(error)) => return give_up(&error.to_string()),
     };
     if !arguments.list {
-        let Settings { cases, seed } = settings;
-        println!("conformance of {name}: DELAYLINE_SEED={seed} DELAYLINE_CASES={cases}");
+        println!("conformance of {name}: {settings}");
     }
     let suite = Suite { runtime, fixture: Arc::new(fixture), settings };
     libtest_mimic::run(&arguments, suite.trials()).exit_code()

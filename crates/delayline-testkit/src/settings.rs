@@ -1,5 +1,6 @@
 //! What the environment says about a run.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -40,6 +41,13 @@ impl Settings {
             ..Config::default()
         };
         TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+    }
+}
+
+/// What brings the same run about again.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DELAYLINE_SEED={} DELAYLINE_CASES={}", self.seed, self.cases)
     }
 }
 

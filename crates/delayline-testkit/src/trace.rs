@@ -3,6 +3,7 @@
 mod bytes;
 mod parse;
 mod print;
+mod shrink;
 
 use delayline_core::{Op, Timestamp};
 

@@ -33,7 +33,7 @@ pub enum Driver {
 /// URLs are
 /// - `memory:`: a new queue in this process, which ends with it; needs the feature `memory`,
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`,
-/// - `rediss://…`: the same over TLS,
+/// - `rediss://` and so on: the same over TLS,
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`.
 ///
 /// The last three take `protocol=resp3` in their query and need the feature `redis` or `fred`.

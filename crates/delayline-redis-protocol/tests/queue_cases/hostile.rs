@@ -9,6 +9,8 @@ const DUE: usize = 1;
 const LEASED: usize = 2;
 const RECORDS: usize = 4;
 const DETAILS: usize = 5;
+const FINISHED: usize = 7;
+const JOURNAL: usize = 9;
 
 pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect>() {
     let server = Server::start();
@@ -69,6 +71,207 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
         assert_eq!(death_of(&queue, name).await, Some(DeathReason::Unreadable), "{name}");
     }
     assert_eq!(findings(&queue, 90_001).await, []);
+}
+
+/// One byte of one value is damaged, each byte in turn: the neighbours are delivered, and the
+/// message itself is delivered, or stands where it can be seen. It is not lost, and nothing fails
+/// for ever.
+pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let targets = [
+        (RECORDS, "ready"),
+        (RECORDS, "leased"),
+        (RECORDS, "expiring"),
+        (DETAILS, "expiring"),
+        (DETAILS, "leased"),
+        (DETAILS, "released"),
+        (DETAILS, "dead"),
+        (FINISHED, "acked"),
+        (JOURNAL, "c"),
+    ];
+    for (index, field) in targets {
+        for position in 0.. {
+            let mut inside = true;
+            for junk in [0, 1, 3, 9, 0x7f, 0x80, 0xff] {
+                server.command(&["FLUSHALL"]);
+                fill_with_released(&queue).await;
+                let key = queue.keys().all()[index].clone();
+                let Raw::BulkString(mut value) =
+                    server.command(&[b"HGET", &key[..], field.as_bytes()])
+                else {
+                    panic!("there is no {field}")
+                };
+                inside = position < value.len();
+                if !inside {
+                    break;
+                }
+                value[position] = junk;
+                server.command(&[b"HSET", &key[..], field.as_bytes(), &value]);
+                let what = format!("byte {position} of {field} in key {index} set to {junk}");
+                survives(&queue, field, &what).await;
+            }
+            if !inside {
+                break;
+            }
+        }
+    }
+}
+
+/// [`fill`], and a message that was claimed and given back.
+async fn fill_with_released(queue: &impl Backend) {
+    apply(queue, 0, Op::Enqueue(vec![message("released")])).await;
+    apply(queue, 0, claim(7, 1)).await;
+    apply(queue, 0, settle("released", 7, Outcome::Snooze { delay: millis(20_000) })).await;
+    fill(queue).await;
+}
+
+async fn survives(queue: &impl Backend, damaged: &str, what: &str) {
+    let every = ["ready", "leased", "expiring", "scheduled", "released"];
+    apply(queue, 4, Op::Get(every.iter().map(|name| id(name)).collect())).await;
+    let again = apply(queue, 5, Op::Enqueue(vec![message("acked"), message("fresh")])).await;
+    let Reply::Enqueue(again) = again else { panic!("{again:?}") };
+    assert!(matches!(again[1], delayline_core::Enqueued::Created { .. }), "{what}: {again:?}");
+    // The latest claim once more, then new ones until nothing is left.
+    let mut delivered: Vec<String> = Vec::new();
+    for (ms, token) in (0..).map(|n| 70_000 + 15_000 * n).zip([2, 20, 21, 22, 23]) {
+        let claimed = claimed(queue, ms, token).await;
+        let acks: Vec<_> = claimed
+            .deliveries
+            .iter()
+            .map(|delivery| {
+                let id = delivery.message.info.id.clone();
+                Settlement { id, lease: delivery.lease, outcome: Outcome::Ack }
+            })
+            .collect();
+        delivered.extend(acks.iter().map(|ack| ack.id.to_string()));
+        if !acks.is_empty() {
+            apply(queue, ms + 1, Op::Settle(acks)).await;
+        }
+    }
+    for name in every.into_iter().chain(["fresh"]) {
+        let seen = delivered.iter().filter(|known| *known == name).count();
+        if name != damaged {
+            assert_eq!(seen, 1, "{what}: {name} was delivered {seen} times");
+        } else if seen == 0 {
+            // A damaged instant may be a possible one.
+            let Reply::Get(found) = apply(queue, 200_000, Op::Get(vec![id(name)])).await else {
+                panic!("not the reply to a get")
+            };
+            assert!(matches!(found[..], [Found::Live(_)]), "{what}: {name} is lost");
+        }
+    }
+    let dead = List { status: Status::Dead, after: None, limit: 100 };
+    apply(queue, 200_000, Op::List(dead)).await;
+    apply(queue, 200_000, Op::Stats).await;
+    findings(queue, 200_000).await;
+}
+
+pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let control = queue.keys().all()[0].clone();
+    let levels = b"50"; // where the levels in use stand
+    for lose in [&[&b"DEL"[..], &control[..]][..], &[b"SETRANGE", &control[..], levels, b"\0"]] {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a"), message("z")])).await;
+        server.command(lose);
+        let first = delivered(&queue, 1, 1).await;
+        let second = delivered(&queue, 2, 2).await;
+        assert_eq!([first, second].concat(), ["a", "z"], "{lose:?}");
+    }
+    for counter in ["1", "9", "17", "25", "33", "41"] {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
+        server.command(&[b"SETRANGE", &control[..], counter.as_bytes(), b"\x80"]);
+        let before = dump(&server, queue.keys().all());
+        assert_eq!(kind_of(&queue, 1, &claim(1, 1)).await, Err(ErrorKind::WrongType));
+        assert_eq!(dump(&server, queue.keys().all()), before, "no claim that nobody gets");
+    }
+}
+
+pub async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    for score in ["-inf", "-5", "1.5", "2.6e14", "822949953421312", "1e300", "+inf"] {
+        for index in [DUE, LEASED, LEASED + 1] {
+            server.command(&["FLUSHALL"]);
+            fill(&queue).await;
+            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"12345678junk"]);
+            let what = format!("an entry at {score} in key {index}");
+            assert!(!findings(&queue, 4).await.is_empty(), "{what} goes unnoticed");
+            for op in every_op() {
+                let done = kind_of(&queue, 6_000, &op).await;
+                assert!(done.is_ok(), "{what}: {} answers {done:?}", op.name());
+            }
+            open::<C>(&server.url()).await.unwrap();
+            let mut names = delivered(&queue, 90_000, 9).await;
+            names.extend(delivered(&queue, 90_001, 10).await);
+            assert!(names.iter().any(|name| name == "scheduled"), "{what}: {names:?}");
+        }
+    }
+}
+
+pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    apply(&queue, 0, Op::Enqueue((0..5).map(|n| message(&n.to_string())).collect())).await;
+    let keys = queue.keys().all().to_vec();
+    let score = 2.0_f64.mul_add(2.0_f64.powi(48), 1_800_000_000_000.0).to_string();
+    for member in [&b""[..], b"x", b"xyz", &[0xff; 8], &[0xff; 12]] {
+        server.command(&[b"ZADD", &keys[DUE][..], score.as_bytes(), member]);
+    }
+    let (mut after, mut examined) = (None, 0);
+    for _ in 0..20 {
+        let check = Op::Check(Check { after, limit: 3 });
+        let Reply::Check(page) = apply(&queue, 1, check).await else { panic!() };
+        examined += page.examined;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(after.is_none() && (8..=10).contains(&examined), "{examined} examined, {after:?}");
+}
+
+/// What stands apart because it is large is read and deleted like any other.
+pub async fn large_contents_come_and_go<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let contents = queue.keys().all()[6].clone();
+    let payload = |n: usize| vec![b'p'; n];
+    let mut sent = Vec::new();
+    for (n, bytes) in [4_091, 4_096, 4_097, 100_000, 1 << 20].into_iter().enumerate() {
+        let mut message = message(&n.to_string());
+        message.payload = payload(bytes).into();
+        message.headers.set("n", n.to_string()).unwrap();
+        sent.push(message.clone());
+        apply(&queue, 0, Op::Enqueue(vec![message])).await;
+    }
+    assert_eq!(server.command(&[b"HLEN", &contents[..]]), Raw::Int(4), "one has its header over");
+    let Reply::Get(found) = apply(&queue, 1, Op::Get(vec![id("4")])).await else { panic!() };
+    let Found::Live(found) = &found[0] else { panic!("{found:?}") };
+    assert_eq!((found.payload.len(), &found.headers), (1 << 20, &sent[4].headers));
+    let list = List { status: Status::Ready, after: None, limit: 10 };
+    let Reply::List(page) = apply(&queue, 1, Op::List(list)).await else { panic!() };
+    let sizes: Vec<_> = page.messages.iter().map(|info| info.payload_bytes).collect();
+    assert_eq!(sizes, [4_091, 4_096, 4_097, 100_000, 1 << 20]);
+    assert_eq!(findings(&queue, 1).await, []);
+
+    apply(&queue, 2, Op::Cancel(vec![id("2")])).await;
+    server.command(&[b"HDEL", &contents[..], b"3"]);
+    let deliveries = claimed(&queue, 3, 1).await.deliveries;
+    let names: Vec<_> = deliveries.iter().map(|d| d.message.info.id.to_string()).collect();
+    assert_eq!(names, ["0", "1", "4"]);
+    assert_eq!(deliveries[2].message.payload, sent[4].payload);
+    assert_eq!(death_of(&queue, "3").await, Some(DeathReason::Unreadable));
+    for name in names {
+        apply(&queue, 4, settle(&name, 1, Outcome::Ack)).await;
+    }
+    apply(&queue, 5, Op::Purge(vec![id("3")])).await;
+    assert_eq!(server.command(&[b"EXISTS", &contents[..]]), Raw::Int(0));
+    assert_eq!(findings(&queue, 6).await, []);
 }
 
 pub async fn finished_messages_leave_no_residue<C: Connect>() {

@@ -1,6 +1,6 @@
 //! Claims that are sent again after a lost reply.
 
-use delayline_core::limits::JOURNAL_RETENTION_MS;
+use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_BATCH, MAX_JOURNAL};
 use delayline_core::{Claim, Outcome, Status};
 
 use super::queue::{Queue, at, claim, consumer, done, ids, lease, message, one, token};
@@ -16,6 +16,7 @@ super::cases! { "claims",
     a_claim_is_remembered_for_the_retention: "G16",
     a_repeated_claim_is_answered_while_paused: "G16, G17",
     a_repeated_claim_tells_of_extended_leases: "G16",
+    the_memory_of_claims_is_bounded: "G16, G24",
 }
 
 async fn a_repeated_claim_answers_the_same_leases(queue: &Queue) {
@@ -113,4 +114,21 @@ async fn a_repeated_claim_tells_of_extended_leases(queue: &Queue) {
     let again = one(queue.claim(70, claim(1, 1, 100)).await.deliveries);
     assert_eq!(again.lease, held);
     assert_eq!(again.message.info.state, Leased { deadline: at(450), cancel_requested: true });
+}
+
+async fn the_memory_of_claims_is_bounded(queue: &Queue) {
+    let names: Vec<_> = (0..=2 * MAX_JOURNAL).map(|n| n.to_string()).collect();
+    for batch in names.chunks(MAX_BATCH) {
+        queue.enqueue(0, batch.iter().map(|name| message(name)).collect()).await;
+    }
+    let by = |name: &str| Claim { consumer: consumer(name), ..claim(1, 1, 9_000) };
+    assert_eq!(queue.claim_ids(0, by("0")).await, ["0"]);
+    for (n, name) in names.iter().enumerate().skip(1) {
+        if n == MAX_JOURNAL || n == 2 * MAX_JOURNAL {
+            assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "after {} others", n - 1);
+        }
+        assert_eq!(queue.claim_ids(0, by(name)).await, [name.as_str()]);
+    }
+    // Forgotten, so it is a new claim; and there is nothing left to take.
+    assert_eq!(queue.claim_ids(0, by("0")).await, [""; 0]);
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use delayline_core::limits::{
-    MAX_BATCH, MAX_ERROR_BYTES, MAX_HEADERS, MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_LEASE_MS,
-    MAX_PAGE, MAX_PAYLOAD_BYTES,
+    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_HEADERS, MAX_HEADERS_BYTES, MAX_ID_BYTES,
+    MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MAX_PAYLOAD_BYTES,
 };
 use delayline_core::{
     Check, Class, ErrorKind, Extend, Extended, Headers, List, MessageId, NewMessage, Op, Outcome,
@@ -100,7 +100,9 @@ async fn messages_beyond_a_limit_are_refused(queue: &Queue) {
             assert!(matches!(violation, Violation::OutOfRange { .. }), "{violation}");
         }
     }
-    let messages = many(17).into_iter().map(|id| NewMessage::new(id, zeros(MAX_PAYLOAD_BYTES)));
+    let messages = many(MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES + 1)
+        .into_iter()
+        .map(|id| NewMessage::new(id, zeros(MAX_PAYLOAD_BYTES)));
     let violation = refused(queue, Op::Enqueue(messages.collect())).await;
     assert!(matches!(violation, Violation::TooLong { unit: "bytes", .. }), "{violation}");
     let error = "e".repeat(MAX_ERROR_BYTES + 1);
@@ -119,8 +121,8 @@ async fn pages_beyond_a_limit_are_refused(queue: &Queue) {
     for status in [Status::Acked, Status::Cancelled, Status::Purged] {
         refused(queue, Op::List(List { status, after: None, limit: 10 })).await;
     }
-    refused(queue, Op::Get(many(MAX_PAGE + 1))).await;
-    queue.apply(0, &Op::Get(many(MAX_PAGE))).await;
+    refused(queue, Op::Get(many(MAX_LOOK_UP + 1))).await;
+    queue.apply(0, &Op::Get(many(MAX_LOOK_UP))).await;
 }
 
 async fn what_is_refused_changes_nothing(queue: &Queue) {
@@ -201,14 +203,15 @@ async fn the_shortest_and_the_longest_lease_are_kept(queue: &Queue) {
 }
 
 async fn a_claim_stops_at_its_bytes(queue: &Queue) {
-    // 16 of these are at the limit of one claim, so the 17th is left for the next.
-    for half in many(17).chunks(9) {
+    // So many are at the limit of one claim, and one more is left for the next.
+    let fitting = MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES;
+    for half in many(fitting + 1).chunks(fitting) {
         let messages = half.iter().map(|id| NewMessage::new(id.clone(), zeros(MAX_PAYLOAD_BYTES)));
         queue.enqueue(0, messages.collect()).await;
     }
     let first = queue.claim(0, claim(1, 100, 50)).await;
-    assert_eq!((first.deliveries.len(), first.more, first.next), (16, true, Some(at(0))));
-    assert_eq!(queue.claim_ids(0, claim(2, 100, 50)).await, ["16"]);
+    assert_eq!((first.deliveries.len(), first.more, first.next), (fitting, true, Some(at(0))));
+    assert_eq!(queue.claim_ids(0, claim(2, 100, 50)).await, [fitting.to_string()]);
 }
 
 fn zeros(len: usize) -> Bytes {

@@ -10,6 +10,7 @@ use super::queue::{Queue, after, message};
 super::cases! { @hints true, "wakeup",
     a_new_message_rings: "G21",
     a_ring_is_kept_for_who_comes_later: "G21",
+    a_hint_can_be_handed_on: "G21",
     waiting_ends_by_itself: "G21",
 }
 
@@ -43,6 +44,17 @@ async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
     panic!("{TRIES} new messages, and no hint of any was kept");
 }
 
+async fn a_hint_can_be_handed_on(queue: &Queue) {
+    for _ in 0..TRIES {
+        silence(queue).await;
+        queue.backend().ring().await.unwrap_or_else(|error| panic!("no ring: {error}"));
+        if wait(&**queue.backend(), PATIENCE).await {
+            return;
+        }
+    }
+    panic!("{TRIES} rings, and no hint of any");
+}
+
 async fn waiting_ends_by_itself(queue: &Queue) {
     silence(queue).await;
     let begin = Instant::now();
@@ -52,7 +64,8 @@ async fn waiting_ends_by_itself(queue: &Queue) {
 }
 
 async fn enqueue(queue: &Queue, n: usize) {
-    let delay = 3_600_000 - 1_000 * u64::try_from(n).unwrap_or_default();
+    // Soon: a backend may keep silent about what sleepers learn in time when they come by.
+    let delay = 2_000 - 100 * u64::try_from(n).unwrap_or_default();
     let news = NewMessage { schedule: after(delay), ..message(&n.to_string()) };
     let answer = queue.backend().apply(At::Server, &Op::Enqueue(vec![news])).await;
     answer.unwrap_or_else(|error| panic!("{error}"));

@@ -46,7 +46,7 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(reason, schedule)) => {
-            panic!("{reason}\nwith these faults, call by call: {schedule:?}")
+            panic!("{settings}: {reason}\nwith these faults, call by call: {schedule:?}")
         }
         Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
     }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use delayline_core::{Op, State, Timestamp};
+use delayline_core::{Applied, Op, State, Timestamp};
 
 use super::Call;
-use crate::divergence::show;
+use crate::divergence::{difference, show};
+use crate::{Step, Trace};
 
 /// Puts the calls into the order in which they were carried out.
 pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
@@ -29,7 +30,8 @@ pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
                 "no call raised the revision to {expected}; the next one told is {revision}"
             ));
         }
-        let (next, group) = step(&model, revision, group)?;
+        let (next, group) = step(&model, revision, group)
+            .map_err(|reason| format!("{reason}\nafter these, in order:\n{}", tail(&order)))?;
         for call in &group {
             if call.returned < latest_call {
                 return Err(format!(
@@ -108,11 +110,20 @@ fn agrees(model: &State, calls: &[&Call]) -> Result<(), String> {
     Ok(())
 }
 
-fn mismatch(call: &Call, expected: &delayline_core::Applied) -> String {
-    format!(
-        "{:?}\nwas answered {}\nand the model answers {}",
-        call.op,
-        show(&Ok(call.applied.clone())),
-        show(&Ok(expected.clone()))
-    )
+fn mismatch(call: &Call, expected: &Applied) -> String {
+    let difference = difference(&show(&Ok(expected.clone())), &show(&Ok(call.applied.clone())));
+    format!("{}\n(- is the model's answer, + is the backend's)\n{difference}", step_of(call))
 }
+
+/// The end of what happened before, as text.
+fn tail(order: &[&Call]) -> String {
+    let steps = order[order.len().saturating_sub(SHOWN)..].iter().map(|call| step_of(call));
+    Trace { steps: steps.collect() }.to_string()
+}
+
+fn step_of(call: &Call) -> Step {
+    Step { at: call.applied.at, op: call.op.clone() }
+}
+
+/// How many calls before the failure are shown.
+const SHOWN: usize = 30;

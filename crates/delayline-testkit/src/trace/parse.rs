@@ -111,7 +111,7 @@ impl<'a> Words<'a> {
     /// All that is left, as items with `;` between them.
     fn items<T>(
         &mut self,
-        read: impl Fn(&mut Words<'a>) -> Result<T, String>,
+        read: impl Fn(&mut Self) -> Result<T, String>,
     ) -> Result<Vec<T>, String> {
         let words = std::mem::take(&mut self.0);
         let groups = words.split(|word| *word == ";").filter(|group| !group.is_empty());

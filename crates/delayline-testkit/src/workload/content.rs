@@ -98,7 +98,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
     let payload = prop_oneof![
         2 => select(&ODD_PAYLOADS[..]).prop_map(Bytes::from_static),
         1 => vec(any::<u8>(), 0..40).prop_map(Bytes::from),
-        1 => (any::<u8>(), 0..4096_usize).prop_map(|(byte, len)| vec![byte; len].into()),
+        1 => (any::<u8>(), 0..10_000_usize).prop_map(|(byte, len)| vec![byte; len].into()),
     ];
     let own = |weight| proptest::option::weighted(weight, select(&Priority::ALL[..]));
     (

@@ -171,9 +171,14 @@ fn without_repetitions<T>(items: impl Iterator<Item = (MessageId, T)>) -> Vec<T>
     items.filter_map(|(id, item)| seen.insert(id).then_some(item)).collect()
 }
 
-/// A token with the number in its last bytes.
+/// A token that shows its number.
 fn numbered(n: u64) -> ClaimId {
-    ClaimId::from_bytes(u128::from(n).to_be_bytes())
+    let mut token = *b"claim-0000000000";
+    let digits = n.to_string();
+    // Ten digits are more than any run has claims; the last ten would do otherwise.
+    let digits = &digits.as_bytes()[digits.len().saturating_sub(10)..];
+    token[ClaimId::BYTES - digits.len()..].copy_from_slice(digits);
+    ClaimId::from_bytes(token)
 }
 
 fn created(item: &Enqueued) -> Option<Timestamp> {

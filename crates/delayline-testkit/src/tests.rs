@@ -1,0 +1,105 @@
+//! The suite judges backends; these judge the suite: it accepts the model itself and finds defects
+//! that were put in on purpose.
+
+mod broken;
+mod model;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use delayline_core::{Error, Queueing};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use tokio::runtime::Runtime;
+
+use self::broken::{Broken, Defect};
+use self::model::{LostUpdates, Model};
+use crate::settings::Settings;
+use crate::{Fault, Faulty, Fixture, Trace, differential, faults, histories, random, workload};
+
+/// Random sequences within which every defect must show.
+const SEQUENCES: usize = 300;
+
+const SETTINGS: Settings = Settings { cases: 400, seed: 1 };
+
+/// A fixture from a function.
+struct Fresh<F>(F);
+
+#[async_trait]
+impl<F: Fn() -> Arc<dyn Queueing> + Send + Sync + 'static> Fixture for Fresh<F> {
+    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+        Ok((self.0)())
+    }
+}
+
+#[tokio::test]
+async fn random_sequences_find_every_defect() {
+    let mut runner = TestRunner::deterministic();
+    let moves = workload::moves();
+    let mut missed = Vec::new();
+    for defect in Defect::ALL {
+        let mut found = false;
+        for _ in 0..SEQUENCES {
+            let trace = workload::trace(&moves.new_tree(&mut runner).unwrap().current());
+            let verdict = differential(&Broken::new(defect), &trace).await;
+            if let Err(divergence) = &verdict {
+                assert!(divergence.to_string().contains(&trace.to_string()), "{divergence}");
+                found = true;
+                break;
+            }
+        }
+        if !found {
+            missed.push(defect);
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEQUENCES} sequences: {missed:?}");
+}
+
+#[test]
+fn what_is_printed_of_a_failing_run_fails_again() {
+    let runtime = Runtime::new().unwrap();
+    let broken = || Broken::new(Defect::LeasesLastAMillisecondLonger);
+    let fixture = Fresh(move || Arc::new(broken()) as _);
+    let run = || random::random_ops(&runtime, &fixture, SETTINGS);
+    let panic = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+    let text = panic.downcast::<String>().unwrap();
+    let (_, trace) = text.split_once(".trace:\n").unwrap();
+    let trace: Trace = trace.parse().unwrap();
+    assert_eq!(trace.steps.len(), 2, "an enqueue and a claim are enough: {text}");
+    assert!(runtime.block_on(differential(&broken(), &trace)).is_err());
+}
+
+#[test]
+fn histories_of_the_model_are_in_order() {
+    let runtime = Runtime::new().unwrap();
+    histories::concurrent(&runtime, &Fresh(|| Arc::new(Model::default()) as _), SETTINGS);
+}
+
+#[test]
+#[should_panic(expected = "round")]
+fn histories_show_lost_updates() {
+    let runtime = Runtime::new().unwrap();
+    histories::concurrent(&runtime, &Fresh(|| Arc::new(LostUpdates::default()) as _), SETTINGS);
+}
+
+#[test]
+#[should_panic(expected = "with these faults")]
+fn faults_show_claims_that_cannot_be_repeated() {
+    let runtime = Runtime::new().unwrap();
+    let broken = Fresh(|| Arc::new(Broken::new(Defect::ClaimsAreNotRemembered)) as _);
+    faults::retries_are_safe(&runtime, &broken, SETTINGS);
+}
+
+#[tokio::test]
+async fn faults_strike_call_by_call() {
+    use delayline_core::{At, Backend, Class, Op, Timestamp};
+    let faulty = Faulty::new(Model::default(), [Fault::Before, Fault::After, Fault::Twice]);
+    let pause = async || faulty.apply(At::Fixed(Timestamp::MIN), &Op::Pause).await;
+    assert_eq!(pause().await.unwrap_err().class(), Class::NotExecuted);
+    assert!(!faulty.inner().paused().await);
+    assert_eq!(pause().await.unwrap_err().class(), Class::Ambiguous);
+    assert!(faulty.inner().paused().await);
+    assert_eq!(pause().await.unwrap().revision, 1);
+    assert_eq!(pause().await.unwrap().revision, 1, "the schedule has ended");
+}

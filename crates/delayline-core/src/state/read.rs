@@ -1,12 +1,15 @@
 //! The operations that change nothing.
 
+use std::ops::{Bound, RangeInclusive};
+
 use super::{Index, State, first, up_to};
 use crate::{
-    Check, Checked, Found, List, MessageId, Page, Position, Priority, Stats, Status, Timestamp,
+    Check, Checked, Found, List, MessageId, Millis, Page, Position, Priority, Stats, Status,
+    Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, the leased, the dead.
-const ALL_INDEXES: std::ops::RangeInclusive<u8> = 0..=Position::DEAD;
+const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::DEAD;
 
 impl State {
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Found {
@@ -24,16 +27,13 @@ impl State {
             Status::Dead => Position::DEAD..=Position::DEAD,
             Status::Acked | Status::Cancelled | Status::Purged => return Page::default(),
         };
-        let listed = |position: &Position| match list.status {
-            Status::Scheduled => position.instant > now,
-            Status::Ready => position.instant <= now,
-            _ => true,
+        let instants = match list.status {
+            Status::Ready => Timestamp::MIN..=now,
+            Status::Scheduled if now == Timestamp::MAX => return Page::default(),
+            Status::Scheduled => now.after(Millis::saturating(1))..=Timestamp::MAX,
+            _ => Timestamp::MIN..=Timestamp::MAX,
         };
-        let found: Vec<_> = self
-            .walk(indexes, list.after)
-            .filter(|(position, _)| listed(position))
-            .take(list.limit)
-            .collect();
+        let found: Vec<_> = self.walk(indexes, &instants, list.after).take(list.limit).collect();
         let next = found.last().map(|(position, _)| *position);
         Page {
             next: next.filter(|_| found.len() == list.limit),
@@ -67,8 +67,11 @@ impl State {
     /// The model has nothing to find: its indexes and entries agree by construction, which
     /// [`check_invariants`](Self::check_invariants) asserts in tests. It pages as a backend must.
     pub(super) fn check(&self, check: &Check) -> Checked {
-        let found: Vec<_> =
-            self.walk(ALL_INDEXES, check.after).take(check.limit).map(|(at, _)| at).collect();
+        let found: Vec<_> = self
+            .walk(ALL_INDEXES, &(Timestamp::MIN..=Timestamp::MAX), check.after)
+            .take(check.limit)
+            .map(|(at, _)| at)
+            .collect();
         Checked {
             examined: u64::try_from(found.len()).unwrap_or(u64::MAX),
             findings: Vec::new(),
@@ -76,20 +79,33 @@ impl State {
         }
     }
 
-    /// The messages of some indexes, one index after the other, from `after` on.
+    /// The messages of some indexes within some instants, one index after the other, from `after`
+    /// on.
     fn walk(
         &self,
-        indexes: std::ops::RangeInclusive<u8>,
+        indexes: RangeInclusive<u8>,
+        instants: &RangeInclusive<Timestamp>,
         after: Option<Position>,
     ) -> impl Iterator<Item = (Position, &MessageId)> {
-        indexes
-            .flat_map(|index| {
-                self.index(index).into_iter().flatten().map(move |entry| (index, entry))
-            })
-            .map(|(index, ((instant, sequence), id))| {
-                (Position { index, instant: *instant, sequence: *sequence }, id)
-            })
-            .filter(move |(position, _)| after.is_none_or(|after| *position > after))
+        let (first, last) = (*instants.start(), *instants.end());
+        indexes.flat_map(move |number| {
+            let from = match after {
+                Some(after) if after.index > number => None,
+                Some(after) if after.index == number && after.instant >= first => {
+                    Some(Bound::Excluded((after.instant, after.sequence)))
+                }
+                _ => Some(Bound::Included((first, 0))),
+            };
+            let entries = self.index(number).zip(from).into_iter();
+            entries
+                .flat_map(move |(index, from)| {
+                    let entries = index.range((from, Bound::Unbounded));
+                    entries.take_while(move |((instant, _), _)| *instant <= last)
+                })
+                .map(move |((instant, sequence), id)| {
+                    (Position { index: number, instant: *instant, sequence: *sequence }, id)
+                })
+        })
     }
 
     fn index(&self, index: u8) -> Option<&Index> {

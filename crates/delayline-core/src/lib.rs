@@ -41,6 +41,7 @@ mod reply;
 mod retry;
 mod state;
 mod time;
+pub mod worker;
 
 pub use backend::{Backend, Queueing, Wakeup};
 pub use error::{Class, Error, ErrorKind, Violation};

@@ -1,34 +1,39 @@
 //! Cuts what a caller gives into operations within the limits of the contract.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use delayline_core::MessageId;
 use delayline_core::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 
-/// Takes items from the front of a list, up to `MAX_BATCH` of them and `MAX_BATCH_BYTES` in all;
-/// it stops before an id that it has taken already. It takes at least one if there is one.
+/// Takes items from the front of a list: as many as are [`fitting`].
 pub(crate) fn next_batch<T>(
-    items: &mut std::collections::VecDeque<T>,
+    items: &mut VecDeque<T>,
     id: impl Fn(&T) -> &MessageId,
     bytes: impl Fn(&T) -> usize,
 ) -> Vec<T> {
+    let count = fitting(items.iter().map(|item| (id(item), bytes(item))));
+    items.drain(..count).collect()
+}
+
+/// How many items, told by id and bytes, go into one operation: up to `MAX_BATCH` of them and
+/// `MAX_BATCH_BYTES` in all, and none from the first id on that is there already. At least one if
+/// there is one.
+pub(crate) fn fitting<'a>(items: impl Iterator<Item = (&'a MessageId, usize)>) -> usize {
     let mut ids = HashSet::new();
     let mut total = 0_usize;
     let mut count = 0;
-    for item in items.iter().take(MAX_BATCH) {
-        total = total.saturating_add(bytes(item));
-        if count > 0 && total > MAX_BATCH_BYTES || !ids.insert(id(item)) {
+    for (id, bytes) in items.take(MAX_BATCH) {
+        total = total.saturating_add(bytes);
+        if count > 0 && total > MAX_BATCH_BYTES || !ids.insert(id) {
             break;
         }
         count += 1;
     }
-    items.drain(..count).collect()
+    count
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
 
     /// Items are (id, bytes).

@@ -1,73 +1,181 @@
 //! The one place where the calls of a queue are repeated.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{Applied, At, Class, Op, Queueing};
 use tokio::time::{Instant, sleep};
 
-use crate::Error;
+use crate::events::EventSink;
+use crate::merge::Merger;
 use crate::pause::Pauses;
+use crate::telemetry::{self, Label, Observed, TraceContext};
+use crate::{Error, QueueName};
 
-/// A backend, and for how long to try.
+/// A backend, for how long to try, and what the clones of a queue share.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
+    /// It tells what passes through it.
     pub(crate) backend: Arc<dyn Queueing>,
-    pub(crate) patience: Duration,
+    patience: Duration,
+    shared: Arc<Shared>,
 }
 
-/// What an operation was answered at last.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) applied: Applied,
-    /// An earlier try may have been executed already: its reply was lost.
-    pub(crate) repeated: bool,
+struct Shared {
+    /// As it was given, for another name.
+    plain: Arc<dyn Queueing>,
+    label: Label,
+    events: EventSink,
+    merger: Merger,
+    trace_source: Option<TraceSource>,
 }
+
+pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    pub(crate) const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
-
     pub(crate) fn new(backend: Arc<dyn Queueing>) -> Self {
-        Self { backend, patience: Self::DEFAULT_PATIENCE }
+        let (label, events) = (Label::new(UNNAMED), EventSink::default());
+        Self::with(backend, label, events, None, DEFAULT_PATIENCE)
     }
 
-    /// Sends `op` until its outcome is known, within bounds.
-    ///
-    /// What was not executed is sent again after a pause, until `patience` is over. What may have
-    /// been executed is sent again unchanged, which by [`Op`]'s contract has no second effect, up
-    /// to [`MAX_UNKNOWN`] times. No try begins after `patience`; a try under way is bounded by the
-    /// backend.
+    fn with(
+        plain: Arc<dyn Queueing>,
+        label: Label,
+        events: EventSink,
+        trace_source: Option<TraceSource>,
+        patience: Duration,
+    ) -> Self {
+        let observed = Observed::new(Arc::clone(&plain), label.clone(), events.clone());
+        let merger = Merger::default();
+        let shared = Shared { plain, label, events, merger, trace_source };
+        Self { backend: Arc::new(observed), patience, shared: Arc::new(shared) }
+    }
+
+    /// The same under another name. It groups its sends apart.
+    pub(crate) fn named(self, name: &QueueName) -> Self {
+        let Shared { plain, events, trace_source, .. } = &*self.shared;
+        let label = Label::new(name.as_str());
+        let (plain, events) = (Arc::clone(plain), events.clone());
+        Self::with(plain, label, events, trace_source.clone(), self.patience)
+    }
+
+    /// The same with another patience. It groups its sends apart.
+    pub(crate) fn patient(self, patience: Duration) -> Self {
+        let Shared { plain, label, events, trace_source, .. } = &*self.shared;
+        let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
+        Self::with(plain, label, events, trace_source.clone(), patience)
+    }
+
+    /// The same with a source of trace contexts. It groups its sends apart.
+    pub(crate) fn traced(self, source: TraceSource) -> Self {
+        let Shared { plain, label, events, .. } = &*self.shared;
+        let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
+        Self::with(plain, label, events, Some(source), self.patience)
+    }
+
+    pub(crate) fn label(&self) -> &Label {
+        &self.shared.label
+    }
+
+    pub(crate) fn events(&self) -> &EventSink {
+        &self.shared.events
+    }
+
+    pub(crate) fn merger(&self) -> &Merger {
+        &self.shared.merger
+    }
+
+    /// The context of whoever sends a message now.
+    pub(crate) fn trace_context(&self) -> Option<TraceContext> {
+        self.shared.trace_source.as_ref().and_then(|source| source())
+    }
+
+    /// When a call that begins now gives up.
+    pub(crate) fn give_up(&self) -> Instant {
+        Instant::now() + self.patience.min(LONGEST_PATIENCE)
+    }
+
+    /// Sends `op` until its outcome is known, within bounds: see [`Tries`].
     ///
     /// # Errors
     ///
-    /// The last error. If any try may have been executed it is the error of that one, because the
-    /// refusal of a later try does not tell what became of it.
-    pub(crate) async fn apply(&self, op: &Op) -> Result<Answer, Error> {
-        let give_up = Instant::now() + self.patience;
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut unknown = Vec::new();
+    /// That of [`Tries::failed`].
+    pub(crate) async fn apply(&self, op: &Op) -> Result<Applied, Error> {
+        let mut tries = Tries::until(self.give_up());
         loop {
-            let error = match self.backend.apply(At::Server, op).await {
-                Ok(applied) => return Ok(Answer { applied, repeated: !unknown.is_empty() }),
-                Err(error) => error,
-            };
-            let class = error.class();
-            if class == Class::Ambiguous {
-                unknown.push(error.clone());
+            match self.backend.apply(At::Server, op).await {
+                Ok(applied) => return Ok(applied),
+                Err(error) => self.pause(op, tries.failed(error)?).await,
             }
-            let pause = pauses.next();
-            if class == Class::Rejected
-                || unknown.len() >= MAX_UNKNOWN
-                || Instant::now() + pause >= give_up
-            {
-                return Err(unknown.pop().unwrap_or(error).into());
-            }
-            tracing::debug!(op = op.name(), %error, "trying again");
-            sleep(pause).await;
         }
+    }
+
+    /// Waits before `op` is sent again.
+    pub(crate) async fn pause(&self, op: &Op, pause: Duration) {
+        tracing::debug!(op = op.name(), ?pause, "trying again");
+        telemetry::repeated(self.label(), op.name());
+        sleep(pause).await;
     }
 }
 
+/// The source of trace contexts is not shown.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// The failed tries of one operation.
+///
+/// What was not executed is sent again after a pause, until the time is over. What may have been
+/// executed is sent again unchanged, which by [`Op`]'s contract has no second effect, up to
+/// [`MAX_UNKNOWN`] times. No try begins after the time is over; a try under way is bounded by the
+/// backend.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    give_up: Instant,
+    pauses: Pauses,
+    /// The latest ambiguous failure.
+    unknown: Option<delayline_core::Error>,
+    unknowns: usize,
+}
+
+impl Tries {
+    pub(crate) const fn until(give_up: Instant) -> Self {
+        let pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        Self { give_up, pauses, unknown: None, unknowns: 0 }
+    }
+
+    /// Whether an earlier try may have been executed.
+    pub(crate) const fn repeated(&self) -> bool {
+        self.unknowns > 0
+    }
+
+    /// How long to wait before the next try.
+    ///
+    /// # Errors
+    ///
+    /// There is no next try, and this is the error. If any try may have been executed it is that
+    /// one's, because the refusal of a later try does not tell what became of it.
+    pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
+        let class = error.class();
+        let pause = self.pauses.next();
+        if class == Class::Ambiguous {
+            self.unknowns += 1;
+            self.unknown = Some(error.clone());
+        }
+        let over = class == Class::Rejected
+            || self.unknowns >= MAX_UNKNOWN
+            || Instant::now() + pause >= self.give_up;
+        if over { Err(self.unknown.take().unwrap_or(error).into()) } else { Ok(pause) }
+    }
+}
+
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 const MAX_UNKNOWN: usize = 5;
+/// Far enough, and no instant overflows.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const UNNAMED: &str = "unnamed";

@@ -7,7 +7,7 @@ use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{Address, ConnectOptions, ScriptBackend, Transport};
 
-use crate::Error;
+use crate::{Error, Queue};
 
 /// Opens the queue of that name at a URL, with the default options of [`Connect`].
 ///
@@ -43,8 +43,7 @@ pub enum Driver {
 /// # async fn main() -> Result<(), delayline::Error> {
 /// use delayline::{Connect, Queue};
 ///
-/// let backend = Connect::new("memory:", "orders")?.open().await?;
-/// let orders: Queue<String> = Queue::new(backend);
+/// let orders: Queue<String> = Connect::new("memory:", "orders")?.queue().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -124,6 +123,16 @@ impl Connect {
         }
         let _ = allow;
         self
+    }
+
+    /// Opens a queue of JSON payloads that knows its name; see [`Queue::named`].
+    ///
+    /// # Errors
+    ///
+    /// Like [`open`](Self::open).
+    pub async fn queue<T>(self) -> Result<Queue<T>, Error> {
+        let name = self.queue.clone();
+        Ok(Queue::new(self.open().await?).named(&name))
     }
 
     /// Connects and looks whether the server is fit for a queue.

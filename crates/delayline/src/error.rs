@@ -52,6 +52,14 @@ impl Error {
         ))
     }
 
+    /// The task that was sending a message is gone, and with it what it knew.
+    pub(crate) fn sender_gone() -> Self {
+        Self::Backend(delayline_core::Error::with_detail(
+            ErrorKind::ConnectionLost,
+            "the runtime that was sending the message has ended, or the backend panicked",
+        ))
+    }
+
     /// A backend that answers something else than it was asked.
     pub(crate) fn unexpected_reply() -> Self {
         Self::Backend(delayline_core::Error::with_detail(

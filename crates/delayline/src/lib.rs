@@ -42,8 +42,11 @@ mod client;
 mod codec;
 mod connect;
 mod error;
+mod events;
+mod merge;
 mod pause;
 mod queue;
+pub mod telemetry;
 mod worker;
 
 pub use bytes::Bytes;
@@ -58,5 +61,9 @@ pub use tokio_util::sync::CancellationToken;
 pub use self::codec::{Codec, CodecError, Json, Raw};
 pub use self::connect::{Connect, Driver, open};
 pub use self::error::Error;
+pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
-pub use self::worker::{CancelReason, Job, Outcome, Summary, Worker, WorkerBuilder, WorkerHandle};
+pub use self::telemetry::TraceContext;
+pub use self::worker::{
+    CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle,
+};

@@ -6,25 +6,19 @@ use std::time::Duration;
 /// clients do not come back together, and none is near zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
-    first: Duration,
     longest: Duration,
     next: Duration,
 }
 
 impl Pauses {
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, next: first }
+        Self { longest, next: first }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = pause.saturating_mul(2).min(self.longest);
         pause.mul_f64(0.5 + fastrand::f64() / 2.0)
-    }
-
-    /// The fault is gone: the next one starts with the first pause.
-    pub(crate) const fn reset(&mut self) {
-        self.next = self.first;
     }
 }
 
@@ -40,7 +34,5 @@ mod tests {
             let pause = pauses.next();
             assert!(pause >= ms(full / 2) && pause <= ms(full), "{pause:?} of {full}");
         }
-        pauses.reset();
-        assert!(pauses.next() <= ms(100));
     }
 }

@@ -1,33 +1,29 @@
 //! Handling messages: a worker claims them, runs a handler on each, and settles them.
 
 mod builder;
-mod claims;
 mod control;
-mod doorbell;
-mod flight;
 mod handler;
-mod heart;
 mod job;
 mod outcome;
-mod pace;
+mod retry;
 mod run;
-mod settles;
 mod stop;
-mod summary;
+mod stuck;
 
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::Arc;
 
+pub use delayline_core::worker::{CancelReason, Summary};
+
 use self::builder::Config;
 pub use self::builder::WorkerBuilder;
-pub use self::control::CancelReason;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
 use self::run::Run;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
-pub use self::summary::Summary;
+pub use self::stuck::Stuck;
 use crate::{Codec, Json, Queue};
 
 /// Handles the messages of one queue.

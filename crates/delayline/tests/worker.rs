@@ -1,6 +1,6 @@
 //! A worker at work, in virtual time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod support;
 
@@ -89,6 +89,21 @@ async fn a_new_message_wakes_a_sleeping_worker() {
     assert!(before.elapsed() <= ms(1), "{:?}", before.elapsed());
     handle.stop(ms(0));
     assert_eq!(running.await.unwrap().acked, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_comes_while_a_claim_is_answered_is_not_forgotten() {
+    let backend = Faulty::with_faults("claim", &[Fault::SlowReply]);
+    let queue = Queue::new(backend.clone());
+    let worker = worker(&queue).until_empty(false).build().unwrap();
+    let running = tokio::spawn(worker.run(ok));
+    sleep(ms(50)).await;
+    // The claim has been executed and has found nothing; its answer is on the way.
+    assert_eq!(backend.sent("claim").len(), 1);
+    send(&queue, "a", ms(0), 1).await;
+    sleep(ms(60)).await;
+    assert_eq!(backend.stats().await.acked_total, 1);
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]

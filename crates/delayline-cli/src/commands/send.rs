@@ -107,7 +107,7 @@ async fn send_chunk(
         let sent = sent?;
         match sent.outcome {
             Enqueued::Created { .. } => counts.created += 1,
-            // Of what this call has made itself: the reply was lost, and it was sent again.
+            // Also if a reply was lost and this call itself has created it before.
             Enqueued::Duplicate { .. } => counts.duplicate += 1,
             Enqueued::Conflict { .. } => {
                 counts.conflict += 1;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply};
 
 use super::Queue;
+use super::enqueue::{Answered, enqueue};
 use crate::Error;
 use crate::batches::next_batch;
-use crate::client::Client;
 
 /// What became of a message that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +52,9 @@ impl<T, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// For each message like [`send`](Self::send). What comes after a failed operation is not sent
-    /// and fails with [`Class::NotExecuted`] or the operation's own error.
+    /// For each message like [`Draft::send`](super::Draft::send), but never for too many waiting
+    /// sends: a batch does not wait for them. What comes after a failed operation is not sent and
+    /// fails with [`Class::NotExecuted`] or the operation's own error.
     pub async fn send_batch<M>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -81,20 +82,20 @@ impl<T, C> Queue<T, C> {
         let mut failed = None;
         while !waiting.is_empty() {
             let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
-            let (places, messages): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let outcomes = match &failed {
-                Some(error) => vec![Err(Error::clone(error)); places.len()],
-                None => match enqueue(self.client(), messages).await {
-                    Ok(sent) => sent.into_iter().map(Ok).collect(),
-                    Err(error) => {
-                        let known = error.class() != Class::Ambiguous;
-                        failed = Some(if known { error.clone() } else { Error::not_sent() });
-                        vec![Err(error); places.len()]
-                    }
-                },
-            };
-            for (place, outcome) in places.into_iter().zip(outcomes) {
-                results[place] = Some(outcome);
+            if let Some(error) = &failed {
+                batch
+                    .iter()
+                    .for_each(|&(place, _)| results[place] = Some(Err(Error::clone(error))));
+                continue;
+            }
+            let give_up = self.client().give_up();
+            let answered = enqueue(self.client(), give_up, batch).await;
+            for Answered { key: place, result, .. } in answered {
+                if let Err(error) = &result {
+                    let known = error.class() != Class::Ambiguous;
+                    failed = Some(if known { error.clone() } else { Error::not_sent() });
+                }
+                results[place] = Some(result);
             }
         }
         // Every place was filled: `enqueue` answers as many as it was given.
@@ -113,30 +114,12 @@ impl<T, C> Queue<T, C> {
         while !waiting.is_empty() {
             let batch = next_batch(&mut waiting, |id| id, |_| 0);
             let asked = batch.len();
-            let reply = self.client().apply(&op(batch)).await?.applied.reply;
+            let reply = self.client().apply(&op(batch)).await?.reply;
             match pick(reply) {
                 Some(items) if items.len() == asked => results.extend(items),
                 _ => return Err(Error::unexpected_reply()),
             }
         }
         Ok(results)
-    }
-}
-
-/// Sends one operation's worth of messages.
-pub(super) async fn enqueue(
-    client: &Client,
-    messages: Vec<NewMessage>,
-) -> Result<Vec<Sent>, Error> {
-    let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
-    let answer = client.apply(&Op::Enqueue(messages)).await?;
-    let repeated = answer.repeated;
-    match answer.applied.reply {
-        Reply::Enqueue(outcomes) if outcomes.len() == ids.len() => Ok(ids
-            .into_iter()
-            .zip(outcomes)
-            .map(|(id, outcome)| Sent { id, outcome, repeated })
-            .collect()),
-        _ => Err(Error::unexpected_reply()),
     }
 }

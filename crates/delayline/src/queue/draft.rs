@@ -8,11 +8,10 @@ use delayline_core::{
     FinishedIds, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Violation,
 };
 
-use super::batch::enqueue;
-use super::{Sent, only};
-use crate::Error;
+use super::Sent;
 use crate::client::Client;
 use crate::error::message_id;
+use crate::{Error, TraceContext};
 
 /// A message that is being written: made by [`Queue::message`](crate::Queue::message), sent by
 /// [`send`](Self::send) or [`Queue::send_batch`](crate::Queue::send_batch).
@@ -24,6 +23,8 @@ use crate::error::message_id;
 pub struct Draft {
     client: Client,
     message: NewMessage,
+    /// Whether the id is the caller's.
+    named: bool,
 }
 
 impl Draft {
@@ -33,7 +34,7 @@ impl Draft {
             let (what, unit) = ("the payload", "bytes");
             return Err(Violation::TooLong { what, unit, actual, limit: MAX_PAYLOAD_BYTES }.into());
         }
-        Ok(Self { client, message })
+        Ok(Self { client, message, named: false })
     }
 
     /// Names the message. Sending the same content under the same id again is harmless, for an hour
@@ -47,12 +48,17 @@ impl Draft {
         I: TryInto<MessageId, Error: Into<Error>>,
     {
         self.message.id = message_id(id)?;
+        self.named = true;
         Ok(self)
     }
 
     /// Takes the message in also if one of its id was handled, cancelled or purged a short while
-    /// ago: for ids that come round again, such as one reminder per shop. Then a send whose reply
-    /// was lost can make a second message, if the first was handled before it was repeated.
+    /// ago: for ids that come round again, such as one reminder per shop.
+    ///
+    /// A repeated send could then make a second message, if the first was handled in between. So
+    /// after a lost reply this message is not sent again by itself, and the error is
+    /// [`Class::Ambiguous`](crate::Class::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
+    /// tells what is known of the id.
     pub const fn reuse_finished_id(mut self) -> Self {
         self.message.finished_ids = FinishedIds::Reuse;
         self
@@ -99,6 +105,19 @@ impl Draft {
         Ok(self)
     }
 
+    /// Says which trace it belongs to, in the headers `traceparent` and `tracestate`.
+    ///
+    /// Headers are content (G15): the same id with another context is a conflict. Whoever repeats
+    /// a send repeats its context too.
+    ///
+    /// # Errors
+    ///
+    /// Like [`header`](Self::header).
+    pub fn trace_context(mut self, context: &TraceContext) -> Result<Self, Error> {
+        context.put(&mut self.message.headers)?;
+        Ok(self)
+    }
+
     /// Makes it worthless `after` from now: it becomes a dead letter instead of being delivered
     /// from then on.
     ///
@@ -133,20 +152,35 @@ impl Draft {
         self
     }
 
-    /// Sends it.
+    /// Sends it. Sends that happen at the same time go out together: see [`Queue`](crate::Queue).
+    ///
+    /// Dropping the future takes the message back if it is still waiting; if it is on its way, it
+    /// may or may not be in the queue afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; a limit on attempts is outside of its range, or see
+    /// [`Error::Backend`]; a limit on attempts is outside of its range, too many sends wait
+    /// ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing was sent), or see
     /// [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a message of the
     /// same id and content again to be sure.
     pub async fn send(self) -> Result<Sent, Error> {
-        only(enqueue(&self.client, vec![self.message]).await?)
+        let client = self.client.clone();
+        client.merger().send(&client, self.into()).await
     }
 }
 
 impl From<Draft> for NewMessage {
     fn from(draft: Draft) -> Self {
-        draft.message
+        let Draft { client, mut message, named } = draft;
+        // A context is content. One that the caller did not ask for must not turn a repeated send
+        // of the caller's id into a conflict.
+        if !named
+            && message.headers.get(TraceContext::TRACEPARENT).is_none()
+            && let Some(context) = client.trace_context()
+            && let Err(violation) = context.put(&mut message.headers)
+        {
+            tracing::debug!(%violation, "sent without its trace context");
+        }
+        message
     }
 }

@@ -43,7 +43,7 @@ impl Listing {
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
             let list = List { status: self.status, after: self.after, limit: MAX_PAGE };
-            let reply = self.client.apply(&Op::List(list)).await?.applied.reply;
+            let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that leads nowhere would go on for ever.
             self.ended = page.next.is_none() || page.next == self.after;
@@ -71,7 +71,7 @@ pub(super) async fn audit(client: &Client) -> Result<Audit, Error> {
     let mut after = None;
     loop {
         let op = Op::Check(Check { after, limit: MAX_PAGE });
-        let reply = client.apply(&op).await?.applied.reply;
+        let reply = client.apply(&op).await?.reply;
         let Reply::Check(page) = reply else { return Err(Error::unexpected_reply()) };
         audit.examined = audit.examined.saturating_add(page.examined);
         audit.findings.extend(page.findings);

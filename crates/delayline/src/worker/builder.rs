@@ -1,13 +1,18 @@
 //! How a worker is to work.
 
 use std::fmt;
+use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES};
+use delayline_core::limits::MAX_CONSUMER_BYTES;
+use delayline_core::worker::QueuePlan;
 use delayline_core::{Claim, ClaimId, ConsumerName, Millis, Op, RetryPolicy, Violation};
 use uuid::Uuid;
 
-use super::Worker;
+use super::retry::Retry;
+use super::stuck::StuckHook;
+use super::{Stuck, Worker};
 use crate::{Error, Json, Queue};
 
 /// Configures a [`Worker`].
@@ -16,8 +21,10 @@ pub struct WorkerBuilder<T, C = Json> {
     queue: Queue<T, C>,
     concurrency: usize,
     lease: Duration,
-    retry: RetryPolicy,
+    max_lease_age: Option<Duration>,
+    retry: Retry,
     handler_timeout: Option<Duration>,
+    on_stuck: Option<(Duration, StuckHook)>,
     stop_grace: Duration,
     until_empty: bool,
     consumer: String,
@@ -28,8 +35,11 @@ pub struct WorkerBuilder<T, C = Json> {
 pub(crate) struct Config {
     pub(super) concurrency: usize,
     pub(super) lease: Millis,
-    pub(super) retry: RetryPolicy,
+    pub(super) max_lease_age: Option<Duration>,
+    pub(super) retry: Retry,
     pub(super) handler_timeout: Option<Duration>,
+    pub(super) stuck_after: Option<Duration>,
+    pub(super) on_stuck: Option<StuckHook>,
     pub(super) stop_grace: Duration,
     pub(super) until_empty: bool,
     pub(super) consumer: ConsumerName,
@@ -41,8 +51,10 @@ impl<T, C> WorkerBuilder<T, C> {
             queue,
             concurrency: 10,
             lease: Duration::from_secs(30),
-            retry: RetryPolicy::default(),
+            max_lease_age: None,
+            retry: Retry::Policy(RetryPolicy::default()),
             handler_timeout: None,
+            on_stuck: None,
             stop_grace: Duration::from_secs(20),
             until_empty: false,
             consumer: String::new(),
@@ -65,8 +77,40 @@ impl<T, C> WorkerBuilder<T, C> {
 
     /// How long a failed message waits, if its handler names no delay: by default exponentially
     /// longer with full jitter, from 1 s up to one hour.
-    pub const fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.retry = policy;
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Retry::Policy(policy);
+        self
+    }
+
+    /// The same by a function of the number of failures, this one included, and of its error text.
+    /// It runs on the worker's own task and must not block.
+    pub fn retry_with(
+        mut self,
+        delay: impl Fn(u32, &str) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        self.retry = Retry::Custom(Arc::new(delay));
+        self
+    }
+
+    /// How long a lease is prolonged at the most, counted from the claim: without this call, as
+    /// long as the handler runs. Then the handler's token fires
+    /// ([`CancelReason::LeaseTooOld`](super::CancelReason::LeaseTooOld)); when the lease runs out,
+    /// the message comes back as after a crash. So a handler that hangs does not keep its message
+    /// for ever.
+    pub const fn max_lease_age(mut self, age: Duration) -> Self {
+        self.max_lease_age = Some(age);
+        self
+    }
+
+    /// Calls `hook` once for every handler that runs longer than `after`. It runs on the worker's
+    /// own task and must not block. A handler that blocks its thread is reported as well, if the
+    /// runtime has another thread.
+    pub fn on_stuck(
+        mut self,
+        after: Duration,
+        hook: impl Fn(&Stuck) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_stuck = Some((after, StuckHook::new(hook)));
         self
     }
 
@@ -111,18 +155,20 @@ impl<T, C> WorkerBuilder<T, C> {
         }
         let name =
             if self.consumer.is_empty() { unique } else { format!("{}-{unique}", self.consumer) };
+        let (stuck_after, on_stuck) = self.on_stuck.unzip();
         let config = Config {
             concurrency: self.concurrency,
             lease: Millis::try_from(self.lease)?,
+            max_lease_age: self.max_lease_age,
             retry: self.retry,
             handler_timeout: self.handler_timeout,
+            stuck_after,
+            on_stuck,
             stop_grace: self.stop_grace,
             until_empty: self.until_empty,
             consumer: ConsumerName::new(name)?,
         };
-        // A claim for all slots says by itself what is outside of a limit.
-        config.claim(config.concurrency).validate()?;
-        debug_assert!(config.concurrency <= MAX_BATCH);
+        config.validate()?;
         Ok(Worker::new(self.queue, config))
     }
 }
@@ -134,13 +180,24 @@ impl<T, C> fmt::Debug for WorkerBuilder<T, C> {
 }
 
 impl Config {
-    /// A new claim, with a token of its own.
-    pub(super) fn claim(&self, max: usize) -> Op {
-        Op::Claim(Claim {
+    pub(super) fn queue_plan(&self) -> QueuePlan {
+        QueuePlan {
             consumer: self.consumer.clone(),
-            claim_id: ClaimId::from_bytes(*Uuid::new_v4().as_bytes()),
-            max,
             lease: self.lease,
-        })
+            weight: NonZeroU16::MIN,
+            max_lease_age: self.max_lease_age,
+            stuck_after: self.stuck_after,
+        }
+    }
+
+    /// A claim for all slots says by itself what is outside of a limit.
+    fn validate(&self) -> Result<(), Violation> {
+        let claim = Claim {
+            consumer: self.consumer.clone(),
+            claim_id: ClaimId::from_bytes([0; 16]),
+            max: self.concurrency,
+            lease: self.lease,
+        };
+        Op::Claim(claim).validate()
     }
 }

@@ -2,22 +2,8 @@
 
 use std::sync::OnceLock;
 
+use delayline_core::worker::CancelReason;
 use tokio_util::sync::CancellationToken;
-
-/// Why a handler's cancellation token fired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CancelReason {
-    /// The lease has been lost or has run out: another worker may have the message.
-    LeaseLost,
-    /// Somebody cancelled the message (G13). Unless the handler acks, the message is finished.
-    Requested,
-    /// The worker stops and waits no longer.
-    Stopping,
-    /// The handler ran longer than its timeout and has been dropped; only what it spawned can see
-    /// this.
-    TimedOut,
-}
 
 /// A token that remembers why it fired.
 #[derive(Debug, Default)]

@@ -49,12 +49,13 @@ impl Outcome {
         Self::Reject(error.into())
     }
 
-    /// As the contract has it; `policy` is the delay of a retry that names none.
-    pub(super) fn settled(self, policy: impl FnOnce() -> Millis) -> Settled {
+    /// As the contract has it; `policy` has the delay of a retry that names none, for its error.
+    pub(super) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
         match self {
             Self::Ack => Settled::Ack,
             Self::Retry { after, error } => {
-                Settled::Retry { delay: after.map_or_else(policy, millis), error: truncated(error) }
+                let error = truncated(error);
+                Settled::Retry { delay: after.map_or_else(|| policy(&error), millis), error }
             }
             Self::Snooze(delay) => Settled::Snooze { delay: millis(delay) },
             Self::Release => Settled::Release,
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn delays_beyond_the_limit_are_the_limit() {
-        let settled = Outcome::Snooze(Duration::MAX).settled(|| Millis::ZERO);
+        let settled = Outcome::Snooze(Duration::MAX).settled(|_| Millis::ZERO);
         assert_eq!(settled, Settled::Snooze { delay: Millis::MAX });
     }
 }

@@ -21,6 +21,8 @@ pub enum Fault {
     LostReply,
     /// It is lost before it is executed, and nobody knows.
     LostRequest,
+    /// It is executed, and the reply takes 100 ms.
+    SlowReply,
     /// It is refused for now.
     Busy,
     /// It is refused for good.
@@ -125,6 +127,11 @@ impl Backend for Faulty {
                 execute().await?;
                 Err(Error::new(ErrorKind::ConnectionLost))
             }
+            Fault::SlowReply => {
+                let applied = execute().await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                applied
+            }
             Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
             Fault::Busy => Err(Error::new(ErrorKind::Busy)),
             Fault::Denied => Err(Error::new(ErrorKind::PermissionDenied)),
@@ -137,5 +144,9 @@ impl Wakeup for Faulty {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         *self.waits.lock().unwrap() += 1;
         self.inner.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.inner.ring().await
     }
 }

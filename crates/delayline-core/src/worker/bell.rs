@@ -1,0 +1,66 @@
+//! Hints that there may be something to claim: when to wait for one, and when to hand it on.
+
+use std::time::Duration;
+
+use super::Moment;
+use super::dice::Dice;
+use super::pauses::Pauses;
+use crate::{Error, ErrorKind};
+
+/// One wait for a hint at a time. A hint that cannot be used here is handed on, so that it is not
+/// lost to processes with free slots.
+#[derive(Debug)]
+pub(super) struct Bell {
+    waiting_since: Option<Moment>,
+    /// Not before.
+    next: Moment,
+    /// The backend gives no hints.
+    mute: bool,
+    /// A hint that no claim has followed yet.
+    pub(super) hint: bool,
+    /// Handing on is under way.
+    pub(super) ringing: bool,
+    pauses: Pauses,
+}
+
+impl Bell {
+    pub(super) const fn new() -> Self {
+        Self {
+            waiting_since: None,
+            next: Moment::START,
+            mute: false,
+            hint: false,
+            ringing: false,
+            pauses: Pauses::new(),
+        }
+    }
+
+    /// When to wait for a hint, if one would be of use.
+    pub(super) const fn next(&self) -> Option<Moment> {
+        if self.mute || self.hint || self.waiting_since.is_some() { None } else { Some(self.next) }
+    }
+
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.waiting_since.is_some()
+    }
+
+    pub(super) const fn wait(&mut self, now: Moment) {
+        self.waiting_since = Some(now);
+    }
+
+    pub(super) fn waited(&mut self, now: Moment, result: &Result<bool, Error>, dice: &mut Dice) {
+        let since = self.waiting_since.take().unwrap_or(now);
+        match result {
+            Ok(hint) => {
+                self.pauses.reset();
+                self.hint |= *hint;
+                // A backend that answers "none" at once must not be asked without end.
+                self.next = if *hint { now } else { since.after(SHORTEST_WAIT) };
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported(_)) => self.mute = true,
+            Err(_) => self.next = now.after(self.pauses.next(dice)),
+        }
+    }
+}
+
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);

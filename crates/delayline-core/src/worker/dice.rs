@@ -1,0 +1,60 @@
+//! All the chance there is in a worker: numbers from one seed.
+
+use std::time::Duration;
+
+use crate::ClaimId;
+
+/// Numbers that look random. Within 2^128 of them no number comes twice, so claim ids of one seed
+/// differ for certain, and those of different random seeds as surely as random ones do.
+#[derive(Debug)]
+pub(super) struct Dice(u128);
+
+impl Dice {
+    pub(super) const fn new(seed: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(seed))
+    }
+
+    pub(super) fn claim_id(&mut self) -> ClaimId {
+        ClaimId::from_bytes(self.next().to_be_bytes())
+    }
+
+    /// An even spread over `least..=most`.
+    pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        let share = u32::try_from(self.next() >> 96).unwrap_or(u32::MAX);
+        let offset = most.saturating_sub(least).saturating_mul(share) / u32::MAX;
+        least.saturating_add(offset)
+    }
+
+    /// A step through all numbers, and a shuffle that maps no two of them to one.
+    const fn next(&mut self) -> u128 {
+        self.0 = self.0.wrapping_add(STEP);
+        let mut number = self.0;
+        number = (number ^ (number >> 63)).wrapping_mul(FACTOR);
+        number = (number ^ (number >> 65)).wrapping_mul(FACTOR);
+        number ^ (number >> 64)
+    }
+}
+
+/// Both are odd, as a full period and a shuffle without loss need.
+const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+const FACTOR: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_differ_and_spread_evenly() {
+        let mut dice = Dice::new([0; 16]);
+        let ids: HashSet<_> = (0..10_000).map(|_| dice.claim_id()).collect();
+        assert_eq!(ids.len(), 10_000);
+        let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
+        let drawn: Vec<_> = (0..10_000).map(|_| dice.between(low, high)).collect();
+        assert!(drawn.iter().all(|drawn| (low..=high).contains(drawn)));
+        let mean = drawn.iter().sum::<Duration>() / 10_000;
+        assert!(mean > Duration::from_millis(148) && mean < Duration::from_millis(152), "{mean:?}");
+        assert_eq!(dice.between(high, low), high);
+    }
+}

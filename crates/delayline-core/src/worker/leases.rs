@@ -1,0 +1,254 @@
+//! Heartbeats: prolongs the leases of running handlers, and tells them of lost ones.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use super::dice::Dice;
+use super::pauses::Pauses;
+use super::{Action, CancelReason, Moment, QueuePlan, Slot};
+use crate::{Extend, Extended, Lease, MessageId, Millis};
+
+/// The leases of all running handlers of one queue. A handler that ends, however it does, is
+/// removed, and with it the reason to prolong its lease.
+#[derive(Debug)]
+pub(super) struct Leases {
+    lease: Millis,
+    max_age: Option<Duration>,
+    stuck_after: Option<Duration>,
+    held: HashMap<Slot, Held>,
+    /// The latest handler of each message.
+    latest: HashMap<MessageId, Slot>,
+    under_way: Option<Extension>,
+    /// After a failure: not before.
+    retry_at: Option<Moment>,
+    pauses: Pauses,
+    /// When there is something to be done at the earliest.
+    next: Option<Moment>,
+}
+
+/// The handlers of an extension on its way, in its order.
+#[derive(Debug)]
+struct Extension {
+    slots: Vec<Slot>,
+    sent: Moment,
+}
+
+/// A running handler.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) id: MessageId,
+    pub(super) lease: Lease,
+    pub(super) grip: Grip,
+    /// When its token fires because the lease has become too old, unless it did.
+    ages_at: Option<Moment>,
+    /// When it counts as stuck, unless it does.
+    stuck_at: Option<Moment>,
+    started: Moment,
+    /// When the lease was surely given last: before the claim or extension was sent.
+    since: Moment,
+    cancelled: bool,
+}
+
+/// What is known of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grip {
+    /// It holds.
+    Firm,
+    /// It holds, and is prolonged no more.
+    Loose,
+    /// It has run out by this process's clock; the queue may not have taken it back (G7).
+    RunOut,
+    /// The queue says that it is no longer the current one (G6).
+    Gone,
+}
+
+impl Leases {
+    pub(super) fn new(plan: &QueuePlan) -> Self {
+        Self {
+            lease: plan.lease,
+            max_age: plan.max_lease_age,
+            stuck_after: plan.stuck_after,
+            held: HashMap::new(),
+            latest: HashMap::new(),
+            under_way: None,
+            retry_at: None,
+            pauses: Pauses::new(),
+            next: None,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.held.keys().copied()
+    }
+
+    /// A handler starts, whose lease may have been running since `since`.
+    pub(super) fn insert(
+        &mut self,
+        (slot, id, lease): (Slot, MessageId, Lease),
+        (started, since): (Moment, Moment),
+        todo: &mut VecDeque<Action>,
+    ) {
+        // A message that comes again has cost an earlier handler in this process its lease.
+        let earlier = self.latest.insert(id.clone(), slot);
+        if let Some((slot, held)) =
+            earlier.and_then(|slot| self.held.get_mut(&slot).map(|held| (slot, held)))
+        {
+            held.lose(slot, Grip::Gone, todo);
+        }
+        let held = Held {
+            id,
+            lease,
+            grip: Grip::Firm,
+            ages_at: self.max_age.map(|age| since.after(age)),
+            stuck_at: self.stuck_after.map(|time| started.after(time)),
+            started,
+            since,
+            cancelled: false,
+        };
+        let first = held.next(self.beat(), self.lease());
+        self.next = self.next.into_iter().chain(first).min();
+        self.held.insert(slot, held);
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Held> {
+        let held = self.held.remove(&slot)?;
+        if self.latest.get(&held.id) == Some(&slot) {
+            self.latest.remove(&held.id);
+        }
+        Some(held)
+    }
+
+    pub(super) fn cancel_all(&mut self, reason: CancelReason, todo: &mut VecDeque<Action>) {
+        for (slot, held) in &mut self.held {
+            held.cancel(*slot, reason, todo);
+        }
+    }
+
+    /// When [`beat_at`](Self::beat_at) wants to be called next.
+    pub(super) const fn next(&self) -> Option<Moment> {
+        self.next
+    }
+
+    /// Notes what has run out, and answers an extension if it is time for one.
+    pub(super) fn beat_at(&mut self, now: Moment, todo: &mut VecDeque<Action>) -> Option<Extend> {
+        if self.next.is_none_or(|next| now < next) {
+            return None;
+        }
+        let (lease, beat) = (self.lease(), self.beat());
+        for (slot, held) in &mut self.held {
+            held.grow_older(now, *slot, lease, todo);
+        }
+        let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
+        let firm = || self.held.iter().filter(|(_, held)| held.grip == Grip::Firm);
+        let mut extend = None;
+        if ready && firm().any(|(_, held)| now >= held.since.after(beat)) {
+            // The others come along, unless they are quite fresh: one extension instead of many.
+            let due = firm().filter(|(_, held)| now >= held.since.after(beat / 2));
+            let (slots, leases) =
+                due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
+            self.under_way = Some(Extension { slots, sent: now });
+            extend = Some(Extend { leases, lease: self.lease });
+        }
+        self.plan();
+        extend
+    }
+
+    pub(super) fn extended(&mut self, items: Vec<Extended>, todo: &mut VecDeque<Action>) {
+        let Some(Extension { slots, sent }) = self.under_way.take() else { return };
+        self.retry_at = None;
+        self.pauses.reset();
+        for (slot, extended) in slots.into_iter().zip(items) {
+            let Some(held) = self.held.get_mut(&slot) else { continue };
+            match extended {
+                Extended::Done { cancel_requested, .. } => {
+                    held.since = sent;
+                    if cancel_requested {
+                        held.cancel(slot, CancelReason::Requested, todo);
+                    }
+                }
+                Extended::Stale | Extended::Missing => held.lose(slot, Grip::Gone, todo),
+            }
+        }
+        self.plan();
+    }
+
+    pub(super) fn failed(&mut self, now: Moment, dice: &mut Dice) {
+        self.under_way = None;
+        self.retry_at = Some(now.after(self.pauses.next(dice)));
+        self.plan();
+    }
+
+    /// Leases that hold are prolonged after a third of their time. While that cannot be done, the
+    /// next thing to happen is that one runs out.
+    fn plan(&mut self) {
+        let (lease, beat) = (self.lease(), self.beat());
+        let retry_at = self.retry_at.unwrap_or(Moment::START);
+        let beats = self.under_way.is_none();
+        let next = |held: &Held| {
+            let beat = if beats { retry_at.since(held.since).max(beat) } else { lease };
+            held.next(beat, lease)
+        };
+        self.next = self.held.values().filter_map(next).min();
+    }
+
+    fn beat(&self) -> Duration {
+        self.lease() / 3
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from(self.lease)
+    }
+}
+
+impl Held {
+    /// When there is something to be done about it, if it is prolonged so long after it was last.
+    fn next(&self, beat: Duration, lease: Duration) -> Option<Moment> {
+        let end = match self.grip {
+            Grip::Firm => Some(self.since.after(beat.min(lease))),
+            Grip::Loose => Some(self.since.after(lease)),
+            Grip::RunOut | Grip::Gone => None,
+        };
+        [end, self.ages_at, self.stuck_at].into_iter().flatten().min()
+    }
+
+    fn grow_older(
+        &mut self,
+        now: Moment,
+        slot: Slot,
+        lease: Duration,
+        todo: &mut VecDeque<Action>,
+    ) {
+        if self.ages_at.is_some_and(|ages_at| now >= ages_at) {
+            self.ages_at = None;
+            if self.grip == Grip::Firm {
+                self.grip = Grip::Loose;
+                self.cancel(slot, CancelReason::LeaseTooOld, todo);
+            }
+        }
+        if self.stuck_at.is_some_and(|stuck_at| now >= stuck_at) {
+            self.stuck_at = None;
+            todo.push_back(Action::Stuck { slot, running: now.since(self.started) });
+        }
+        let holds = matches!(self.grip, Grip::Firm | Grip::Loose);
+        if holds && now >= self.since.after(lease) {
+            self.lose(slot, Grip::RunOut, todo);
+        }
+    }
+
+    fn lose(&mut self, slot: Slot, grip: Grip, todo: &mut VecDeque<Action>) {
+        self.grip = grip;
+        self.cancel(slot, CancelReason::LeaseLost, todo);
+    }
+
+    /// The first reason stays.
+    fn cancel(&mut self, slot: Slot, reason: CancelReason, todo: &mut VecDeque<Action>) {
+        if !self.cancelled {
+            self.cancelled = true;
+            todo.push_back(Action::Cancel { slot, reason });
+        }
+    }
+}

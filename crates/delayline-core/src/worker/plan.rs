@@ -1,0 +1,34 @@
+//! What a worker is to do.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use crate::{ConsumerName, Millis};
+
+/// How a worker is to work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many handlers run at once: 1 to [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    pub slots: usize,
+    /// The queues, which share the slots.
+    pub queues: Vec<QueuePlan>,
+    /// Whether to end when no queue has a scheduled, ready or leased message any more.
+    pub until_empty: bool,
+}
+
+/// How a worker is to work on one queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuePlan {
+    /// The worker's name in the queue's journal of claims. No two workers share one (G16).
+    pub consumer: ConsumerName,
+    /// How long the leases last:
+    /// [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS) to
+    /// [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS). They are prolonged after a third of it.
+    pub lease: Millis,
+    /// The share of this queue's messages while several queues have more than there are slots.
+    pub weight: NonZeroU16,
+    /// How long a lease is prolonged at the most.
+    pub max_lease_age: Option<Duration>,
+    /// When a handler that still runs is reported as stuck.
+    pub stuck_after: Option<Duration>,
+}

@@ -1,0 +1,48 @@
+//! How a worker ends.
+
+use std::time::Duration;
+
+use super::Moment;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not at all.
+    Working,
+    /// Nothing new; handlers may finish.
+    Draining { until: Moment },
+    /// The handlers' tokens have fired.
+    Cancelling { until: Moment },
+    /// The handlers are gone; the last settlements go out.
+    Ending { until: Moment },
+}
+
+impl Stage {
+    pub(super) fn is_working(self) -> bool {
+        self == Self::Working
+    }
+
+    /// When it is over at the latest.
+    pub(super) const fn until(self) -> Option<Moment> {
+        match self {
+            Self::Working => None,
+            Self::Draining { until } | Self::Cancelling { until } | Self::Ending { until } => {
+                Some(until)
+            }
+        }
+    }
+
+    pub(super) const fn cancelling(now: Moment) -> Self {
+        Self::Cancelling { until: now.after(AFTER_TOKENS) }
+    }
+
+    pub(super) const fn ending(now: Moment) -> Self {
+        Self::Ending { until: now.after(LAST_SETTLEMENTS) }
+    }
+}
+
+/// Handlers have this long after their tokens have fired.
+pub const AFTER_TOKENS: Duration = Duration::from_secs(5);
+
+/// The last settlements have this long.
+pub const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);

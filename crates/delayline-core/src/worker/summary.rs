@@ -1,0 +1,58 @@
+//! What a worker has done.
+
+use crate::{Millis, Outcome, Settled, Settlement, Status};
+
+/// What a worker has done, counted by the settlements that the queue has confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Messages handled and finished.
+    pub acked: u64,
+    /// Failures: errors, panics, timeouts.
+    pub failed: u64,
+    /// Messages rejected, by handlers or because they could not be decoded.
+    pub rejected: u64,
+    /// Of the failures and rejections, how many made a dead letter.
+    pub dead: u64,
+    /// Messages put off by handlers.
+    pub snoozed: u64,
+    /// Messages given back, by handlers or because the worker stopped before they started.
+    pub released: u64,
+    /// Settlements that came too late: the message belongs to another worker, or is gone.
+    pub lost: u64,
+    /// Messages that were not settled when the worker gave up; they come back when their leases run
+    /// out.
+    pub unsettled: u64,
+}
+
+impl Summary {
+    /// Counts a settlement; answers how soon the message is due again, if it is.
+    pub(super) fn note(&mut self, item: &Settlement, settled: Settled) -> Option<Millis> {
+        let status = match settled {
+            Settled::Done { status } => Some(status),
+            Settled::AlreadyDone => None,
+            Settled::Stale | Settled::Missing => {
+                self.lost = self.lost.saturating_add(1);
+                return None;
+            }
+        };
+        let (counter, again) = match &item.outcome {
+            Outcome::Ack => (&mut self.acked, None),
+            Outcome::Retry { delay, .. } => (&mut self.failed, Some(*delay)),
+            Outcome::Snooze { delay } => (&mut self.snoozed, Some(*delay)),
+            Outcome::Release => (&mut self.released, Some(Millis::ZERO)),
+            Outcome::Reject { .. } => (&mut self.rejected, None),
+        };
+        *counter = counter.saturating_add(1);
+        match status {
+            Some(Status::Dead) => self.dead = self.dead.saturating_add(1),
+            Some(Status::Scheduled | Status::Ready) => return again,
+            _ => {}
+        }
+        None
+    }
+}
+
+pub(super) fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,226 @@
+//! The machine in simulated time.
+
+mod ending;
+mod leases;
+mod random;
+mod sim;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use self::sim::{Fault, Sim, at, ms, plan, queue_plan};
+use super::*;
+use crate::{ConsumerName, Millis};
+
+/// How many handlers have started since, of one queue or of all.
+fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
+    let wanted = |action: &Action| match action {
+        Action::Start { slot, .. } => queue.is_none_or(|queue| slot.queue == queue),
+        _ => false,
+    };
+    sim.log[before..].iter().filter(|(_, action)| wanted(action)).count()
+}
+
+fn retry(delay: u64) -> Outcome {
+    Outcome::Retry { delay: Millis::new(delay).unwrap(), error: "failed".to_owned() }
+}
+
+#[test]
+fn messages_start_when_they_are_due_and_the_claims_in_between_are_rare() {
+    let mut sim = Sim::new(plan(2));
+    for due in [0, 500, 501, 20_000, 3_600_000] {
+        sim.send(at(0), 0, &due.to_string(), ms(due));
+    }
+    sim.run_to(at(3_700_000));
+    let started = sim.times(|action| matches!(action, Action::Start { .. }));
+    for (started, due) in started.iter().zip([0, 500, 501, 20_000, 3_600_000]) {
+        assert!(*started >= at(due) && *started <= at(due + 4), "{started:?} for {due}");
+    }
+    assert_eq!(started.len(), 5);
+    let idle = sim.times(|action| matches!(action, Action::Send { .. } | Action::Wait { .. }));
+    assert!(idle.len() < 3_700 * 48 / 100, "{}", idle.len());
+    let claims = sim.sent("claim");
+    assert!(claims.windows(2).all(|pair| pair[1].0.since(pair[0].0) <= ms(5_001)));
+}
+
+#[test]
+fn a_claim_that_may_have_been_executed_is_sent_again_under_its_own_id() {
+    let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy];
+    let mut sim = Sim::new(plan(10)).first("claim", &faults);
+    sim.send_many(0, 5);
+    sim.run_to(at(3_000));
+    let claims = sim.sent("claim");
+    assert!(claims[..4].windows(2).all(|pair| pair[0].1 == pair[1].1));
+    assert_ne!(claims[3].1, claims[4].1);
+    for (pair, full) in claims[..4].windows(2).zip([100, 200, 400]) {
+        let pause = pair[1].0.since(pair[0].0);
+        assert!(pause >= ms(full / 2) && pause <= ms(full + 1), "{pause:?} of {full}");
+    }
+    assert_eq!(sim.machine.summary().acked, 5);
+}
+
+#[test]
+fn a_claim_is_given_up_when_what_it_may_have_leased_has_run_out() {
+    let mut first = true;
+    let mut sim = Sim::new(plan(10))
+        .faults(move |_| if std::mem::take(&mut first) { Fault::LostReply } else { Fault::Busy });
+    sim.send_many(0, 1);
+    sim.run_to(at(10_000));
+    let claims = sim.sent("claim");
+    let again = claims.iter().filter(|(_, op)| *op == claims[0].1).count();
+    assert!(again >= 3 && again < claims.len(), "{again} of {}", claims.len());
+    assert!(claims.iter().all(|(at, op)| *op != claims[0].1 || at.since_start() < ms(5_100)));
+}
+
+#[test]
+fn settlements_go_out_together_and_until_they_are_confirmed() {
+    let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy];
+    let mut sim = Sim::new(plan(100)).first("settle", &faults);
+    sim.send_many(0, 300);
+    sim.run_to(at(5_000));
+    assert_eq!(sim.machine.summary().acked, 300);
+    let settles = sim.sent("settle");
+    assert!(settles.len() < 10, "{}", settles.len());
+    let failing = settles[0].0..settles[3].0;
+    let claims = sim.sent("claim");
+    assert!(!claims.iter().any(|(at, _)| *at > failing.start && *at < failing.end));
+}
+
+#[test]
+fn one_settlement_names_no_message_twice() {
+    let tries = Rc::new(Cell::new(0));
+    let count = Rc::clone(&tries);
+    let mut sim = Sim::new(plan(4)).handling(move |_| {
+        count.set(count.get() + 1);
+        Some((ms(1), if count.get() < 50 { Outcome::Release } else { Outcome::Ack }))
+    });
+    sim.send_many(0, 1);
+    sim.run_to(at(1_000));
+    assert_eq!((sim.machine.summary().released, sim.machine.summary().acked), (49, 1));
+}
+
+#[test]
+fn queues_share_the_slots_by_their_weights() {
+    for slots in [1, 4, 10] {
+        let queues = vec![queue_plan(1), queue_plan(3), queue_plan(6)];
+        let mut sim = Sim::new(Plan { slots, queues, until_empty: false });
+        for queue in 0..3 {
+            sim.send_many(queue, 2_000);
+        }
+        // By then all queues have been found to hold messages.
+        sim.run_to(at(2_000));
+        let before = sim.log.len();
+        sim.run_to(at(2_000 + 6_000 / u64::try_from(slots).unwrap()));
+        let started = |wanted: Option<usize>| starts(&sim, before, wanted);
+        let starts = |queue| started(Some(queue)) * 1_000 / started(None);
+        for (queue, share) in [(0, 100), (1, 300), (2, 600)] {
+            let got = starts(queue);
+            assert!(got.abs_diff(share) <= 40, "{got} instead of {share} with {slots} slots");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_was_idle_gets_no_more_than_its_share_afterwards() {
+    let queues = vec![queue_plan(1), queue_plan(1)];
+    let mut sim = Sim::new(Plan { slots: 1, queues, until_empty: false });
+    sim.send_many(0, 2_000);
+    sim.run_to(at(5_000));
+    sim.send_many(1, 2_000);
+    sim.run_to(at(5_600));
+    let before = sim.log.len();
+    sim.run_to(at(7_000));
+    let starts = |queue| starts(&sim, before, Some(queue));
+    assert!(starts(0) > 20 && starts(0).abs_diff(starts(1)) <= 2, "{} {}", starts(0), starts(1));
+}
+
+#[test]
+fn a_queue_that_cannot_be_reached_does_not_stop_another() {
+    let queues = vec![queue_plan(1), queue_plan(1)];
+    let broken = ConsumerName::new("broken").unwrap();
+    let mut plan = Plan { slots: 4, queues, until_empty: false };
+    plan.queues[0].consumer = broken.clone();
+    let mut sim = Sim::new(plan).faults(move |op| match op {
+        Op::Claim(claim) if claim.consumer == broken => Fault::LostRequest,
+        _ => Fault::None,
+    });
+    sim.send_many(1, 100);
+    sim.run_to(at(3_000));
+    assert_eq!(sim.machine.summary().acked, 100);
+}
+
+#[test]
+fn a_hint_that_finds_no_free_slot_is_handed_on_and_not_waited_for_again_until_there_is_one() {
+    let mut sim = Sim::new(plan(2)).handling(|_| Some((ms(8_000), Outcome::Ack)));
+    sim.run_to(at(1_000));
+    // Two messages fill the slots; the third comes while the wait that was begun before goes on.
+    for n in 0..3 {
+        sim.send(at(1_000 + n * 100), 0, &n.to_string(), Duration::ZERO);
+    }
+    sim.run_to(at(10_000));
+    let waits = sim.times(|action| matches!(action, Action::Wait { .. }));
+    let full: Vec<_> = waits.iter().filter(|wait| **wait > at(1_110)).collect();
+    assert!(!full.is_empty() && *full[0] > at(9_000), "{waits:?}");
+    // The first hint was used, and so was the second; its wait was not renewed.
+    assert!(sim.times(|action| matches!(action, Action::Ring { .. })).is_empty());
+
+    let mut sim = Sim::new(plan(1)).handling(|_| Some((ms(3_000), Outcome::Ack)));
+    sim.send(at(100), 0, "a", ms(1_000));
+    // Claimed when it is due, by the timer; the wait for hints goes on, and brings one of use to
+    // others only.
+    sim.send(at(2_000), 0, "b", Duration::ZERO);
+    sim.run_to(at(4_000));
+    assert_eq!(sim.times(|action| matches!(action, Action::Ring { .. })), [at(2_001)]);
+    let waits = sim.times(|action| matches!(action, Action::Wait { .. }));
+    assert!(!waits.iter().any(|wait| *wait > at(1_102) && *wait < at(4_000)), "{waits:?}");
+}
+
+#[test]
+fn what_a_queue_expects_of_a_worker_without_room_is_handed_on() {
+    let queues = vec![queue_plan(1), queue_plan(1)];
+    let mut sim = Sim::new(Plan { slots: 1, queues, until_empty: false }).forever();
+    sim.send(at(0), 0, "later", ms(2_000));
+    sim.send(at(1_000), 1, "now", Duration::ZERO);
+    sim.run_to(at(10_000));
+    let rings = sim.times(|action| matches!(action, Action::Ring { queue: 0 }));
+    // Its own wait may be the first to hear it; that one is not renewed.
+    assert_eq!(rings, [at(2_001), at(2_002)]);
+}
+
+#[test]
+fn hints_are_not_waited_for_where_there_are_none() {
+    let mut machine = Machine::new(plan(1), [0; 16]);
+    let mut waits = 0;
+    let mut now = Moment::START;
+    for _ in 0..100 {
+        while let Some(action) = machine.poll(now) {
+            match action {
+                Action::Send { queue, op } => {
+                    let reply = Reply::Claim(Claimed::default());
+                    let applied = Applied { at: Timestamp::MIN, revision: 0, reply };
+                    machine.handle_answer(now, queue, op, Ok(applied));
+                }
+                Action::Wait { queue, .. } => {
+                    waits += 1;
+                    let error = Error::new(ErrorKind::Unsupported("hints"));
+                    machine.handle_waited(now, queue, &Err(error));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        now = machine.wake_at().unwrap();
+    }
+    assert_eq!(waits, 1);
+}
+
+#[test]
+fn a_worker_ends_when_all_its_queues_are_empty() {
+    let queues = vec![queue_plan(1), queue_plan(1)];
+    let mut sim = Sim::new(Plan { slots: 4, queues, until_empty: true });
+    sim.send_many(0, 3);
+    sim.send(at(0), 1, "later", ms(60_000));
+    let end = sim.run();
+    assert!(end >= at(60_000) && end <= at(60_100), "{end:?}");
+    assert_eq!(sim.machine.summary().acked, 4);
+}

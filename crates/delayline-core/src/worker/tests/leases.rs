@@ -1,0 +1,146 @@
+//! Heartbeats, lost leases, old leases and stuck handlers.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::retry;
+use super::sim::{Fault, Sim, at, ms, plan};
+use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis};
+
+/// The only handler.
+fn only(sim: &Sim) -> Slot {
+    *sim.running.keys().next().unwrap()
+}
+
+fn cancelled(sim: &Sim) -> Option<(Moment, CancelReason)> {
+    sim.running[&only(sim)].cancelled
+}
+
+fn steal(sim: &mut Sim) -> Reply {
+    let claim = Claim {
+        consumer: ConsumerName::new("thief").unwrap(),
+        claim_id: ClaimId::from_bytes([9; 16]),
+        max: 10,
+        lease: Millis::new(60_000).unwrap(),
+    };
+    sim.apply(0, &Op::Claim(claim))
+}
+
+#[test]
+fn all_leases_are_prolonged_together_after_a_third_of_their_time() {
+    let mut sim = Sim::new(plan(10)).forever();
+    sim.send_many(0, 5);
+    sim.run_to(at(100_000));
+    let beats = sim.sent("extend");
+    assert!((95..=100).contains(&beats.len()), "{}", beats.len());
+    assert!(sim.running.values().all(|handler| handler.cancelled.is_none()));
+    for slot in sim.running.keys().copied().collect::<Vec<_>>() {
+        sim.finish(slot, Outcome::Ack);
+    }
+    sim.run_to(at(200_000));
+    assert_eq!(sim.sent("extend").len(), beats.len(), "no heart beats after its handler");
+    assert_eq!(sim.machine.summary().acked, 5);
+}
+
+#[test]
+fn failed_beats_are_made_up_for_before_the_lease_runs_out() {
+    let mut sim = Sim::new(plan(1)).forever().first("extend", &[Fault::LostRequest; 3]);
+    sim.send_many(0, 1);
+    sim.run_to(at(20_000));
+    assert_eq!(cancelled(&sim), None);
+}
+
+#[test]
+fn a_handler_is_told_when_its_lease_has_run_out_unheard_and_may_still_settle() {
+    let mut sim = Sim::new(plan(1)).forever().faults(|op| match op {
+        Op::Extend(_) => Fault::LostRequest,
+        _ => Fault::None,
+    });
+    sim.send_many(0, 1);
+    sim.run_to(at(10_000));
+    assert_eq!(cancelled(&sim), Some((at(3_002), CancelReason::LeaseLost)));
+    sim.finish(only(&sim), Outcome::Ack);
+    sim.run_to(at(11_000));
+    assert_eq!((sim.machine.summary().acked, sim.machine.summary().lost), (1, 0));
+}
+
+#[test]
+fn a_lease_that_another_worker_took_is_not_settled() {
+    let mut sim = Sim::new(plan(1)).forever().first("extend", &[Fault::LostRequest; 8]);
+    sim.send_many(0, 1);
+    sim.run_to(at(3_500));
+    steal(&mut sim);
+    sim.run_to(at(20_000));
+    assert_eq!(cancelled(&sim).unwrap().1, CancelReason::LeaseLost);
+    let settles = sim.sent("settle").len();
+    sim.finish(only(&sim), Outcome::Ack);
+    sim.run_to(at(21_000));
+    assert_eq!(sim.machine.summary().lost, 1);
+    // What has run out by this process's clock is tried, and the queue refuses it (G6).
+    assert!(sim.sent("settle").len() <= settles + 1);
+    assert_eq!(sim.machine.summary().acked, 0);
+}
+
+#[test]
+fn a_handler_learns_of_a_cancellation_at_its_next_beat() {
+    let mut sim = Sim::new(plan(1)).forever();
+    sim.send_many(0, 1);
+    sim.run_to(at(1_500));
+    sim.apply(0, &Op::Cancel(vec![MessageId::try_from("0-0").unwrap()]));
+    sim.run_to(at(10_000));
+    let (told, reason) = cancelled(&sim).unwrap();
+    assert_eq!(reason, CancelReason::Requested);
+    assert!(told <= at(2_010), "{told:?}");
+    sim.finish(only(&sim), retry(0));
+    sim.run_to(at(11_000));
+    assert_eq!(sim.machine.summary().failed, 1);
+}
+
+#[test]
+fn a_message_that_comes_back_to_the_same_worker_ends_the_earlier_handlers_lease() {
+    let mut sim = Sim::new(plan(2)).forever().first("extend", &[Fault::LostRequest; 6]);
+    sim.send_many(0, 1);
+    sim.run_to(at(9_000));
+    let handlers: Vec<_> = sim.running.values().map(|handler| handler.cancelled).collect();
+    assert_eq!(handlers.len(), 2);
+    assert_eq!(handlers[0].map(|(_, reason)| reason), Some(CancelReason::LeaseLost));
+    assert_eq!(handlers[1], None);
+    sim.finish(only(&sim), Outcome::Ack);
+    assert_eq!(sim.machine.summary().lost, 1);
+}
+
+#[test]
+fn a_lease_that_is_too_old_is_prolonged_no_more_and_its_handler_is_told() {
+    let mut plan = plan(1);
+    plan.queues[0].max_lease_age = Some(ms(10_000));
+    let mut sim = Sim::new(plan).forever();
+    sim.send_many(0, 1);
+    sim.run_to(at(11_000));
+    assert_eq!(cancelled(&sim), Some((at(10_002), CancelReason::LeaseTooOld)));
+    let beats = sim.sent("extend").len();
+    sim.run_to(at(12_000));
+    sim.finish(only(&sim), Outcome::Ack);
+    sim.run_to(at(13_000));
+    assert_eq!((sim.sent("extend").len(), sim.machine.summary().acked), (beats, 1));
+}
+
+#[test]
+fn a_stuck_handler_is_reported_once() {
+    let mut plan = plan(3);
+    plan.queues[0].stuck_after = Some(ms(5_000));
+    let mut sim = Sim::new(plan).handling(|delivery| {
+        let quick = delivery.message.info.sequence == 1;
+        quick.then_some((Duration::from_millis(4_999), Outcome::Ack))
+    });
+    sim.send_many(0, 3);
+    sim.run_to(at(60_000));
+    let reports: Vec<_> = sim
+        .log
+        .iter()
+        .filter_map(|(at, action)| match action {
+            Action::Stuck { running, .. } => Some((*at, *running)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reports, [(at(5_003), ms(5_000)); 2]);
+}

@@ -1,0 +1,323 @@
+//! A worker, its queues and its handlers in one simulated time.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use super::super::*;
+use crate::{
+    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
+};
+
+/// What happens to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// Executed, and the reply is lost.
+    LostReply,
+    /// Not executed, and nobody knows.
+    LostRequest,
+    /// Refused for now.
+    Busy,
+}
+
+enum Event {
+    Answer(usize, Op, Result<Applied, Error>),
+    Waited(usize, bool),
+    Rung(usize),
+    Finished(Slot, Outcome),
+    Enqueue(usize, NewMessage),
+    Stop(Moment),
+}
+
+pub(super) struct Handler {
+    pub(super) id: MessageId,
+    pub(super) lease: Lease,
+    pub(super) cancelled: Option<(Moment, CancelReason)>,
+}
+
+type Faults = Box<dyn FnMut(&Op) -> Fault>;
+/// How long a handler runs, and what it answers; `None` for one that runs until it is dropped.
+type Handling = Box<dyn FnMut(&Delivery) -> Option<(Duration, Outcome)>>;
+
+pub(super) struct Sim {
+    pub(super) machine: Machine,
+    pub(super) now: Moment,
+    pub(super) queues: Vec<State>,
+    /// Everything the machine wanted.
+    pub(super) log: Vec<(Moment, Action)>,
+    pub(super) running: BTreeMap<Slot, Handler>,
+    /// How each delivery that was started ended.
+    pub(super) ended: HashMap<(MessageId, Lease), Outcome>,
+    pub(super) latency: Duration,
+    slots: usize,
+    faults: Faults,
+    handling: Handling,
+    events: BTreeMap<(Moment, u64), Event>,
+    serial: u64,
+    bells: Vec<bool>,
+    waits: Vec<bool>,
+}
+
+pub(super) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(super) const fn at(n: u64) -> Moment {
+    Moment::at(ms(n))
+}
+
+pub(super) fn queue_plan(weight: u16) -> QueuePlan {
+    QueuePlan {
+        consumer: ConsumerName::new("worker").unwrap(),
+        lease: Millis::new(3_000).unwrap(),
+        weight: NonZeroU16::new(weight).unwrap(),
+        max_lease_age: None,
+        stuck_after: None,
+    }
+}
+
+pub(super) fn plan(slots: usize) -> Plan {
+    Plan { slots, queues: vec![queue_plan(1)], until_empty: false }
+}
+
+impl Sim {
+    pub(super) fn new(plan: Plan) -> Self {
+        let queues = plan.queues.len();
+        Self {
+            slots: plan.slots,
+            machine: Machine::new(plan, [7; 16]),
+            now: Moment::START,
+            queues: (0..queues).map(|_| State::new()).collect(),
+            log: Vec::new(),
+            running: BTreeMap::new(),
+            ended: HashMap::new(),
+            latency: ms(1),
+            faults: Box::new(|_| Fault::None),
+            handling: Box::new(|_| Some((ms(10), Outcome::Ack))),
+            events: BTreeMap::new(),
+            serial: 0,
+            bells: vec![false; queues],
+            waits: vec![false; queues],
+        }
+    }
+
+    pub(super) fn faults(mut self, faults: impl FnMut(&Op) -> Fault + 'static) -> Self {
+        self.faults = Box::new(faults);
+        self
+    }
+
+    /// The first operations of this name meet these faults.
+    pub(super) fn first(self, name: &'static str, faults: &[Fault]) -> Self {
+        let mut faults: VecDeque<_> = faults.iter().copied().collect();
+        self.faults(move |op| {
+            if op.name() == name { faults.pop_front().unwrap_or(Fault::None) } else { Fault::None }
+        })
+    }
+
+    pub(super) fn handling(
+        mut self,
+        handling: impl FnMut(&Delivery) -> Option<(Duration, Outcome)> + 'static,
+    ) -> Self {
+        self.handling = Box::new(handling);
+        self
+    }
+
+    pub(super) fn forever(self) -> Self {
+        self.handling(|_| None)
+    }
+
+    pub(super) fn clock(&self) -> Timestamp {
+        let ms = u64::try_from(self.now.since_start().as_millis()).unwrap();
+        Timestamp::from_ms(1_800_000_000_000 + ms).unwrap()
+    }
+
+    /// A message that is sent `when` and due `delay` later.
+    pub(super) fn send(&mut self, when: Moment, queue: usize, id: &str, delay: Duration) {
+        let mut message = NewMessage::new(MessageId::try_from(id).unwrap(), "");
+        message.schedule = Schedule::In(Millis::try_from(delay).unwrap());
+        self.push(when, Event::Enqueue(queue, message));
+    }
+
+    pub(super) fn send_many(&mut self, queue: usize, count: usize) {
+        for n in 0..count {
+            self.send(self.now, queue, &format!("{queue}-{n}"), Duration::ZERO);
+        }
+    }
+
+    pub(super) fn stop(&mut self, when: Moment, grace: Duration) {
+        self.push(when, Event::Stop(when.after(grace)));
+    }
+
+    pub(super) fn apply(&mut self, queue: usize, op: &Op) -> Reply {
+        let now = self.clock();
+        self.queues[queue].apply(now, op).reply
+    }
+
+    pub(super) fn finish(&mut self, slot: Slot, outcome: Outcome) {
+        let handler = self.running.remove(&slot).unwrap();
+        assert!(self.ended.insert((handler.id, handler.lease), outcome.clone()).is_none());
+        self.machine.handle_finished(slot, outcome);
+    }
+
+    /// Goes on until `end`, or until the worker is over.
+    pub(super) fn run_to(&mut self, end: Moment) {
+        loop {
+            while let Some(action) = self.machine.poll(self.now) {
+                self.log.push((self.now, action.clone()));
+                self.perform(action);
+            }
+            if self.machine.is_over(self.now) {
+                return;
+            }
+            let event = self.events.keys().next().map(|(at, _)| *at);
+            let next = event.into_iter().chain(self.machine.wake_at()).min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            // A machine that wants to be woken at once, without a wish, would do so for ever.
+            assert!(
+                next > self.now || event.is_some_and(|at| at <= self.now),
+                "a hot loop: {:#?}",
+                self.machine
+            );
+            self.now = next.max(self.now);
+            while let Some(entry) = self.events.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let event = entry.remove();
+                self.happen(event);
+            }
+        }
+    }
+
+    /// Goes on until the worker is over, and answers when that was.
+    pub(super) fn run(&mut self) -> Moment {
+        self.run_to(self.now.after(Duration::from_secs(100_000)));
+        assert!(self.machine.is_over(self.now), "it does not end");
+        self.now
+    }
+
+    pub(super) fn sent(&self, name: &str) -> Vec<(Moment, Op)> {
+        let sent = |(at, action): &(Moment, Action)| match action {
+            Action::Send { op, .. } if op.name() == name => Some((*at, op.clone())),
+            _ => None,
+        };
+        self.log.iter().filter_map(sent).collect()
+    }
+
+    pub(super) fn times(&self, wanted: impl Fn(&Action) -> bool) -> Vec<Moment> {
+        self.log.iter().filter(|(_, action)| wanted(action)).map(|(at, _)| *at).collect()
+    }
+
+    fn push(&mut self, when: Moment, event: Event) {
+        self.serial += 1;
+        self.events.insert((when, self.serial), event);
+    }
+
+    fn perform(&mut self, action: Action) {
+        let later = self.now.after(self.latency);
+        match action {
+            Action::Send { queue, op } => {
+                self.check(&op);
+                let fault = (self.faults)(&op);
+                let mut execute = || {
+                    let now = self.clock();
+                    self.queues[queue].apply(now, &op)
+                };
+                let result = match fault {
+                    Fault::None => Ok(execute()),
+                    Fault::LostReply => {
+                        execute();
+                        Err(Error::new(ErrorKind::ConnectionLost))
+                    }
+                    Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
+                    Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+                };
+                self.push(later, Event::Answer(queue, op, result));
+            }
+            Action::Wait { queue, timeout } => {
+                assert!(!std::mem::replace(&mut self.waits[queue], true));
+                if std::mem::take(&mut self.bells[queue]) {
+                    self.push(later, Event::Waited(queue, true));
+                } else {
+                    self.push(self.now.after(timeout), Event::Waited(queue, false));
+                }
+            }
+            Action::Ring { queue } => {
+                self.push(later, Event::Rung(queue));
+                self.ring(queue);
+            }
+            Action::Start { slot, delivery, .. } => {
+                let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
+                if let Some((time, outcome)) = (self.handling)(&delivery) {
+                    self.push(self.now.after(time), Event::Finished(slot, outcome));
+                }
+                let handler = Handler { id, lease, cancelled: None };
+                assert!(self.running.insert(slot, handler).is_none());
+                assert!(self.running.len() <= self.slots);
+            }
+            Action::Cancel { slot, reason } => {
+                // What has ended in this very instant may still be told.
+                if let Some(handler) = self.running.get_mut(&slot) {
+                    assert!(handler.cancelled.replace((self.now, reason)).is_none());
+                }
+            }
+            Action::Abort { slot } => {
+                let outcome = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
+                self.push(self.now, Event::Finished(slot, outcome));
+            }
+            Action::Stuck { .. } => {}
+        }
+    }
+
+    /// What no operation may do.
+    fn check(&self, op: &Op) {
+        op.validate().unwrap();
+        match op {
+            Op::Claim(claim) => assert!(claim.max + self.running.len() <= self.slots, "{op:?}"),
+            Op::Extend(extend) => {
+                for (id, lease) in &extend.leases {
+                    let mut running = self.running.values();
+                    assert!(running.any(|one| one.id == *id && one.lease == *lease), "{id} ended");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ring(&mut self, queue: usize) {
+        if std::mem::take(&mut self.waits[queue]) {
+            self.events.retain(|_, event| !matches!(event, Event::Waited(q, _) if *q == queue));
+            self.waits[queue] = true;
+            self.push(self.now.after(self.latency), Event::Waited(queue, true));
+        } else {
+            self.bells[queue] = true;
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Answer(queue, op, result) => {
+                self.machine.handle_answer(self.now, queue, op, result);
+            }
+            Event::Waited(queue, hint) => {
+                self.waits[queue] = false;
+                self.machine.handle_waited(self.now, queue, &Ok(hint));
+            }
+            Event::Rung(queue) => self.machine.handle_rung(queue),
+            Event::Finished(slot, outcome) => {
+                if self.running.contains_key(&slot) {
+                    self.finish(slot, outcome);
+                }
+            }
+            Event::Enqueue(queue, message) => {
+                self.apply(queue, &Op::Enqueue(vec![message]));
+                self.ring(queue);
+            }
+            Event::Stop(deadline) => self.machine.handle_stop(deadline),
+        }
+    }
+}

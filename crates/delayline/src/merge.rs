@@ -1,0 +1,279 @@
+//! Sends that happen at the same time go out together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use delayline_core::{Class, ErrorKind, NewMessage, Op};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use crate::batches::fitting;
+use crate::client::{Client, LONGEST_PAUSE};
+use crate::queue::{Answered, Sent, enqueue};
+use crate::{Error, telemetry};
+
+/// The sends of one process that wait while a group of others is on its way.
+///
+/// The first one goes out at once; those that come meanwhile wait for its reply and go out as the
+/// next group, in the order in which they came, as many as one operation holds. So a lone send
+/// waits for nothing, and the more there are, the larger the groups.
+///
+/// Groups are sent by a task that ends with the last of them, so that whoever gives up waiting takes
+/// nothing from the others. One group at a time: a second on its way beside the first could overtake
+/// it when the first has to be repeated.
+#[derive(Debug, Default)]
+pub(crate) struct Merger(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By the order in which they came.
+    entries: BTreeMap<u64, Entry>,
+    next_number: u64,
+    bytes: usize,
+    /// There is a task that sends.
+    sending: bool,
+}
+
+/// A message that waits for its group.
+#[derive(Debug)]
+struct Entry {
+    message: NewMessage,
+    caller: Caller,
+}
+
+/// Whom to answer.
+#[derive(Debug)]
+struct Caller {
+    number: u64,
+    give_up: Instant,
+    span: Span,
+    reply: oneshot::Sender<Verdict>,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Answered(Result<Sent, Error>),
+    /// Whoever was to send it is gone, and it was not sent.
+    Unsent(NewMessage),
+}
+
+/// A caller's place among those that wait. Dropped, it takes the message back unless it is on its
+/// way.
+struct Place {
+    // First, so that a message put back finds nobody waiting for it.
+    verdict: oneshot::Receiver<Verdict>,
+    number: u64,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Merger {
+    /// Sends a message together with others.
+    ///
+    /// # Errors
+    ///
+    /// The message violates a limit; too many wait ([`ErrorKind::Overloaded`]); or what `enqueue`
+    /// says.
+    pub(crate) async fn send(&self, client: &Client, message: NewMessage) -> Result<Sent, Error> {
+        let span = telemetry::send_span(client.label().as_str(), &message.id);
+        let result = self.wait(client, message, &span).instrument(span.clone()).await;
+        if let Err(error) = &result {
+            span.record("error.type", telemetry::class_name(error.class()));
+        }
+        result
+    }
+
+    async fn wait(&self, client: &Client, message: NewMessage, span: &Span) -> Result<Sent, Error> {
+        // A bad message must not fail its group.
+        let mut message = valid(message)?;
+        let give_up = client.give_up();
+        loop {
+            let Ok(runtime) = Handle::try_current() else {
+                // Nobody to send groups; it goes alone.
+                let answered = enqueue(client, give_up, vec![((), message)]).await;
+                let only = answered.into_iter().next();
+                return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
+            };
+            let (place, leads) = self.enter(client, message, give_up, span)?;
+            if leads {
+                let lead = Lead { waiting: Arc::clone(&self.0), over: false };
+                runtime.spawn(lead.send_all(client.clone()));
+            }
+            match place.verdict().await {
+                Some(Verdict::Answered(result)) => return result,
+                Some(Verdict::Unsent(back)) => message = back,
+                None => return Err(Error::sender_gone()),
+            }
+        }
+    }
+
+    /// Lets a message in, and says whether its caller has to start the task that sends.
+    fn enter(
+        &self,
+        client: &Client,
+        message: NewMessage,
+        give_up: Instant,
+        span: &Span,
+    ) -> Result<(Place, bool), Error> {
+        let mut waiting = lock(&self.0);
+        let bytes = waiting.bytes.saturating_add(message.content_bytes());
+        if waiting.entries.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
+            let (count, bytes) = (waiting.entries.len(), waiting.bytes);
+            drop(waiting);
+            telemetry::overloaded(client.label());
+            let detail = format!("{count} sends of {bytes} bytes wait for the backend");
+            return Err(delayline_core::Error::with_detail(ErrorKind::Overloaded, detail).into());
+        }
+        let number = waiting.next_number;
+        waiting.next_number += 1;
+        let (reply, verdict) = oneshot::channel();
+        let caller = Caller { number, give_up, span: span.clone(), reply };
+        waiting.put(Entry { message, caller });
+        let leads = !std::mem::replace(&mut waiting.sending, true);
+        Ok((Place { verdict, number, waiting: Arc::clone(&self.0) }, leads))
+    }
+}
+
+impl Waiting {
+    fn put(&mut self, entry: Entry) {
+        self.bytes = self.bytes.saturating_add(entry.message.content_bytes());
+        self.entries.insert(entry.caller.number, entry);
+    }
+
+    fn take(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.entries.remove(&number)?;
+        self.bytes = self.bytes.saturating_sub(entry.message.content_bytes());
+        Some(entry)
+    }
+
+    /// The next group: the oldest that fit in one operation, each id once.
+    fn group(&mut self) -> Vec<Entry> {
+        let items = self.entries.values().map(|entry| &entry.message);
+        let count = fitting(items.map(|message| (&message.id, message.content_bytes())));
+        let numbers: Vec<_> = self.entries.keys().take(count).copied().collect();
+        numbers.into_iter().filter_map(|number| self.take(number)).collect()
+    }
+}
+
+impl Place {
+    async fn verdict(mut self) -> Option<Verdict> {
+        (&mut self.verdict).await.ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.verdict.close();
+        lock(&self.waiting).take(self.number);
+    }
+}
+
+/// Whoever sends the groups. If it is dropped before it has finished, because its runtime ends or
+/// the backend panics, those that wait are told to see to themselves.
+struct Lead {
+    waiting: Arc<Mutex<Waiting>>,
+    over: bool,
+}
+
+impl Lead {
+    async fn send_all(mut self, client: Client) {
+        while let Some(group) = self.next() {
+            self.send_group(&client, group).await;
+            // Whoever was answered and has more to send comes into the next group.
+            yield_now().await;
+        }
+    }
+
+    /// The next group. `None` is the end: from then on another has to lead.
+    fn next(&mut self) -> Option<Vec<Entry>> {
+        let mut waiting = lock(&self.waiting);
+        let group = waiting.group();
+        self.over = group.is_empty();
+        waiting.sending = !self.over;
+        waiting.sending.then_some(group)
+    }
+
+    async fn send_group(&self, client: &Client, group: Vec<Entry>) {
+        let Some(give_up) = group.iter().map(|entry| entry.caller.give_up).min() else { return };
+        let (mut callers, items): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .enumerate()
+            .map(|(place, entry)| (Some(entry.caller), (place, entry.message)))
+            .unzip();
+        let span = span(client, &callers);
+        let answered = tokio::select! {
+            biased;
+            answered = enqueue(client, give_up, items).instrument(span) => answered,
+            () = all_gone(&mut callers) => return,
+        };
+        for Answered { key: place, message, result } in answered {
+            let Some(caller) = callers.get_mut(place).and_then(Option::take) else { continue };
+            let unsent = result.as_ref().is_err_and(|it| it.class() == Class::NotExecuted);
+            // The group gave up with its most impatient member. A later one goes on trying, unless
+            // it would have to give up before the next pause is over.
+            if unsent && caller.give_up > give_up + LONGEST_PAUSE {
+                let mut waiting = lock(&self.waiting);
+                if !caller.reply.is_closed() {
+                    waiting.put(Entry { message, caller });
+                }
+            } else {
+                // Fails if the caller no longer wants to know.
+                let _ = caller.reply.send(Verdict::Answered(result));
+            }
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut waiting = lock(&self.waiting);
+        waiting.sending = false;
+        waiting.bytes = 0;
+        let unsent = std::mem::take(&mut waiting.entries);
+        drop(waiting);
+        for Entry { message, caller } in unsent.into_values() {
+            let _ = caller.reply.send(Verdict::Unsent(message));
+        }
+    }
+}
+
+fn span(client: &Client, callers: &[Option<Caller>]) -> Span {
+    match callers {
+        [Some(caller)] => caller.span.clone(),
+        _ => {
+            let members: Vec<_> = callers.iter().flatten().map(|caller| &caller.span).collect();
+            telemetry::group_span(client.label().as_str(), members.into_iter())
+        }
+    }
+}
+
+/// Ends when none of these callers wants to know any more.
+async fn all_gone(callers: &mut [Option<Caller>]) {
+    for caller in callers.iter_mut().flatten() {
+        caller.reply.closed().await;
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    // Nothing panics while it is locked.
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn valid(message: NewMessage) -> Result<NewMessage, Error> {
+    let alone = Op::Enqueue(vec![message]);
+    alone.validate()?;
+    match alone {
+        Op::Enqueue(messages) => messages.into_iter().next().ok_or_else(Error::unexpected_reply),
+        _ => Err(Error::unexpected_reply()),
+    }
+}
+
+/// Sends that wait, those on their way not included.
+const MAX_WAITING: usize = 10_000;
+/// Payloads and headers of the sends that wait, in bytes.
+const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;

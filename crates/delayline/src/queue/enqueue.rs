@@ -1,0 +1,91 @@
+//! One operation's worth of messages on its way to the queue.
+
+use delayline_core::{At, Class, FinishedIds, NewMessage, Op, Reply};
+use tokio::time::Instant;
+
+use super::Sent;
+use crate::Error;
+use crate::client::{Client, Tries};
+
+/// What became of a message, with whatever its sender wants to know it by.
+pub(crate) struct Answered<K> {
+    pub(crate) key: K,
+    pub(crate) message: NewMessage,
+    pub(crate) result: Result<Sent, Error>,
+}
+
+/// Sends messages until it is known what became of them, within bounds: see [`Tries`]. They must
+/// fit in one operation. Answers each once, in any order.
+///
+/// One exception from the rule that what may have been executed is sent again: a message that may
+/// reuse a finished id. If the first try was executed and the message handled meanwhile, a second
+/// would make another one of it. It fails with [`Class::Ambiguous`] at once.
+pub(crate) async fn enqueue<K>(
+    client: &Client,
+    give_up: Instant,
+    items: Vec<(K, NewMessage)>,
+) -> Vec<Answered<K>> {
+    let (mut keys, messages): (Vec<K>, Vec<_>) = items.into_iter().unzip();
+    let mut op = Op::Enqueue(messages);
+    let mut answered = Vec::with_capacity(keys.len());
+    let mut tries = Tries::until(give_up);
+    let results = loop {
+        match client.backend.apply(At::Server, &op).await {
+            Ok(applied) => break Ok(applied.reply),
+            Err(error) => {
+                if error.class() == Class::Ambiguous {
+                    let error = Error::from(error.clone());
+                    take_unrepeatable(&mut op, &mut keys, &error, &mut answered);
+                }
+                match tries.failed(error) {
+                    _ if keys.is_empty() => return answered,
+                    Ok(pause) => client.pause(&op, pause).await,
+                    Err(error) => break Err(error),
+                }
+            }
+        }
+    };
+    let Op::Enqueue(messages) = op else { return answered };
+    let mut outcomes = match results {
+        Ok(Reply::Enqueue(outcomes)) if outcomes.len() == messages.len() => {
+            Ok(outcomes.into_iter())
+        }
+        Ok(_) => Err(Error::unexpected_reply()),
+        Err(error) => Err(error),
+    };
+    answered.extend(keys.into_iter().zip(messages).map(|(key, message)| {
+        let result = match &mut outcomes {
+            Ok(outcomes) => outcomes.next().ok_or_else(Error::unexpected_reply),
+            Err(error) => Err(error.clone()),
+        };
+        let sent = |outcome| Sent { id: message.id.clone(), outcome, repeated: tries.repeated() };
+        let result = result.map(sent);
+        Answered { key, message, result }
+    }));
+    answered
+}
+
+/// Answers the messages that must not be sent twice, and keeps the rest.
+fn take_unrepeatable<K>(
+    op: &mut Op,
+    keys: &mut Vec<K>,
+    error: &Error,
+    answered: &mut Vec<Answered<K>>,
+) {
+    let Op::Enqueue(messages) = op else { return };
+    if messages.iter().all(|message| message.finished_ids == FinishedIds::Refuse) {
+        return;
+    }
+    let all = keys.drain(..).zip(messages.drain(..)).collect::<Vec<_>>();
+    for (key, message) in all {
+        match message.finished_ids {
+            FinishedIds::Refuse => {
+                keys.push(key);
+                messages.push(message);
+            }
+            FinishedIds::Reuse => {
+                answered.push(Answered { key, message, result: Err(error.clone()) });
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The metrics, one function for each thing that is measured. Without the feature `metrics` they do
+//! nothing. The table in the module above has their names and meanings.
+
+use std::time::Duration;
+
+use delayline_core::{Enqueued, Outcome, Stats, Timestamp};
+
+/// Tells the installed exporter what each metric means and in which unit it is.
+#[cfg(feature = "metrics")]
+pub fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    let histograms = [
+        (CALL, Unit::Seconds, "One operation, from the request to the reply"),
+        (BATCH, Unit::Count, "Messages of one operation"),
+        (LATENESS, Unit::Seconds, "From the due instant of a delivery to its claim"),
+    ];
+    for (name, unit, text) in histograms {
+        describe_histogram!(name, unit, text);
+    }
+    let counters = [
+        (REPEATS, "Operations sent again after a failure"),
+        (ENQUEUED, "Messages sent"),
+        (SETTLED, "Leases ended"),
+        (RETRIES, "Messages that are tried again after a failure"),
+        (DEAD, "Messages that a settlement has made a dead letter"),
+        (LOST, "Settlements and extensions that came too late"),
+        (DOORBELL, "Waits for a hint"),
+        (OVERLOADED, "Sends refused because too many waited"),
+    ];
+    for (name, text) in counters {
+        describe_counter!(name, Unit::Count, text);
+    }
+    describe_gauge!(MESSAGES, Unit::Count, "Messages of the queue by state");
+    describe_gauge!(OLDEST, Unit::Seconds, "How long the oldest unclaimed message has been due");
+    describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
+}
+
+/// Defines functions whose bodies are there with the feature `metrics` only.
+macro_rules! meters {
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) $body:block)*) => {$(
+        $(#[$doc])*
+        #[cfg(feature = "metrics")]
+        $vis fn $name($($arg: $type),*) $body
+
+        $(#[$doc])*
+        #[cfg(not(feature = "metrics"))]
+        $vis const fn $name($(_: $type),*) {}
+    )*};
+}
+
+meters! {
+    /// An operation has ended; `result` is `ok` or a class of error.
+    pub(super) fn call(queue: &Label, op: &'static str, result: &'static str, took: Duration) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("op", op),
+            metrics::Label::from_static_parts("result", result)];
+        metrics::histogram!(CALL, labels.iter()).record(took.as_secs_f64());
+    }
+
+    /// An operation is sent again.
+    pub(crate) fn repeated(queue: &Label, op: &'static str) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("op", op)];
+        metrics::counter!(REPEATS, labels.iter()).increment(1);
+    }
+
+    /// An operation was about so many messages.
+    pub(super) fn batch(queue: &Label, op: &'static str, messages: usize) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("op", op)];
+        // A batch has 1,000 messages at most.
+        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+        metrics::histogram!(BATCH, labels.iter()).record(f64::from(messages));
+    }
+
+    /// A message was leased so late.
+    pub(super) fn claimed(queue: &Label, lateness: Duration) {
+        metrics::histogram!(LATENESS, [queue.label()].iter()).record(lateness.as_secs_f64());
+    }
+
+    /// A message was sent.
+    pub(super) fn enqueued(queue: &Label, outcome: Enqueued) {
+        let result = match outcome {
+            Enqueued::Created { .. } => "created",
+            Enqueued::Duplicate { .. } => "duplicate",
+            Enqueued::Conflict { .. } => "conflict",
+        };
+        let labels = [queue.label(), metrics::Label::from_static_parts("result", result)];
+        metrics::counter!(ENQUEUED, labels.iter()).increment(1);
+    }
+
+    /// A lease was ended by its holder.
+    pub(super) fn settled(queue: &Label, outcome: &Outcome) {
+        let outcome = match outcome {
+            Outcome::Ack => "ack",
+            Outcome::Retry { .. } => "retry",
+            Outcome::Snooze { .. } => "snooze",
+            Outcome::Release => "release",
+            Outcome::Reject { .. } => "reject",
+        };
+        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", outcome)];
+        metrics::counter!(SETTLED, labels.iter()).increment(1);
+    }
+
+    /// A message is tried again after a failure.
+    pub(super) fn retried(queue: &Label) {
+        metrics::counter!(RETRIES, [queue.label()].iter()).increment(1);
+    }
+
+    /// A settlement has made a message a dead letter.
+    pub(super) fn dead(queue: &Label) {
+        metrics::counter!(DEAD, [queue.label()].iter()).increment(1);
+    }
+
+    /// A lease was no longer this process's when it was used.
+    pub(super) fn lease_lost(queue: &Label) {
+        metrics::counter!(LOST, [queue.label()].iter()).increment(1);
+    }
+
+    /// A wait for a hint has ended: `hit`, `miss` or `error`.
+    pub(super) fn hint(queue: &Label, result: &'static str) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("result", result)];
+        metrics::counter!(DOORBELL, labels.iter()).increment(1);
+    }
+
+    /// A send was refused because too many waited.
+    pub(crate) fn overloaded(queue: &Label) {
+        metrics::counter!(OVERLOADED, [queue.label()].iter()).increment(1);
+    }
+
+    /// The queue was counted at an instant of its own clock.
+    pub(crate) fn depths(queue: &Label, stats: &Stats, at: Timestamp) {
+        let states = [("scheduled", stats.scheduled), ("ready", stats.ready),
+            ("leased", stats.leased), ("dead", stats.dead)];
+        for (state, count) in states {
+            let labels = [queue.label(), metrics::Label::from_static_parts("state", state)];
+            // A gauge is a float; counts up to 2^32 are exact in it, and no queue holds more.
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            metrics::gauge!(MESSAGES, labels.iter()).set(f64::from(count));
+        }
+        let age = stats.earliest_due.map(|due| at.since(due)).unwrap_or_default();
+        metrics::gauge!(OLDEST, [queue.label()].iter()).set(age.as_secs_f64());
+        metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
+    }
+}
+
+/// A queue's name, as the value of the label `queue`.
+#[derive(Clone, Debug)]
+pub(crate) struct Label(std::sync::Arc<str>);
+
+impl Label {
+    pub(crate) fn new(queue: &str) -> Self {
+        Self(queue.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    #[cfg(feature = "metrics")]
+    fn label(&self) -> metrics::Label {
+        metrics::Label::new("queue", std::sync::Arc::clone(&self.0))
+    }
+}
+
+/// The names. Without the feature nobody asks for them.
+#[cfg(feature = "metrics")]
+mod names {
+    pub(super) const CALL: &str = "delayline_call_duration_seconds";
+    pub(super) const REPEATS: &str = "delayline_call_repeats_total";
+    pub(super) const BATCH: &str = "delayline_batch_messages";
+    pub(super) const LATENESS: &str = "delayline_lateness_seconds";
+    pub(super) const ENQUEUED: &str = "delayline_enqueued_total";
+    pub(super) const SETTLED: &str = "delayline_settled_total";
+    pub(super) const RETRIES: &str = "delayline_retries_total";
+    pub(super) const DEAD: &str = "delayline_dead_total";
+    pub(super) const LOST: &str = "delayline_leases_lost_total";
+    pub(super) const DOORBELL: &str = "delayline_doorbell_total";
+    pub(super) const OVERLOADED: &str = "delayline_overloaded_total";
+    pub(super) const MESSAGES: &str = "delayline_messages";
+    pub(super) const OLDEST: &str = "delayline_oldest_due_age_seconds";
+    pub(super) const PAUSED: &str = "delayline_paused";
+}
+
+#[cfg(feature = "metrics")]
+use names::*;

@@ -1,0 +1,198 @@
+//! A backend that tells what passes through it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline_core::{
+    Applied, At, Backend, Cancelled, Enqueued, Error, Extended, MessageId, Op, Outcome, Purged,
+    Queueing, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Wakeup,
+};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::meters::{self, Label};
+use super::{call_span, class_name};
+use crate::events::{Event, EventKind, EventSink};
+
+/// Records each operation's time and results, and changes nothing.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    inner: Arc<dyn Queueing>,
+    queue: Label,
+    events: EventSink,
+}
+
+impl Observed {
+    pub(crate) fn new(inner: Arc<dyn Queueing>, queue: Label, events: EventSink) -> Self {
+        Self { inner, queue, events }
+    }
+
+    /// Tells the results of an operation, item by item.
+    fn tell(&self, op: &Op, applied: &Applied) {
+        let listeners = self.events.listened();
+        let tell = |id: &MessageId, kind| {
+            if let Some(sender) = listeners {
+                // Fails if nobody listens any more.
+                let _ = sender.send(Event { id: id.clone(), at: applied.at, kind });
+            }
+        };
+        match (op, &applied.reply) {
+            (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
+                meters::batch(&self.queue, op.name(), messages.len());
+                for (message, &outcome) in messages.iter().zip(outcomes) {
+                    meters::enqueued(&self.queue, outcome);
+                    tell(&message.id, enqueued(outcome));
+                }
+            }
+            (Op::Claim(_), Reply::Claim(claimed)) => {
+                if !claimed.deliveries.is_empty() {
+                    meters::batch(&self.queue, op.name(), claimed.deliveries.len());
+                }
+                for delivery in &claimed.deliveries {
+                    let info = &delivery.message.info;
+                    let lateness = applied.at.since(info.due);
+                    meters::claimed(&self.queue, lateness);
+                    tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
+                }
+            }
+            (Op::Settle(items), Reply::Settle(results)) => {
+                meters::batch(&self.queue, op.name(), items.len());
+                for (item, &result) in items.iter().zip(results) {
+                    tell(&item.id, self.settled(item, result));
+                }
+            }
+            (Op::Extend(extend), Reply::Extend(results)) => {
+                for ((id, lease), result) in extend.leases.iter().zip(results) {
+                    match result {
+                        Extended::Done { cancel_requested: true, .. } => {
+                            tell(id, EventKind::CancelRequested);
+                        }
+                        Extended::Done { .. } => {}
+                        Extended::Stale | Extended::Missing => {
+                            meters::lease_lost(&self.queue);
+                            tell(id, EventKind::LeaseLost { epoch: lease.epoch });
+                        }
+                    }
+                }
+            }
+            _ if listeners.is_some() => changes(op, &applied.reply, tell),
+            _ => {}
+        }
+    }
+
+    fn settled(&self, item: &Settlement, result: Settled) -> EventKind {
+        let status = match result {
+            Settled::Done { status } => Some(status),
+            // The reply to the first time was lost, so it is told now.
+            Settled::AlreadyDone => None,
+            Settled::Stale | Settled::Missing => {
+                meters::lease_lost(&self.queue);
+                return EventKind::LeaseLost { epoch: item.lease.epoch };
+            }
+        };
+        meters::settled(&self.queue, &item.outcome);
+        match (status, &item.outcome) {
+            (Some(Status::Cancelled), _) => EventKind::Cancelled,
+            (Some(Status::Dead), _) | (_, Outcome::Reject { .. }) => {
+                meters::dead(&self.queue);
+                EventKind::Dead
+            }
+            (_, Outcome::Ack) => EventKind::Acked,
+            (_, &Outcome::Retry { delay, .. }) => {
+                meters::retried(&self.queue);
+                EventKind::Retried { delay }
+            }
+            (_, &Outcome::Snooze { delay }) => EventKind::Snoozed { delay },
+            (_, Outcome::Release) => EventKind::Released,
+        }
+    }
+}
+
+const fn enqueued(outcome: Enqueued) -> EventKind {
+    match outcome {
+        Enqueued::Created { due } => EventKind::Enqueued { due },
+        Enqueued::Duplicate { status } => EventKind::Duplicate { status },
+        Enqueued::Conflict { status } => EventKind::Conflict { status },
+    }
+}
+
+/// Operations that only listeners want to know of.
+fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
+    match (op, reply) {
+        (Op::Cancel(ids), Reply::Cancel(results)) => {
+            for (id, result) in ids.iter().zip(results) {
+                match result {
+                    Cancelled::Cancelled => tell(id, EventKind::Cancelled),
+                    Cancelled::InFlight => tell(id, EventKind::CancelRequested),
+                    Cancelled::NotFound => {}
+                }
+            }
+        }
+        (Op::Reschedule(items), Reply::Reschedule(results)) => {
+            for (item, result) in items.iter().zip(results) {
+                if let &Rescheduled::Done { due } = result {
+                    tell(&item.id, EventKind::Rescheduled { due });
+                }
+            }
+        }
+        (Op::Redrive(redrive), Reply::Redrive(results)) => {
+            for (id, result) in redrive.ids.iter().zip(results) {
+                if let &Redriven::Done { due } = result {
+                    tell(id, EventKind::Redriven { due });
+                }
+            }
+        }
+        (Op::Purge(ids), Reply::Purge(results)) => {
+            for (id, result) in ids.iter().zip(results) {
+                if *result == Purged::Purged {
+                    tell(id, EventKind::Purged);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[async_trait]
+impl Backend for Observed {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let span = call_span(self.queue.as_str(), op);
+        let start = Instant::now();
+        let result = self.inner.apply(at, op).instrument(span.clone()).await;
+        let outcome = match &result {
+            Ok(applied) => {
+                if let Reply::Claim(claimed) = &applied.reply {
+                    span.record("messaging.batch.message_count", claimed.deliveries.len());
+                }
+                self.tell(op, applied);
+                "ok"
+            }
+            Err(error) => {
+                let class = class_name(error.class());
+                span.record("error.type", class);
+                class
+            }
+        };
+        meters::call(&self.queue, op.name(), outcome, start.elapsed());
+        result
+    }
+}
+
+#[async_trait]
+impl Wakeup for Observed {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        let result = Wakeup::wait(&self.inner, timeout).await;
+        let outcome = match result {
+            Ok(true) => "hit",
+            Ok(false) => "miss",
+            Err(_) => "error",
+        };
+        meters::hint(&self.queue, outcome);
+        result
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        Wakeup::ring(&self.inner).await
+    }
+}

@@ -1,0 +1,75 @@
+//! How long failed messages wait, if their handlers name no delay.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline_core::{Jitter, Millis, RetryPolicy};
+
+/// A policy, or a function of the caller's.
+#[derive(Clone)]
+pub(super) enum Retry {
+    Policy(RetryPolicy),
+    Custom(Arc<Delay>),
+}
+
+/// The wait for a number of failures and the latest error.
+type Delay = dyn Fn(u32, &str) -> Duration + Send + Sync;
+
+impl Retry {
+    /// The wait after the `failures`-th failure.
+    pub(super) fn delay(&self, failures: u32, error: &str) -> Millis {
+        match self {
+            Self::Policy(policy) => by_policy(policy, failures),
+            Self::Custom(delay) => {
+                match catch_unwind(AssertUnwindSafe(|| delay(failures, error))) {
+                    Ok(delay) => Millis::try_from(delay).unwrap_or(Millis::MAX),
+                    Err(panic) => {
+                        // What was panicked with may panic again when it is dropped.
+                        std::mem::forget(panic);
+                        tracing::error!(
+                            "the retry function panicked; the default policy stands in"
+                        );
+                        by_policy(&RetryPolicy::default(), failures)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(policy) => policy.fmt(f),
+            Self::Custom(_) => f.write_str("Custom"),
+        }
+    }
+}
+
+/// Decorrelated jitter builds on the wait before, which nobody has kept: a walk of as many random
+/// steps arrives at the same spread.
+fn by_policy(policy: &RetryPolicy, failures: u32) -> Millis {
+    let steps = match policy.jitter {
+        Jitter::Decorrelated => failures.min(LONGEST_WALK),
+        Jitter::None | Jitter::Full => 1,
+    };
+    (0..steps).fold(Millis::ZERO, |previous, _| policy.delay(failures, previous, fastrand::u64(..)))
+}
+
+/// The spread has reached its cap long before.
+const LONGEST_WALK: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_custom_delay_is_bounded_and_a_panic_falls_back_to_the_default() {
+        let longest = Retry::Custom(Arc::new(|_, _| Duration::MAX));
+        assert_eq!(longest.delay(1, ""), Millis::MAX);
+        let broken = Retry::Custom(Arc::new(|_, _| panic!("no")));
+        assert!(broken.delay(1, "") <= Millis::saturating(1_000));
+    }
+}

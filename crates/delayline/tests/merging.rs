@@ -1,0 +1,155 @@
+//! Sends that happen at the same time go out together, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::time::Duration;
+
+use delayline::{Class, Enqueued, Error, ErrorKind, Op, Queue};
+use support::{Fault, Faulty};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+type Numbers = Queue<u64>;
+
+fn groups(backend: &Faulty) -> Vec<usize> {
+    let sizes = backend.sent("enqueue").into_iter().map(|(_, op)| match op {
+        Op::Enqueue(messages) => messages.len(),
+        other => panic!("{other:?}"),
+    });
+    sizes.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_send_goes_out_alone_and_at_once() {
+    let backend = Faulty::new();
+    let queue = Numbers::new(backend.clone());
+    queue.send(&1).await.unwrap();
+    queue.send(&2).await.unwrap();
+    assert_eq!(groups(&backend), [1, 1]);
+    assert_eq!(backend.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_group_is_on_its_way_goes_with_the_next() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let mut sends = JoinSet::new();
+    for n in 0..256 {
+        let queue = queue.clone();
+        sends.spawn(async move { queue.send(&n).await });
+    }
+    while let Some(sent) = sends.join_next().await {
+        sent.unwrap().unwrap();
+    }
+    assert_eq!(groups(&backend).iter().sum::<usize>(), 256);
+    assert!(groups(&backend).len() <= 2, "{:?}", groups(&backend));
+    assert_eq!(backend.stats().await.enqueued_total, 256);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_caller_gets_its_own_answer() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let _ = queue.message(&1).unwrap().id("taken").unwrap().send().await.unwrap();
+    let send = async |id: &str, value: u64| {
+        queue.message(&value).unwrap().id(id).unwrap().send().await.unwrap().outcome
+    };
+    let bad = async { queue.message(&1).unwrap().max_failures(0).send().await };
+    let (first, same, other, new, bad) =
+        tokio::join!(send("a", 1), send("taken", 1), send("taken", 2), send("b", 1), bad);
+    assert!(matches!(first, Enqueued::Created { .. }));
+    assert!(matches!(same, Enqueued::Duplicate { .. }));
+    assert!(matches!(other, Enqueued::Conflict { .. }));
+    assert!(matches!(new, Enqueued::Created { .. }));
+    assert!(matches!(bad.unwrap_err().kind(), Some(ErrorKind::Invalid(_))), "it fails alone");
+    assert_eq!(backend.stats().await.enqueued_total, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_sends_of_one_id_one_creates() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let mut sends = JoinSet::new();
+    for _ in 0..20 {
+        let queue = queue.clone();
+        sends.spawn(async move {
+            let draft = queue.message(&1).unwrap().id("one").unwrap();
+            matches!(draft.send().await.unwrap().outcome, Enqueued::Created { .. })
+        });
+    }
+    let created = sends.join_all().await.into_iter().filter(|created| *created).count();
+    assert_eq!(created, 1);
+    assert_eq!(backend.stats().await.enqueued_total, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_group_fails_for_everybody_in_it() {
+    let backend = Faulty::with_plan(|_| Fault::Denied);
+    let queue = Numbers::new(backend.clone());
+    let (first, second) = tokio::join!(queue.send(&1), queue.send(&2));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert_eq!(
+            (error.class(), error.kind()),
+            (Class::Rejected, Some(&ErrorKind::PermissionDenied))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_doubles_nobodys_message() {
+    let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy, Fault::LostReply];
+    let backend = Faulty::with_faults("enqueue", &faults);
+    let queue = Numbers::new(backend.clone());
+    let (first, second, third) = tokio::join!(queue.send(&1), queue.send(&2), queue.send(&3));
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    assert_eq!(backend.stats().await.enqueued_total, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_takes_nothing_from_the_others() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let soon = Duration::from_millis(50);
+    let (first, others) = (queue.clone(), queue);
+    let leader = tokio::spawn(async move { timeout(soon, first.send(&1)).await.is_err() });
+    while backend.sent("enqueue").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let (waiting, patient) = tokio::join!(timeout(soon, others.send(&2)), others.send(&3));
+    assert!(leader.await.unwrap() && waiting.is_err());
+    patient.unwrap();
+    // The first was on its way; the second was taken back before it left.
+    assert_eq!(backend.stats().await.enqueued_total, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_waiting_sends_are_refused_at_once() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let mut sends = JoinSet::new();
+    for n in 0..10_100 {
+        let queue = queue.clone();
+        sends.spawn(async move { queue.send(&n).await });
+    }
+    let results: Vec<Result<_, Error>> = sends.join_all().await;
+    let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+    assert!(!refused.is_empty() && refused.len() <= 100, "{} refused", refused.len());
+    for error in &refused {
+        assert_eq!(error.kind(), Some(&ErrorKind::Overloaded), "{error}");
+        assert_eq!(error.class(), Class::NotExecuted);
+    }
+    let taken = 10_100 - u64::try_from(refused.len()).unwrap();
+    assert_eq!(backend.stats().await.enqueued_total, taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_may_reuse_an_id_is_not_sent_twice() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::LostReply]);
+    let queue = Numbers::new(backend.clone());
+    let draft = queue.message(&1).unwrap().id("shop").unwrap().reuse_finished_id();
+    assert_eq!(draft.send().await.unwrap_err().class(), Class::Ambiguous);
+    assert_eq!(backend.stats().await.enqueued_total, 1);
+    assert_eq!(groups(&backend), [1], "it was not repeated");
+}

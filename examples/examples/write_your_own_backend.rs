@@ -1,0 +1,121 @@
+//! A backend of one's own, and the conformance suite on it.
+//!
+//! This one keeps a queue in a file: each operation is a line of text, and whoever opens the file
+//! replays it. The rules are not written anew; they come from `State`, which any backend that
+//! serves one operation at a time can use.
+//!
+//! ```sh
+//! cargo run --example write_your_own_backend -- --list
+//! cargo run --example write_your_own_backend
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use delayline_core::{
+    Applied, At, Backend, Error, ErrorKind, Op, Queueing, State, Timestamp, Wakeup,
+};
+use delayline_testkit::{Fixture, Step, Trace, async_trait};
+use tokio::sync::Notify;
+
+#[derive(Debug)]
+struct FileBackend {
+    queue: Mutex<(State, File)>,
+    bell: Notify,
+}
+
+impl FileBackend {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let (file, text) = read(path)
+            .map_err(|error| Error::with_source(ErrorKind::Unreachable, "the file", error))?;
+        let history: Trace = text
+            .parse()
+            .map_err(|error| Error::with_source(ErrorKind::Protocol, "the file", error))?;
+        let mut state = State::new();
+        for step in history.steps {
+            state.apply(step.at, &step.op);
+        }
+        Ok(Self { queue: Mutex::new((state, file)), bell: Notify::new() })
+    }
+}
+
+fn read(path: &Path) -> io::Result<(File, String)> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok((file, text))
+}
+
+#[async_trait]
+impl Backend for FileBackend {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, file) = &mut *queue;
+        let step = Step { at: instant(at), op: op.clone() };
+        if !matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_)) {
+            // Half a line may have been written, so nothing is known if this fails.
+            writeln!(file, "{step}").map_err(|error| {
+                Error::with_source(ErrorKind::ConnectionLost, "the file", error)
+            })?;
+            // More hints than needed do no harm.
+            self.bell.notify_one();
+        }
+        Ok(state.apply(step.at, op))
+    }
+}
+
+#[async_trait]
+impl Wakeup for FileBackend {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        Ok(tokio::time::timeout(timeout, self.bell.notified()).await.is_ok())
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.bell.notify_one();
+        Ok(())
+    }
+}
+
+/// The clock's millisecond, rounded down, so that nothing is due before its instant.
+fn instant(at: At) -> Timestamp {
+    match at {
+        At::Fixed(instant) => instant,
+        At::Server => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
+        }
+    }
+}
+
+/// Makes files `0`, `1` and so on in a directory.
+struct Files {
+    directory: tempfile::TempDir,
+    opened: AtomicU64,
+}
+
+#[async_trait]
+impl Fixture for Files {
+    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+        let name = self.opened.fetch_add(1, Ordering::Relaxed).to_string();
+        Ok(Arc::new(FileBackend::open(&self.directory.path().join(name))?))
+    }
+}
+
+fn main() -> ExitCode {
+    match tempfile::tempdir() {
+        Ok(directory) => {
+            delayline_testkit::main("a file", Files { directory, opened: AtomicU64::new(0) })
+        }
+        Err(error) => {
+            eprintln!("no directory for the queues: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -32,11 +32,19 @@ fn urls_that_are_none() {
         refused(stats("http://:hunter2@localhost", driver), 2, "scheme \"http\"");
         refused(stats("hunter2", driver), 2, "redis://");
         refused(stats("redis://:hunter2@localhost:99999", driver), 2, "");
-        refused(stats("memory:", driver), 2, "ends with this command");
         refused(stats("redis://:hunter2@127.0.0.1:1", driver), 3, "cannot be reached");
         refused(stats("unix:/nowhere/redis.sock?password=hunter2", driver), 3, "cannot be reached");
     }
     refused(run(bare(&["stats"])), 2, "--queue");
+}
+
+#[test]
+fn a_queue_in_memory_takes_messages_and_says_that_it_ends() {
+    for driver in DRIVERS {
+        let ended = stats("memory:", driver);
+        assert!(ended.stderr.contains("ends with this command"), "{}", ended.stderr);
+        ended.code(0);
+    }
 }
 
 #[test]

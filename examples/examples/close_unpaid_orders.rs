@@ -4,8 +4,8 @@
 //! one second, in life after half an hour). A payment cancels the message by the order's number.
 //!
 //! ```sh
-//! cargo run --example close_unpaid_orders                            # in this process
-//! cargo run --example close_unpaid_orders redis://127.0.0.1:6379     # on a Redis server
+//! cargo run -p delayline-examples --example close_unpaid_orders
+//! cargo run -p delayline-examples --example close_unpaid_orders -- redis://127.0.0.1:6379
 //! ```
 
 use std::collections::BTreeSet;

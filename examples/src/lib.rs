@@ -1,3 +1,29 @@
-//! The programs are in `examples/examples`. The code in the README is compiled here.
+//! The programs are in `examples/examples`. The code in the README and in the guides is compiled
+//! here.
 
 #![doc = include_str!("../../README.md")]
+
+/// The guides, one a program.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../docs/guides/close-unpaid-orders.md")]
+    mod close_unpaid_orders {}
+    #[doc = include_str!("../../docs/guides/text-after-failed-payment.md")]
+    mod text_after_failed_payment {}
+    #[doc = include_str!("../../docs/guides/defer-on-a-lock-conflict.md")]
+    mod defer_on_a_lock_conflict {}
+    #[doc = include_str!("../../docs/guides/remind-inactive-shops.md")]
+    mod remind_inactive_shops {}
+    #[doc = include_str!("../../docs/guides/many-producers-and-consumers.md")]
+    mod many_producers_and_consumers {}
+    #[doc = include_str!("../../docs/guides/plain-fifo.md")]
+    mod plain_fifo {}
+    #[doc = include_str!("../../docs/guides/replace-a-poller.md")]
+    mod replace_a_poller {}
+    #[doc = include_str!("../../docs/guides/write-your-own-backend.md")]
+    mod write_your_own_backend {}
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-other-queues.md")]
+mod from_other_queues {}

@@ -1,0 +1,180 @@
+//! Runs every example as a program: on a queue in its own process, and on a Redis server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use delayline_test_server::Server;
+
+/// Those that take the URL of a server.
+const ON_A_SERVER: [&str; 7] = [
+    "close_unpaid_orders",
+    "text_after_failed_payment",
+    "defer_on_a_lock_conflict",
+    "remind_inactive_shops",
+    "many_producers_and_consumers",
+    "plain_fifo",
+    "replace_a_poller",
+];
+
+/// Those that do not.
+const ALONE: [&str; 1] = ["write_your_own_backend"];
+
+#[test]
+fn close_unpaid_orders() {
+    runs_anywhere("close_unpaid_orders");
+}
+
+#[test]
+fn text_after_failed_payment() {
+    runs_anywhere("text_after_failed_payment");
+}
+
+#[test]
+fn defer_on_a_lock_conflict() {
+    runs_anywhere("defer_on_a_lock_conflict");
+}
+
+#[test]
+fn remind_inactive_shops() {
+    runs_anywhere("remind_inactive_shops");
+}
+
+#[test]
+fn many_producers_and_consumers() {
+    runs_anywhere("many_producers_and_consumers");
+}
+
+#[test]
+fn plain_fifo() {
+    runs_anywhere("plain_fifo");
+}
+
+#[test]
+fn replace_a_poller() {
+    runs_anywhere("replace_a_poller");
+}
+
+#[test]
+fn write_your_own_backend() {
+    let output = run("write_your_own_backend", &[]);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(stdout.contains("test result: ok"), "{stdout}");
+}
+
+#[test]
+fn every_example_is_run_and_has_a_guide() {
+    let ours: BTreeSet<_> = ON_A_SERVER.into_iter().chain(ALONE).map(str::to_owned).collect();
+    assert_eq!(stems("examples", "rs"), ours);
+    let guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
+    assert_eq!(stems("../docs/guides", "md"), guides);
+}
+
+/// A guide quotes its example; imports may be grouped in another way.
+#[test]
+fn guides_quote_the_examples_as_they_are() {
+    for name in ON_A_SERVER.into_iter().chain(ALONE) {
+        let code = fs::read_to_string(here(&format!("examples/{name}.rs"))).unwrap();
+        let code: BTreeSet<_> = code.lines().map(str::trim).collect();
+        let guide = here(&format!("../docs/guides/{}.md", name.replace('_', "-")));
+        let guide = fs::read_to_string(guide).unwrap();
+        let (mut quoting, mut importing) = (false, false);
+        let mut quoted = 0;
+        for line in guide.lines().map(str::trim) {
+            if let Some(language) = line.strip_prefix("```") {
+                quoting = language.starts_with("rust");
+            } else if quoting && (importing || line.starts_with("use ")) {
+                importing = !line.ends_with(';');
+            } else if quoting && !line.is_empty() {
+                assert!(code.contains(line), "the guide of {name} says: {line}");
+                quoted += 1;
+            }
+        }
+        assert!(quoted > 0, "the guide of {name} quotes nothing");
+    }
+}
+
+/// Twice on the server: an example leaves nothing behind that the next run stumbles over.
+fn runs_anywhere(name: &str) {
+    let server = Server::builder().tcp().start();
+    let url = server.url();
+    for args in [&[][..], &[url.as_str()], &[url.as_str()]] {
+        let output = run(name, args);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} {args:?}\n{stdout}{stderr}");
+        assert!(stdout.lines().any(|line| line.starts_with("done")), "{name} {args:?}\n{stdout}");
+    }
+}
+
+fn run(name: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(program(name));
+    // The suite's own settings are for another test.
+    command.args(args).env_remove("DELAYLINE_CASES").env_remove("DELAYLINE_SEED");
+    command.output().unwrap()
+}
+
+/// Where cargo puts the programs: `examples` beside `deps`, where this test is.
+///
+/// `cargo test` builds them together with this test. `cargo test --all-targets` and `--test run`
+/// don't; then they are built here, once.
+fn program(name: &str) -> PathBuf {
+    static PROFILE: OnceLock<PathBuf> = OnceLock::new();
+    let profile = PROFILE.get_or_init(|| {
+        let test = env::current_exe().unwrap();
+        let profile = test.parent().and_then(Path::parent).unwrap().to_owned();
+        let mut names = ON_A_SERVER.into_iter().chain(ALONE);
+        if !names.all(|name| is_fresh(&profile.join("examples").join(name))) {
+            build(&profile);
+        }
+        profile
+    });
+    profile.join("examples").join(name).with_extension(env::consts::EXE_EXTENSION)
+}
+
+/// Whether a program is newer than all that it was made of, which cargo lists beside it.
+fn is_fresh(program: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let Some(built) = modified(&program.with_extension(env::consts::EXE_EXTENSION)) else {
+        return false;
+    };
+    let Ok(list) = fs::read_to_string(program.with_extension("d")) else { return false };
+    // `PROGRAM: SOURCE SOURCE ...`; a path with a space in it is not found, and so not fresh.
+    let Some((_, sources)) = list.split_once(": ") else { return false };
+    sources
+        .split_whitespace()
+        .all(|source| modified(Path::new(source)).is_some_and(|modified| modified <= built))
+}
+
+/// With the features that the whole workspace has, because `--all-targets` is how all of it is
+/// tested: then only the programs themselves are left to be built.
+fn build(profile: &Path) {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--workspace", "--examples", "--quiet", "--locked"]);
+    match profile.file_name().and_then(|name| name.to_str()).unwrap() {
+        "debug" => {}
+        other => {
+            command.args(["--profile", other]);
+        }
+    }
+    command.env("CARGO_TARGET_DIR", profile.parent().unwrap()).current_dir(here(".."));
+    assert!(command.status().unwrap().success(), "the examples cannot be built");
+}
+
+/// The names of the files of a directory that end so.
+fn stems(directory: &str, extension: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(here(directory)).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.extension().is_some_and(|it| it == extension));
+    files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

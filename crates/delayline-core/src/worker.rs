@@ -20,11 +20,11 @@ mod summary;
 mod tests;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 pub use self::action::{Action, CancelReason, Slot};
-use self::claims::poll_period;
 use self::dice::Dice;
-use self::lane::Lane;
+use self::lane::{Lane, share};
 use self::leases::Grip;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
@@ -60,6 +60,7 @@ use crate::{
 pub struct Machine {
     slots: usize,
     until_empty: bool,
+    longest_wait: Duration,
     lanes: Vec<Lane>,
     next_slot: u64,
     /// What a queue that is never idle was served at least.
@@ -75,10 +76,13 @@ impl Machine {
     /// and the spread of pauses come from it.
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
+        let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());
+        let lane = |queue| Lane::new(queue, longest_poll);
         Self {
             slots: plan.slots,
             until_empty: plan.until_empty,
-            lanes: plan.queues.into_iter().map(Lane::new).collect(),
+            longest_wait,
+            lanes: plan.queues.into_iter().map(lane).collect(),
             next_slot: 0,
             least_served: 0,
             stage: Stage::Working,
@@ -132,6 +136,15 @@ impl Machine {
         lane.bell.waited(now, result, &mut self.dice);
         if matches!(result, Ok(true)) {
             lane.claims.hurry(now);
+        }
+    }
+
+    /// Another worker of this process has looked at a queue at `moment` and left nothing that was
+    /// due: this one's own look can wait for its turn. Of use to keep the calls of idle processes
+    /// few; a driver need not report it.
+    pub fn handle_looked(&mut self, moment: Moment, queue: usize) {
+        if let Some(lane) = self.lanes.get_mut(queue) {
+            lane.claims.looked(moment, &mut self.dice);
         }
     }
 
@@ -192,8 +205,9 @@ impl Machine {
     /// When to call [`poll`](Self::poll) again if nothing happens before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
-        let has_room = self.room() > 0;
+        let room = self.room();
         let of_lane = |lane: &Lane| {
+            let has_room = lane.room(room) > 0;
             let claim = if lane.may_claim() { lane.claims.next(has_room) } else { None };
             let wait = if self.can_use_hint(lane) { lane.bell.next() } else { None };
             [claim, wait, lane.settles.next(), lane.leases.next(), self.handing_on_at(lane)]
@@ -279,22 +293,20 @@ impl Machine {
     /// among those that want some.
     fn claim(&mut self, now: Moment) {
         let room = self.room();
-        let has_room = room > 0;
-        if has_room && self.lanes.len() > 1 {
+        if room > 0 && self.lanes.len() > 1 {
             // Others had the slots, and hints were not waited for.
-            let unheard = self.lanes.iter_mut().filter(|lane| !lane.bell.is_waiting());
+            let unheard = self.lanes.iter_mut().filter(|lane| lane.bell.is_unheard(now));
             unheard.for_each(|lane| lane.claims.hurry_unheard());
         }
-        let wanting = self.lanes.iter().filter(|lane| lane.wants_to_claim(now, has_room));
-        let all: u64 = wanting.map(|lane| lane.weight).sum();
+        let wants = |lane: &Lane| lane.wants_to_claim(now, room);
+        let wanting = self.lanes.iter().filter(|lane| wants(lane));
+        let wanting: Vec<_> = wanting.map(|lane| (lane.weight, lane.room(room))).collect();
         let least = self.least_served;
-        let wanting = self.lanes.iter_mut().enumerate();
-        let wanting = wanting.filter(|(_, lane)| lane.wants_to_claim(now, has_room));
-        let Some((queue, lane)) = wanting.min_by_key(|(_, lane)| lane.served.max(least)) else {
+        let lanes = self.lanes.iter_mut().enumerate().filter(|(_, lane)| wants(lane));
+        let Some((queue, lane)) = lanes.min_by_key(|(_, lane)| lane.served.max(least)) else {
             return;
         };
-        let share = count(room).saturating_mul(lane.weight).div_ceil(all.max(1));
-        let share = usize::try_from(share).unwrap_or(room).min(room);
+        let share = share(room, (lane.weight, lane.room(room)), wanting);
         let claim = lane.claims.send(now, share, &mut self.dice);
         lane.bell.hint = false;
         self.todo.push_back(Action::Send { queue, op: Op::Claim(claim) });
@@ -314,7 +326,7 @@ impl Machine {
                 self.todo.push_back(Action::Ring { queue });
             } else if waits {
                 lane.bell.wait(now);
-                let timeout = poll_period(&mut self.dice);
+                let timeout = self.dice.nearly(self.longest_wait);
                 self.todo.push_back(Action::Wait { queue, timeout });
             }
         }
@@ -323,7 +335,7 @@ impl Machine {
     /// Whether a claim would follow a hint. While all slots are taken it had better wake another
     /// process.
     fn can_use_hint(&self, lane: &Lane) -> bool {
-        lane.may_claim() && !lane.claims.is_failing() && self.room() > 0
+        lane.may_claim() && !lane.claims.is_failing() && lane.room(self.room()) > 0
     }
 
     /// When a hint, or what the queue expects of this worker, is to be handed on for want of room.
@@ -381,8 +393,7 @@ impl Machine {
         if !self.stage.is_working() {
             return 0;
         }
-        let taken = |lane: &Lane| lane.leases.len().saturating_add(lane.claims.reserved());
-        let taken: usize = self.lanes.iter().map(taken).sum();
+        let taken: usize = self.lanes.iter().map(Lane::taken).sum();
         let unsettled: usize = self.lanes.iter().map(|lane| lane.settles.len()).sum();
         let unsettled = unsettled.saturating_sub(self.slots);
         self.slots.saturating_sub(taken).saturating_sub(unsettled)

@@ -2,6 +2,7 @@
 
 mod dial;
 pub(crate) mod driver;
+mod ear;
 mod health;
 mod line;
 mod pace;
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 
 use self::dial::Dial;
 use self::driver::{Connection as _, Driver};
+use self::ear::Ear;
 use self::line::Line;
 use self::standby::Standby;
 use crate::{CallError, ScriptCall, ScriptName, Transport, Value};
@@ -29,10 +31,6 @@ use crate::{CallError, ScriptCall, ScriptName, Transport, Value};
 pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
 /// The longest single wait; a longer one ends early.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// Some servers round a shorter timeout down to zero, which blocks for ever.
-const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// How much longer than asked a blocking command may take before its connection counts as dead.
-const WAIT_GRACE: Duration = Duration::from_secs(1);
 
 /// A [`Transport`] over any [`Driver`].
 ///
@@ -44,13 +42,14 @@ const WAIT_GRACE: Duration = Duration::from_secs(1);
 /// - A call that is dropped may still be executed. Its connection has to answer a `PING` then, so
 ///   that callers who give up sooner than the response timeout don't stay with a silent one.
 /// - Nothing is ever sent twice.
-/// - Waits have connections of their own, one for each wait that runs at the same time. A wait
-///   that is dropped closes its connection, because it alone could still pop an element.
+/// - All waits share one connection of their own, with one blocking command over all their lists.
+///   For some seconds there can be two, when a list is added. When nobody waits for a list any
+///   more, the connection that could still pop from it is closed.
 ///
-/// Everything runs on the tokio runtime of the caller.
+/// Everything runs on the tokio runtime of the callers.
 pub struct Link<D: Driver> {
     calls: Line<D>,
-    waits: Standby<D>,
+    ear: Ear<D>,
     permits: Semaphore,
     response_timeout: Duration,
     dial: Arc<Dial<D>>,
@@ -65,7 +64,7 @@ impl<D: Driver> Link<D> {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
             calls: Line::new(Arc::clone(&dial)),
-            waits: Standby::new(Arc::clone(&dial)),
+            ear: Ear::new(Standby::new(Arc::clone(&dial))),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
@@ -115,24 +114,7 @@ impl<D: Driver> Transport for Link<D> {
     }
 
     async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
-        let limit = limit.clamp(SHORTEST_WAIT, LONGEST_WAIT);
-        let args = vec![bell.clone(), limit.as_secs_f64().to_string().into()];
-        let connection = self.waits.take().await?;
-        // A wait that is dropped here drops its connection.
-        let bound = limit + WAIT_GRACE;
-        let reply = match timeout(bound, connection.request("BLPOP", args)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(no_reply(bound).into()),
-        };
-        match &reply {
-            Ok(_) => self.waits.give_back(connection),
-            Err(error) => self.waits.noted(connection, error),
-        }
-        match reply? {
-            Value::Nil => Ok(false),
-            Value::Array(_) => Ok(true),
-            Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
-        }
+        self.ear.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
     async fn info(&self) -> Result<String, CallError> {

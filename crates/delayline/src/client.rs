@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{Applied, At, Class, Op, Queueing};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::events::EventSink;
@@ -29,6 +30,8 @@ struct Shared {
     events: EventSink,
     merger: Merger,
     trace_source: Option<TraceSource>,
+    /// When a worker has seen last that nothing was due.
+    looks: watch::Sender<Instant>,
 }
 
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
@@ -47,8 +50,8 @@ impl Client {
         patience: Duration,
     ) -> Self {
         let observed = Observed::new(Arc::clone(&plain), label.clone(), events.clone());
-        let merger = Merger::default();
-        let shared = Shared { plain, label, events, merger, trace_source };
+        let (merger, looks) = (Merger::default(), watch::Sender::new(Instant::now()));
+        let shared = Shared { plain, label, events, merger, trace_source, looks };
         Self { backend: Arc::new(observed), patience, shared: Arc::new(shared) }
     }
 
@@ -84,6 +87,12 @@ impl Client {
 
     pub(crate) fn merger(&self) -> &Merger {
         &self.shared.merger
+    }
+
+    /// Where the workers of clones of one queue tell each other when one has seen that nothing was
+    /// due, so that one of them looks and not all.
+    pub(crate) fn looks(&self) -> &watch::Sender<Instant> {
+        &self.shared.looks
     }
 
     /// The context of whoever sends a message now.

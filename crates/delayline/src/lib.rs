@@ -26,7 +26,8 @@
 //!
 //! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process.
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
-//! - [`Worker`] runs an async function on each message that is due.
+//! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
+//!   among several queues.
 //!
 //! What the queue promises is the contract of [`delayline_core`], whose types appear here under
 //! their own names. Every call may be repeated after an error: an id makes a second send harmless,
@@ -65,5 +66,5 @@ pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
 pub use self::telemetry::TraceContext;
 pub use self::worker::{
-    CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle,
+    CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle, Workers,
 };

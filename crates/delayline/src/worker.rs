@@ -9,9 +9,11 @@ mod retry;
 mod run;
 mod stop;
 mod stuck;
+mod workers;
 
 use std::fmt;
 use std::future::{Future, pending};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 pub use delayline_core::worker::{CancelReason, Summary};
@@ -20,13 +22,14 @@ use self::builder::Config;
 pub use self::builder::WorkerBuilder;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
-use self::run::Run;
+use self::run::{Lane, Run};
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
+pub use self::workers::Workers;
 use crate::{Codec, Json, Queue};
 
-/// Handles the messages of one queue.
+/// Handles the messages of one queue; [`Workers`] are for several.
 ///
 /// It claims no more messages than it has free slots, wakes up when the next one is due, prolongs
 /// the leases of running handlers, and settles each message by what its handler answers. A panic, a
@@ -109,10 +112,23 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
         O: Into<Outcome> + 'static,
         E: fmt::Display + 'static,
     {
+        let slots = self.config.concurrency;
+        let stop = self.stop.clone();
+        let lane = self.into_lane(NonZeroU16::MIN, handler);
+        Run::new(slots, vec![lane]).until(shutdown, stop).await
+    }
+
+    /// Its part of a run.
+    fn into_lane<H, F, O, E>(self, weight: NonZeroU16, handler: H) -> Lane
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: fmt::Display + 'static,
+    {
         let codec = Arc::clone(self.queue.codec());
-        let backend = Arc::clone(self.queue.backend());
         let start = handler::starter(codec, handler, self.config.handler_timeout);
-        Run::new(backend, self.config, start).until(shutdown, self.stop).await
+        Lane { client: self.queue.client().clone(), config: self.config, weight, start }
     }
 }
 

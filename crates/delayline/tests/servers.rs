@@ -53,18 +53,24 @@ async fn an_idle_worker_is_woken_at_once_and_asks_rarely() {
 async fn idleness(driver: Driver) {
     let server = Server::start();
     let queue = open(&server, driver).await;
-    let worker = Worker::builder(queue.clone()).build().unwrap();
-    let handle = worker.handle();
     let (handled, mut seen) = mpsc::unbounded_channel();
-    let running = tokio::spawn(worker.run(move |job: Job<u64>| {
-        handled.send(*job.payload()).unwrap();
-        async { Ok::<(), &str>(()) }
-    }));
+    let (mut handles, mut running) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let worker = Worker::builder(queue.clone()).build().unwrap();
+        handles.push(worker.handle());
+        let handled = handled.clone();
+        running.push(tokio::spawn(worker.run(move |job: Job<u64>| {
+            handled.send(*job.payload()).unwrap();
+            async { Ok::<(), &str>(()) }
+        })));
+    }
     sleep(ms(1_000)).await;
-    server.command(&["CONFIG", "RESETSTAT"]);
-    sleep(ms(10_000)).await;
-    let commands = script_calls(&server);
-    assert!((1..=3).contains(&commands), "{driver:?}: {commands} scripts in 10 s");
+    let before = [calls(&server, "evalsha"), calls(&server, "blpop")];
+    sleep(ms(20_000)).await;
+    let after = [calls(&server, "evalsha"), calls(&server, "blpop")];
+    let asked = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+    assert!((4..=10).contains(&asked), "{driver:?}: {asked} commands in 20 s");
+    assert_eq!(server.info("clients", "blocked_clients"), "1", "{driver:?}");
 
     let other = open(&server, driver).await;
     for n in 0..5 {
@@ -74,8 +80,12 @@ async fn idleness(driver: Driver) {
         assert!(start.elapsed() < ms(500), "{driver:?}: {:?}", start.elapsed());
         sleep(ms(50)).await;
     }
-    handle.stop(ms(0));
-    assert_eq!(running.await.unwrap().acked, 5);
+    handles.iter().for_each(|handle| handle.stop(ms(0)));
+    let mut acked = 0;
+    for running in running {
+        acked += running.await.unwrap().acked;
+    }
+    assert_eq!(acked, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,15 +211,14 @@ fn commands(server: &Server) -> u64 {
     server.info("stats", "total_commands_processed").parse().unwrap()
 }
 
+/// How many commands of that name the server has executed.
+fn calls(server: &Server, command: &str) -> u64 {
+    let info = format!("{:?}", server.command(&["INFO", "commandstats"]));
+    let calls = info.split(&format!("cmdstat_{command}:calls=")).nth(1).unwrap_or("0");
+    calls.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
 /// Runs a test on all drivers at once.
 async fn on_every_driver(test: impl AsyncFn(Driver)) {
     futures_util::future::join_all(DRIVERS.iter().map(|&driver| test(driver))).await;
-}
-
-/// How many scripts the server has run.
-fn script_calls(server: &Server) -> u64 {
-    let info = server.command(&["INFO", "commandstats"]);
-    let info = format!("{info:?}");
-    let calls = info.split("cmdstat_evalsha:calls=").nth(1).unwrap_or("0");
-    calls.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }

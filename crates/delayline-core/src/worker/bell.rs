@@ -12,6 +12,8 @@ use crate::{Error, ErrorKind};
 #[derive(Debug)]
 pub(super) struct Bell {
     waiting_since: Option<Moment>,
+    /// When the last wait ended.
+    waited: Moment,
     /// Not before.
     next: Moment,
     /// The backend gives no hints.
@@ -27,6 +29,7 @@ impl Bell {
     pub(super) const fn new() -> Self {
         Self {
             waiting_since: None,
+            waited: Moment::START,
             next: Moment::START,
             mute: false,
             hint: false,
@@ -40,8 +43,9 @@ impl Bell {
         if self.mute || self.hint || self.waiting_since.is_some() { None } else { Some(self.next) }
     }
 
-    pub(super) const fn is_waiting(&self) -> bool {
-        self.waiting_since.is_some()
+    /// Whether hints have not been waited for, rather than not again yet.
+    pub(super) fn is_unheard(&self, now: Moment) -> bool {
+        self.waiting_since.is_none() && now.since(self.waited) > SHORTEST_WAIT
     }
 
     pub(super) const fn wait(&mut self, now: Moment) {
@@ -50,6 +54,7 @@ impl Bell {
 
     pub(super) fn waited(&mut self, now: Moment, result: &Result<bool, Error>, dice: &mut Dice) {
         let since = self.waiting_since.take().unwrap_or(now);
+        self.waited = now;
         match result {
             Ok(hint) => {
                 self.pauses.reset();

@@ -13,9 +13,13 @@ use crate::{Claim, Claimed, Class, ConsumerName, Millis, Timestamp};
 pub(super) struct Claims {
     consumer: ConsumerName,
     lease: Millis,
+    /// How long to go without a look at the queue at the most.
+    longest_poll: Duration,
     open: Open,
-    /// When to claim next, if there is a free slot.
+    /// When there will be something to claim, as far as is known.
     due: Moment,
+    /// When to look whatever is known.
+    poll: Moment,
     sent: Moment,
     /// The queue counts on this worker to come at `due`: its claim was told that there would be
     /// something, and others are not woken for it.
@@ -44,12 +48,14 @@ enum Open {
 }
 
 impl Claims {
-    pub(super) const fn new(consumer: ConsumerName, lease: Millis) -> Self {
+    pub(super) const fn new(consumer: ConsumerName, lease: Millis, longest_poll: Duration) -> Self {
         Self {
             consumer,
             lease,
+            longest_poll,
             open: Open::None,
             due: Moment::START,
+            poll: Moment::START,
             sent: Moment::START,
             promised: false,
             failing: false,
@@ -80,17 +86,12 @@ impl Claims {
     }
 
     /// When there is a claim to be sent, with or without room for a new one.
-    pub(super) const fn next(&self, has_room: bool) -> Option<Moment> {
+    pub(super) fn next(&self, has_room: bool) -> Option<Moment> {
         match self.open {
             Open::UnderWay { .. } => None,
             Open::Unanswered { .. } => Some(self.due),
-            Open::None => {
-                if has_room {
-                    Some(self.due)
-                } else {
-                    None
-                }
-            }
+            Open::None if has_room => Some(self.due.min(self.poll)),
+            Open::None => None,
         }
     }
 
@@ -99,6 +100,13 @@ impl Claims {
     pub(super) fn hurry(&mut self, moment: Moment) {
         if !self.failing {
             self.due = self.due.min(moment);
+        }
+    }
+
+    /// Another worker of this process has looked at `moment` and left nothing.
+    pub(super) fn looked(&mut self, moment: Moment, dice: &mut Dice) {
+        if !self.failing {
+            self.poll = self.poll.max(moment.after(dice.nearly(self.longest_poll)));
         }
     }
 
@@ -120,6 +128,7 @@ impl Claims {
         self.open = Open::UnderWay { max: claim.max, first_sent, sent: now, suspect };
         // Only what is heard of while it is under way can be news to it.
         self.due = now.after(FAR);
+        self.poll = now.after(FAR);
         self.sent = now;
         self.promised = false;
         claim
@@ -139,7 +148,8 @@ impl Claims {
         };
         self.failing = false;
         self.pauses.reset();
-        let poll = poll_period(dice);
+        let poll = dice.nearly(self.longest_poll);
+        self.poll = now.after(poll);
         // Both instants are of the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at)).filter(|told| *told < poll);
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
@@ -148,7 +158,7 @@ impl Claims {
             // on step by step, not as a hot loop.
             (true, _) if claimed.deliveries.is_empty() => STEP,
             (true, _) => Duration::ZERO,
-            (false, told) => told.unwrap_or(poll),
+            (false, told) => told.unwrap_or(FAR),
         };
         self.due = self.due.min(now.after(wait));
         first_sent
@@ -167,18 +177,11 @@ impl Claims {
         }
         self.failing = true;
         self.due = now.after(self.pauses.next(dice));
+        self.poll = self.due;
     }
 }
 
-/// How long to go without a look at the queue when nothing is known to become due: it repairs lost
-/// hints (G22). A wait for a hint lasts as long, so an idle worker sends 0.45 commands a second at
-/// most. The spread keeps workers that started together from asking together.
-pub(super) fn poll_period(dice: &mut Dice) -> Duration {
-    dice.between(LONGEST_POLL * 9 / 10, LONGEST_POLL)
-}
-
 const STEP: Duration = Duration::from_millis(1);
-const LONGEST_POLL: Duration = Duration::from_secs(5);
 /// How long a queue that shares its worker goes without a look while all slots are taken.
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
 /// Longer than any time to the next claim.

@@ -25,6 +25,11 @@ impl Dice {
         least.saturating_add(offset)
     }
 
+    /// The most or up to a tenth less, so that those who started together drift apart.
+    pub(super) fn nearly(&mut self, most: Duration) -> Duration {
+        self.between(most * 9 / 10, most)
+    }
+
     /// A step through all numbers, and a shuffle that maps no two of them to one.
     const fn next(&mut self) -> u128 {
         self.0 = self.0.wrapping_add(STEP);

@@ -1,5 +1,7 @@
 //! One queue of a worker.
 
+use std::time::Duration;
+
 use super::bell::Bell;
 use super::claims::Claims;
 use super::leases::Leases;
@@ -15,6 +17,8 @@ pub(super) struct Lane {
     pub(super) bell: Bell,
     pub(super) census: Census,
     pub(super) weight: u64,
+    /// How many of its messages may be handled at once.
+    most: usize,
     /// How much it has been served, in shares of its weight.
     pub(super) served: u64,
 }
@@ -29,14 +33,15 @@ pub(super) struct Census {
 }
 
 impl Lane {
-    pub(super) fn new(plan: QueuePlan) -> Self {
+    pub(super) fn new(plan: QueuePlan, longest_poll: Duration) -> Self {
         Self {
             leases: Leases::new(&plan),
-            claims: Claims::new(plan.consumer, plan.lease),
+            claims: Claims::new(plan.consumer, plan.lease, longest_poll),
             settles: Settles::new(),
             bell: Bell::new(),
             census: Census::default(),
             weight: u64::from(plan.weight.get()),
+            most: plan.most,
             served: 0,
         }
     }
@@ -49,8 +54,19 @@ impl Lane {
     }
 
     /// Whether a claim is to be sent now.
-    pub(super) fn wants_to_claim(&self, now: Moment, has_room: bool) -> bool {
-        self.may_claim() && self.claims.next(has_room).is_some_and(|due| now >= due)
+    pub(super) fn wants_to_claim(&self, now: Moment, room: usize) -> bool {
+        let next = self.claims.next(self.room(room) > 0);
+        self.may_claim() && next.is_some_and(|due| now >= due)
+    }
+
+    /// Slots that it holds, or keeps free for its open claim.
+    pub(super) fn taken(&self) -> usize {
+        self.leases.len().saturating_add(self.claims.reserved())
+    }
+
+    /// How many of so many free slots it may have.
+    pub(super) fn room(&self, free: usize) -> usize {
+        free.min(self.most.saturating_sub(self.taken()))
     }
 
     /// Notes that it was served `n` messages, when queues that are never idle had `least`.
@@ -65,5 +81,44 @@ impl Lane {
     }
 }
 
+/// The share of `room` that belongs to `one` among `all` of which it is one: each has a weight, and
+/// the most it can use. What one cannot use, the others have.
+pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) -> usize {
+    let (weight, most) = one;
+    let mut left = room;
+    loop {
+        let weights = all.iter().map(|(weight, _)| *weight).sum::<u64>().max(1);
+        let even = |weight: u64| {
+            let part = u64::try_from(left).unwrap_or(u64::MAX).saturating_mul(weight);
+            usize::try_from(part.div_ceil(weights)).unwrap_or(left)
+        };
+        let narrow = all.iter().position(|(weight, most)| *most < even(*weight));
+        match narrow {
+            Some(narrow) => left = left.saturating_sub(all.swap_remove(narrow).1),
+            None => return even(weight).min(most).min(room),
+        }
+    }
+}
+
 /// One message at weight 1. A multiple of many weights.
 const SHARE: u64 = 720_720;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_go_by_weight_and_nothing_is_left_over() {
+        let all = vec![(1, 20), (3, 20), (9, 2)];
+        let shares: Vec<_> = all.iter().map(|one| share(20, *one, all.clone())).collect();
+        assert_eq!(shares, [5, 14, 2]);
+        assert_eq!(share(20, (1, 20), vec![(1, 20)]), 20);
+        assert_eq!(share(20, (1, 7), vec![(1, 7)]), 7);
+        assert_eq!(share(1, (1, 1), vec![(1, 1), (65_535, 1)]), 1);
+        assert_eq!(share(10, (1, 1), vec![(1, 1), (1, 1)]), 1);
+        assert_eq!(
+            share(usize::MAX, (1, usize::MAX), vec![(1, usize::MAX); 2]),
+            usize::MAX / 2 + 1
+        );
+    }
+}

@@ -27,8 +27,29 @@ pub struct QueuePlan {
     pub lease: Millis,
     /// The share of this queue's messages while several queues have more than there are slots.
     pub weight: NonZeroU16,
+    /// How many handlers of this queue run at once, at the most.
+    pub most: usize,
     /// How long a lease is prolonged at the most.
     pub max_lease_age: Option<Duration>,
     /// When a handler that still runs is reported as stuck.
     pub stuck_after: Option<Duration>,
 }
+
+impl Plan {
+    /// How long a queue goes without a look when nothing is known to become due: it repairs lost
+    /// hints (G22). With many queues it is longer, so that a process with nothing to do sends half
+    /// a command a second at the most.
+    pub(super) fn longest_poll(&self) -> Duration {
+        let queues = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        POLL.max(POLL.saturating_mul(queues) / 2)
+    }
+
+    /// How long to wait for hints at once. All queues can be heard in one wait, which is renewed to
+    /// find out whether its connection lives.
+    pub(super) const fn longest_wait(&self) -> Duration {
+        if self.queues.len() > 1 { POLL.saturating_mul(4) } else { POLL }
+    }
+}
+
+/// Of one queue.
+const POLL: Duration = Duration::from_secs(5);

@@ -136,6 +136,69 @@ fn a_queue_that_was_idle_gets_no_more_than_its_share_afterwards() {
 }
 
 #[test]
+fn a_queue_has_no_more_handlers_than_it_may_and_leaves_the_rest_to_others() {
+    let queues = vec![QueuePlan { most: 2, ..queue_plan(9) }, queue_plan(1)];
+    let mut sim = Sim::new(Plan { slots: 10, queues, until_empty: false })
+        .handling(|_| Some((ms(100), Outcome::Ack)));
+    sim.send_many(0, 100);
+    sim.send_many(1, 1_000);
+    sim.run_to(at(3_000));
+    let mut running = [0_usize; 2];
+    for slot in sim.running.keys() {
+        running[slot.queue()] += 1;
+    }
+    assert_eq!(running, [2, 8]);
+    for (_, op) in sim.sent("claim") {
+        let Op::Claim(claim) = op else { unreachable!() };
+        assert!(claim.max <= 10);
+    }
+    let (limited, free) = (starts(&sim, 0, Some(0)), starts(&sim, 0, Some(1)));
+    assert!((50..=60).contains(&limited) && free >= 200, "{limited} {free}");
+    // Its turn comes by itself, also if the other queue has nothing to do.
+    sim.run_to(at(60_000));
+    assert_eq!(sim.machine.summary().acked, 1_100);
+}
+
+#[test]
+fn idle_queues_are_looked_at_in_turn() {
+    for queues in [1_u32, 2, 3, 20] {
+        let plans = (0..queues).map(|_| queue_plan(1)).collect();
+        let mut sim = Sim::new(Plan { slots: 4, queues: plans, until_empty: false });
+        sim.run_to(at(1_000_000));
+        // All queues are heard in one wait.
+        let of_one = |action: &Action| matches!(action, Action::Wait { queue: 0, .. });
+        let sent = sim.sent("claim").len() + sim.times(of_one).len();
+        assert!(sent <= 500 + usize::try_from(queues).unwrap(), "{sent} with {queues} queues");
+        let longest = ms(5_001).max(ms(2_501) * queues);
+        for queue in 0..queues {
+            let of_it = |action: &Action| matches!(action, Action::Send { queue: at, .. } if *at == queue as usize);
+            let looks = sim.times(of_it);
+            assert!(looks.windows(2).all(|pair| pair[1].since(pair[0]) <= longest), "{queues}");
+        }
+    }
+}
+
+#[test]
+fn a_look_of_another_worker_counts_and_what_is_known_to_come_does_not_wait_for_it() {
+    let mut sim = Sim::new(plan(1));
+    sim.run_to(at(100));
+    for n in 1..=20 {
+        sim.machine.handle_looked(at(n * 1_000), 0);
+        sim.run_to(at(n * 1_000));
+    }
+    assert_eq!(sim.sent("claim").len(), 1);
+    sim.send(at(20_100), 0, "a", ms(300));
+    sim.run_to(at(20_200));
+    sim.machine.handle_looked(at(20_200), 0);
+    sim.run_to(at(20_500));
+    assert_eq!(sim.machine.summary().acked, 1);
+    let claims = sim.sent("claim").len();
+    // Without looks of others its own come again.
+    sim.run_to(at(26_000));
+    assert_eq!(sim.sent("claim").len(), claims + 1);
+}
+
+#[test]
 fn a_queue_that_cannot_be_reached_does_not_stop_another() {
     let queues = vec![queue_plan(1), queue_plan(1)];
     let broken = ConsumerName::new("broken").unwrap();

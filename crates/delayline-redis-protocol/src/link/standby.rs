@@ -1,4 +1,4 @@
-//! The connections that wait on doorbells: one for each wait that runs, kept for the next one.
+//! The connections that wait on doorbells: one for each listener, kept for the next one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,6 +62,12 @@ impl<D: Driver> Standby<D> {
             Health::Good => self.lock().idle.push(connection),
             Health::Lost | Health::Refused => self.lock().pace.failed(Instant::now(), lost()),
         }
+    }
+
+    /// Closes the connections that nobody uses.
+    pub(crate) fn close_idle(&self) {
+        let idle = std::mem::take(&mut self.lock().idle);
+        drop(idle);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {

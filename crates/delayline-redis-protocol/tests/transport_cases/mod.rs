@@ -145,7 +145,9 @@ macro_rules! transport_cases {
             waits: [
                 push_ends_a_wait earlier_push_ends_a_wait_at_once wait_without_push_times_out
                 wait_of_no_time_ends wait_may_exceed_the_response_timeout
-                wait_holds_up_no_call waits_on_two_bells_run_at_once
+                wait_holds_up_no_call waits_share_one_connection one_hint_wakes_one_wait
+                a_bell_that_comes_later_is_heard_too dropped_wait_leaves_its_bell_to_others
+                a_spoilt_bell_silences_no_other wait_outlives_the_runtime_of_another
                 connection_of_a_wait_is_reused wait_survives_its_connection
                 dropped_wait_pops_nothing frozen_server_ends_a_wait wrong_type_is_told
                 unblocked_wait_is_told

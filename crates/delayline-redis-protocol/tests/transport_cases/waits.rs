@@ -7,6 +7,7 @@ use bytes::Bytes;
 use delayline_core::{Class, ErrorKind};
 use delayline_redis_protocol::{CallError, Transport, classify};
 use delayline_test_server::Server;
+use tokio::task::JoinHandle;
 
 use super::{
     Connect, HEALING, PATIENCE, connected, error_line, eval, failed, impatient, options, until,
@@ -82,21 +83,117 @@ pub async fn wait_holds_up_no_call<C: Connect>() {
     wait.abort();
 }
 
-pub async fn waits_on_two_bells_run_at_once<C: Connect>() {
+/// Waits, as workers do, until a bell has rung.
+fn ringing<C: Connect>(
+    transport: &Arc<C::Transport>,
+    bell: &'static str,
+) -> JoinHandle<Result<(), CallError>> {
+    let transport = Arc::clone(transport);
+    tokio::spawn(async move {
+        while !transport.wait(&bell.into(), Duration::from_secs(2)).await? {}
+        Ok(())
+    })
+}
+
+async fn rung(wait: JoinHandle<Result<(), CallError>>) {
+    tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap().unwrap();
+}
+
+pub async fn waits_share_one_connection<C: Connect>() {
     let server = Server::start();
     let transport = Arc::new(connected::<C>(&server.url()).await);
-    let waits: Vec<_> = ["bell", "other"]
-        .map(|bell| {
-            let waiter = Arc::clone(&transport);
-            tokio::spawn(async move { waiter.wait(&bell.into(), LONG).await })
-        })
-        .into();
-    until_blocked(&server, 2).await;
+    let [first, second, other, third] =
+        ["bell", "bell", "other", "third"].map(|bell| ringing::<C>(&transport, bell));
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "third", "x"]);
+    rung(third).await;
     server.command(&["LPUSH", "other", "x"]);
-    server.command(&["LPUSH", "bell", "x"]);
-    for wait in waits {
-        assert!(tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap().unwrap());
+    rung(other).await;
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "bell", "x", "x"]);
+    rung(first).await;
+    rung(second).await;
+    until_blocked(&server, 0).await;
+}
+
+pub async fn one_hint_wakes_one_wait<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let waits: Vec<_> = (0..10).map(|_| ringing::<C>(&transport, "bell")).collect();
+    let over = || waits.iter().filter(|wait| wait.is_finished()).count();
+    for count in 1..=10 {
+        server.command(&["LPUSH", "bell", "x"]);
+        until("waits over", || over() >= count).await;
+        assert_eq!(over(), count);
     }
+}
+
+pub async fn a_bell_that_comes_later_is_heard_too<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let early = ringing::<C>(&transport, "bell");
+    until_blocked(&server, 1).await;
+    let late = ringing::<C>(&transport, "other");
+    // At once, so over a connection of its own; and then over one.
+    until_blocked(&server, 2).await;
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    rung(early).await;
+    server.command(&["LPUSH", "other", "x"]);
+    rung(late).await;
+}
+
+pub async fn dropped_wait_leaves_its_bell_to_others<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let (dropped, kept) = (ringing::<C>(&transport, "bell"), ringing::<C>(&transport, "other"));
+    until_blocked(&server, 1).await;
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    let stranger = Arc::new(connected::<C>(&server.url()).await);
+    let strange = ringing::<C>(&stranger, "bell");
+    until_blocked(&server, 2).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    rung(strange).await;
+    server.command(&["LPUSH", "other", "x"]);
+    rung(kept).await;
+}
+
+pub async fn a_spoilt_bell_silences_no_other<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    server.command(&["SET", "spoilt", "x"]);
+    let (spoilt, good) = (ringing::<C>(&transport, "spoilt"), ringing::<C>(&transport, "bell"));
+    let line = error_line(tokio::time::timeout(PATIENCE, spoilt).await.unwrap().unwrap());
+    assert_eq!(classify(&line).kind(), &ErrorKind::WrongType, "{line}");
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    rung(good).await;
+}
+
+pub async fn wait_outlives_the_runtime_of_another<C: Connect>() {
+    let server = Server::start();
+    let transport = Arc::new(connected::<C>(&server.url()).await);
+    let other = Arc::clone(&transport);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let short_lived = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.spawn(async move { other.wait(&BELL, LONG).await });
+        runtime.block_on(ended).unwrap();
+    });
+    until_blocked(&server, 1).await;
+    let waiter = Arc::clone(&transport);
+    let wait = tokio::spawn(async move {
+        // The end of the other runtime is told, and the next wait works.
+        while !waiter.wait(&BELL, Duration::from_secs(2)).await.unwrap_or(false) {
+            tokio::time::sleep(SHORT).await;
+        }
+    });
+    end.send(()).unwrap();
+    short_lived.join().unwrap();
+    until_blocked(&server, 1).await;
+    server.command(&["LPUSH", "bell", "x"]);
+    tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
 }
 
 pub async fn connection_of_a_wait_is_reused<C: Connect>() {

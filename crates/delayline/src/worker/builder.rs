@@ -19,7 +19,7 @@ use crate::{Error, Json, Queue};
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkerBuilder<T, C = Json> {
     queue: Queue<T, C>,
-    concurrency: usize,
+    concurrency: Option<usize>,
     lease: Duration,
     max_lease_age: Option<Duration>,
     retry: Retry,
@@ -33,6 +33,7 @@ pub struct WorkerBuilder<T, C = Json> {
 /// What a worker needs to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    /// The most handlers at once.
     pub(super) concurrency: usize,
     pub(super) lease: Millis,
     pub(super) max_lease_age: Option<Duration>,
@@ -49,7 +50,7 @@ impl<T, C> WorkerBuilder<T, C> {
     pub(super) fn new(queue: Queue<T, C>) -> Self {
         Self {
             queue,
-            concurrency: 10,
+            concurrency: None,
             lease: Duration::from_secs(30),
             max_lease_age: None,
             retry: Retry::Policy(RetryPolicy::default()),
@@ -61,9 +62,10 @@ impl<T, C> WorkerBuilder<T, C> {
         }
     }
 
-    /// How many handlers run at once: 1 to 1000, 10 by default.
+    /// How many handlers run at once: 1 to 1000, 10 by default; among [`Workers`](super::Workers),
+    /// as many as there are slots.
     pub const fn concurrency(mut self, handlers: usize) -> Self {
-        self.concurrency = handlers;
+        self.concurrency = Some(handlers);
         self
     }
 
@@ -147,6 +149,11 @@ impl<T, C> WorkerBuilder<T, C> {
     ///
     /// [`Error::Backend`] if concurrency, lease or name is outside of its range.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
+        self.build_for(DEFAULT_CONCURRENCY)
+    }
+
+    /// The worker, with so many handlers at once unless told.
+    pub(super) fn build_for(self, concurrency: usize) -> Result<Worker<T, C>, Error> {
         let unique = Uuid::new_v4().simple().to_string();
         let limit = MAX_CONSUMER_BYTES.saturating_sub(unique.len() + 1);
         if self.consumer.len() > limit {
@@ -157,7 +164,7 @@ impl<T, C> WorkerBuilder<T, C> {
             if self.consumer.is_empty() { unique } else { format!("{}-{unique}", self.consumer) };
         let (stuck_after, on_stuck) = self.on_stuck.unzip();
         let config = Config {
-            concurrency: self.concurrency,
+            concurrency: self.concurrency.unwrap_or(concurrency),
             lease: Millis::try_from(self.lease)?,
             max_lease_age: self.max_lease_age,
             retry: self.retry,
@@ -180,11 +187,12 @@ impl<T, C> fmt::Debug for WorkerBuilder<T, C> {
 }
 
 impl Config {
-    pub(super) fn queue_plan(&self) -> QueuePlan {
+    pub(super) fn queue_plan(&self, weight: NonZeroU16) -> QueuePlan {
         QueuePlan {
             consumer: self.consumer.clone(),
             lease: self.lease,
-            weight: NonZeroU16::MIN,
+            weight,
+            most: self.concurrency,
             max_lease_age: self.max_lease_age,
             stuck_after: self.stuck_after,
         }
@@ -201,3 +209,5 @@ impl Config {
         Op::Claim(claim).validate()
     }
 }
+
+const DEFAULT_CONCURRENCY: usize = 10;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::num::NonZeroU16;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use delayline_core::{
     Settlement, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
@@ -23,13 +25,20 @@ use super::handler::{Start, without_outcome};
 use super::stop::Stop;
 use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
+use crate::client::Client;
 
-/// A worker at work.
+/// One queue of a run.
+pub(super) struct Lane {
+    pub(super) client: Client,
+    pub(super) config: Config,
+    pub(super) weight: NonZeroU16,
+    pub(super) start: Start,
+}
+
+/// A worker at work on one or several queues.
 pub(super) struct Run {
     machine: Machine,
-    backend: Arc<dyn Queueing>,
-    config: Config,
-    start: Start,
+    lanes: Vec<Lane>,
     /// Dropped with the run, which ends the handlers, and with the machine their heartbeats.
     handlers: JoinSet<Outcome>,
     running: HashMap<task::Id, Running>,
@@ -53,20 +62,20 @@ enum Report {
     Answer { queue: usize, op: Op, result: Result<Applied, Error> },
     Waited { queue: usize, result: Result<bool, Error> },
     Rung { queue: usize },
+    Looked { queue: usize, looks: watch::Receiver<Instant> },
 }
 
 impl Run {
-    pub(super) fn new(backend: Arc<dyn Queueing>, config: Config, start: Start) -> Self {
+    /// It ends on empty queues if all of them are to be worked on until then.
+    pub(super) fn new(slots: usize, lanes: Vec<Lane>) -> Self {
         let plan = Plan {
-            slots: config.concurrency,
-            queues: vec![config.queue_plan()],
-            until_empty: config.until_empty,
+            slots,
+            queues: lanes.iter().map(|lane| lane.config.queue_plan(lane.weight)).collect(),
+            until_empty: lanes.iter().all(|lane| lane.config.until_empty),
         };
         Self {
             machine: Machine::new(plan, *Uuid::new_v4().as_bytes()),
-            backend,
-            config,
-            start,
+            lanes,
             handlers: JoinSet::new(),
             running: HashMap::new(),
             tasks: HashMap::new(),
@@ -83,7 +92,12 @@ impl Run {
         let handle = stop.handle();
         let mut shutdown = pin!(shutdown);
         let mut shutting_down = false;
-        tracing::debug!(consumer = ?self.config.consumer, "the worker starts");
+        let grace = self.lanes.iter().map(|lane| lane.config.stop_grace).max();
+        for (queue, lane) in self.lanes.iter().enumerate() {
+            let consumer = &lane.config.consumer;
+            tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "the worker starts");
+            self.listen(queue, lane.client.looks().subscribe());
+        }
         loop {
             self.act();
             if self.machine.is_over(self.now()) {
@@ -94,7 +108,7 @@ impl Run {
             tokio::select! {
                 () = &mut shutdown, if !shutting_down => {
                     shutting_down = true;
-                    handle.stop(self.config.stop_grace);
+                    handle.stop(grace.unwrap_or_default());
                 }
                 deadline = stop.wished() => {
                     tracing::debug!(running = self.handlers.len(), "the worker stops");
@@ -123,15 +137,15 @@ impl Run {
         let now = self.now();
         while let Some(action) = self.machine.poll(now) {
             match action {
-                Action::Send { queue, op } => self.call(async move |backend| {
+                Action::Send { queue, op } => self.call(queue, async move |backend| {
                     let result = backend.apply(At::Server, &op).await;
                     Report::Answer { queue, op, result }
                 }),
-                Action::Wait { queue, timeout } => self.call(async move |backend| {
+                Action::Wait { queue, timeout } => self.call(queue, async move |backend| {
                     let result = Wakeup::wait(&backend, timeout).await;
                     Report::Waited { queue, result }
                 }),
-                Action::Ring { queue } => self.call(async move |backend| {
+                Action::Ring { queue } => self.call(queue, async move |backend| {
                     if let Err(error) = backend.ring().await {
                         tracing::debug!(%error, "a hint could not be handed on");
                     }
@@ -155,19 +169,31 @@ impl Run {
         }
     }
 
-    fn call<F>(&self, call: impl FnOnce(Arc<dyn Queueing>) -> F)
+    fn call<F>(&self, queue: usize, call: impl FnOnce(Arc<dyn Queueing>) -> F)
     where
         F: Future<Output = Report> + Send + 'static,
     {
-        self.calls.push(Box::pin(call(Arc::clone(&self.backend))));
+        if let Some(lane) = self.lanes.get(queue) {
+            self.calls.push(Box::pin(call(Arc::clone(&lane.client.backend))));
+        }
+    }
+
+    /// Waits until a worker of this process has looked at a queue.
+    fn listen(&self, queue: usize, mut looks: watch::Receiver<Instant>) {
+        self.calls.push(Box::pin(async move {
+            // It cannot fail: the queue's own client keeps the channel open.
+            let _ = looks.changed().await;
+            Report::Looked { queue, looks }
+        }));
     }
 
     fn begin(&mut self, slot: Slot, delivery: Delivery, lateness: Duration) {
+        let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let info = &delivery.message.info;
         let (id, epoch, failures) = (info.id.clone(), delivery.lease.epoch, info.failures);
         let control = Arc::new(Control::default());
-        let span = tracing::debug_span!("job", %id, epoch);
-        let work = (self.start)(delivery, lateness, Arc::clone(&control)).instrument(span);
+        let span = tracing::debug_span!("job", queue = lane.client.label().as_str(), %id, epoch);
+        let work = (lane.start)(delivery, lateness, Arc::clone(&control)).instrument(span);
         let abort = self.handlers.spawn(work);
         self.tasks.insert(slot, abort.id());
         let running = Running { slot, id, epoch, failures, control, abort };
@@ -179,9 +205,8 @@ impl Run {
     }
 
     fn stuck(&self, slot: Slot, running: Duration) {
-        let (Some(hook), Some(handler)) = (&self.config.on_stuck, self.running_in(slot)) else {
-            return;
-        };
+        let hook = self.lanes.get(slot.queue()).and_then(|lane| lane.config.on_stuck.as_ref());
+        let (Some(hook), Some(handler)) = (hook, self.running_in(slot)) else { return };
         hook.call(&Stuck {
             id: handler.id.clone(),
             epoch: handler.epoch,
@@ -199,11 +224,12 @@ impl Run {
             return;
         };
         self.tasks.remove(&slot);
+        let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = failures.saturating_add(1);
         if let Outcome::Retry { error, .. } = &outcome {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
-        let outcome = outcome.settled(|error| self.config.retry.delay(failures, error));
+        let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
         self.machine.handle_finished(slot, outcome);
     }
 
@@ -212,6 +238,11 @@ impl Run {
         match report {
             Report::Answer { queue, op, result } => {
                 log(&op, &result);
+                if let Some(lane) = self.lanes.get(queue)
+                    && has_left_nothing(&op, &result)
+                {
+                    lane.client.looks().send_replace(Instant::now());
+                }
                 self.machine.handle_answer(now, queue, op, result);
             }
             Report::Waited { queue, result } => {
@@ -221,6 +252,11 @@ impl Run {
                 self.machine.handle_waited(now, queue, &result);
             }
             Report::Rung { queue } => self.machine.handle_rung(queue),
+            Report::Looked { queue, mut looks } => {
+                let looked = looks.borrow_and_update().saturating_duration_since(self.started);
+                self.machine.handle_looked(Moment::at(looked), queue);
+                self.listen(queue, looks);
+            }
         }
     }
 }
@@ -231,6 +267,16 @@ impl Running {
             tracing::warn!(id = %self.id, epoch = self.epoch, "the lease is lost");
         }
         self.control.cancel(reason);
+    }
+}
+
+/// Whether a claim has seen that nothing else is due.
+fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
+    match (op, result) {
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+            !claimed.more && claimed.deliveries.len() < claim.max
+        }
+        _ => false,
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Stops a worker from elsewhere: made by [`Worker::handle`](super::Worker::handle).
+/// Stops a worker from elsewhere: made by [`Worker::handle`](super::Worker::handle) or
+/// [`Workers::handle`](super::Workers::handle).
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     deadline: watch::Sender<Option<Instant>>,
@@ -34,7 +35,7 @@ impl WorkerHandle {
 }
 
 /// The worker's own end of the handle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stop {
     handle: WorkerHandle,
     deadline: watch::Receiver<Option<Instant>>,

@@ -72,6 +72,7 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         consumer: ConsumerName::new("worker").unwrap(),
         lease: Millis::new(3_000).unwrap(),
         weight: NonZeroU16::new(weight).unwrap(),
+        most: usize::MAX,
         max_lease_age: None,
         stuck_after: None,
     }

@@ -1,0 +1,326 @@
+//! Waiting on doorbells: all waits of a process share one blocking command.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::driver::{Connection as _, Driver};
+use super::standby::Standby;
+use super::{no_reply, unexpected};
+use crate::{CallError, Value};
+
+/// Hears bells for those who wait.
+///
+/// A listener is a task with one blocking command over all bells that are waited for. A wait for a
+/// bell that no listener has in its command starts another one, over all bells again, and the
+/// first ends when its command does; so there is one but for a few seconds.
+///
+/// A hint goes to the one who has waited longest. A listener stops at once when nobody waits for
+/// one of its bells any more, because it could pop a hint that others wait for.
+pub(crate) struct Ear<D: Driver> {
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D: Driver> {
+    standby: Standby<D>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// In the order in which they came.
+    waiters: BTreeMap<u64, Waiter>,
+    listeners: BTreeMap<u64, Listener>,
+    /// Hints that one of two listeners has popped when the other had answered all who waited.
+    kept: HashSet<Bytes>,
+    /// Several bells were waited for at once, as far as is known.
+    several: bool,
+    /// Until then each bell has a listener of its own, so that one that is not permitted, or of the
+    /// wrong type, does not silence the others.
+    apart_until: Option<Instant>,
+    next_number: u64,
+}
+
+struct Waiter {
+    bell: Bytes,
+    until: Instant,
+    answer: oneshot::Sender<Answer>,
+}
+
+struct Listener {
+    /// What its command waits for, or will in a moment.
+    bells: Vec<Bytes>,
+    /// Nobody waits any more for one of them.
+    deserted: Arc<Notify>,
+}
+
+/// What one blocking command is to wait for, and for how long.
+struct Round {
+    bells: Vec<Bytes>,
+    limit: Duration,
+    deserted: Arc<Notify>,
+}
+
+type Answer = Result<bool, CallError>;
+
+impl<D: Driver> Ear<D> {
+    pub(crate) fn new(standby: Standby<D>) -> Self {
+        Self { shared: Arc::new(Shared { standby, state: Mutex::new(State::new()) }) }
+    }
+
+    /// Waits until `bell` rings, for about `limit`. A `false` may come sooner.
+    ///
+    /// # Errors
+    ///
+    /// The connection or the server failed.
+    pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Answer {
+        let Some((number, answer)) = self.shared.enter(bell, limit) else { return Ok(true) };
+        let _leaves = Leaves { shared: &self.shared, number };
+        // The listener answers sooner, unless it waits for others of this bell with longer limits.
+        match timeout(limit + LATEST_ANSWER, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(stopped().into()),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// Takes a wait that is over, or dropped, off the list.
+struct Leaves<'a, D: Driver> {
+    shared: &'a Shared<D>,
+    number: u64,
+}
+
+impl<D: Driver> Drop for Leaves<'_, D> {
+    fn drop(&mut self) {
+        self.shared.lock().leave(self.number);
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// Puts a wait on the list, and makes sure that somebody listens; `None` if it is over already.
+    fn enter(
+        self: &Arc<Self>,
+        bell: &Bytes,
+        limit: Duration,
+    ) -> Option<(u64, oneshot::Receiver<Answer>)> {
+        let mut state = self.lock();
+        if state.kept.remove(bell) {
+            return None;
+        }
+        let (answer, receiver) = oneshot::channel();
+        let number = state.number();
+        let until = Instant::now() + limit;
+        state.waiters.insert(number, Waiter { bell: bell.clone(), until, answer });
+        if !state.is_covered(bell, None) {
+            let listener = state.number();
+            let (bells, deserted) = (vec![bell.clone()], Arc::default());
+            state.listeners.insert(listener, Listener { bells, deserted });
+            tokio::spawn(Arc::clone(self).listen(listener));
+        }
+        Some((number, receiver))
+    }
+
+    async fn listen(self: Arc<Self>, number: u64) {
+        let _stops = Stops { shared: &self, number };
+        loop {
+            let several = self.lock().several;
+            if several {
+                // Those who were answered together come back together.
+                sleep(GATHERING).await;
+            }
+            let Some(Round { bells, limit, deserted }) = self.lock().next_round(number) else {
+                break;
+            };
+            tokio::select! {
+                heard = self.hear(bells, limit) => self.lock().heard(number, heard),
+                // The command is given up with its connection.
+                () = deserted.notified() => {}
+            }
+        }
+        if !self.lock().listeners.is_empty() {
+            // They have their own connections.
+            self.standby.close_idle();
+        }
+    }
+
+    /// One blocking command. Answers which bell rang, if one did.
+    async fn hear(&self, bells: Vec<Bytes>, limit: Duration) -> Result<Option<Bytes>, CallError> {
+        let connection = self.standby.take().await?;
+        let limit = limit.max(SHORTEST_WAIT);
+        let mut args = bells;
+        args.push(limit.as_secs_f64().to_string().into());
+        let bound = limit + WAIT_GRACE;
+        let reply = match timeout(bound, connection.request("BLPOP", args)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(no_reply(bound).into()),
+        };
+        match &reply {
+            Ok(_) => self.standby.give_back(connection),
+            Err(error) => self.standby.noted(connection, error),
+        }
+        match reply? {
+            Value::Nil => Ok(None),
+            Value::Array(items) => match items.into_iter().next() {
+                Some(Value::Bytes(bell)) => Ok(Some(bell)),
+                _ => Err(unexpected("BLPOP").into()),
+            },
+            Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A listener whose runtime ends leaves nobody waiting for it.
+struct Stops<'a, D: Driver> {
+    shared: &'a Shared<D>,
+    number: u64,
+}
+
+impl<D: Driver> Drop for Stops<'_, D> {
+    fn drop(&mut self) {
+        self.shared.lock().stopped(self.number);
+    }
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            waiters: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            kept: HashSet::new(),
+            several: true,
+            apart_until: None,
+            next_number: 0,
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Whether a listener, or one but `except`, hears the bell.
+    fn is_covered(&self, bell: &Bytes, except: Option<u64>) -> bool {
+        let others = self.listeners.iter().filter(|(number, _)| Some(**number) != except);
+        others.map(|(_, listener)| listener).any(|listener| listener.bells.contains(bell))
+    }
+
+    /// A wait has ended, or was dropped.
+    fn leave(&mut self, number: u64) {
+        let Some(Waiter { bell, .. }) = self.waiters.remove(&number) else { return };
+        if self.waiters.values().all(|waiter| waiter.bell != bell) {
+            let listeners = self.listeners.values();
+            let hear_it = listeners.filter(|listener| listener.bells.contains(&bell));
+            hear_it.for_each(|listener| listener.deserted.notify_one());
+        }
+    }
+
+    /// What a listener is to do next. Without anything to do it is taken off the list.
+    fn next_round(&mut self, number: u64) -> Option<Round> {
+        let now = Instant::now();
+        let apart = self.apart_until.is_some_and(|until| now < until);
+        // A bell is listened to for as long as somebody waits for it; the oldest come first, so
+        // that a bell that always rings does not drown the others.
+        let mut wanted: Vec<(&Bytes, Instant)> = Vec::new();
+        for Waiter { bell, until, .. } in self.waiters.values() {
+            match wanted.iter_mut().find(|(known, _)| *known == bell) {
+                Some((_, latest)) => *latest = (*latest).max(*until),
+                None => wanted.push((bell, *until)),
+            }
+        }
+        if apart {
+            let own = self.listeners.get(&number).map_or(&[][..], |listener| &listener.bells);
+            wanted.retain(|(bell, _)| own.contains(bell));
+            wanted.truncate(1);
+        }
+        let covered = |(bell, _): &(&Bytes, Instant)| self.is_covered(bell, Some(number));
+        let until = wanted.iter().map(|(_, until)| *until).min();
+        let Some(until) = until.filter(|_| !wanted.iter().all(covered)) else {
+            self.listeners.remove(&number);
+            return None;
+        };
+        let bells: Vec<_> = wanted.into_iter().map(|(bell, _)| bell.clone()).collect();
+        self.several = bells.len() > 1;
+        let limit = until.saturating_duration_since(now);
+        let deserted = Arc::new(Notify::new());
+        let listener = Listener { bells: bells.clone(), deserted: Arc::clone(&deserted) };
+        self.listeners.insert(number, listener);
+        Some(Round { bells, limit, deserted })
+    }
+
+    /// A listener's command has ended.
+    fn heard(&mut self, number: u64, heard: Result<Option<Bytes>, CallError>) {
+        let answer = match heard {
+            Ok(Some(bell)) => return self.rang(bell),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let Some(Listener { bells, .. }) = self.listeners.get(&number) else { return };
+        let bells: Vec<_> = bells.clone();
+        match answer {
+            Err(CallError::Reply(line)) if bells.len() > 1 && is_of_one_bell(&line) => {
+                self.apart_until = Some(Instant::now() + APART);
+                self.answer(number, &bells, &Ok(false));
+            }
+            answer => self.answer(number, &bells, &answer),
+        }
+    }
+
+    /// Gives a hint to the one who has waited longest.
+    fn rang(&mut self, bell: Bytes) {
+        let waits = |(_, waiter): &(&u64, &Waiter)| waiter.bell == bell;
+        while let Some((&number, _)) = self.waiters.iter().find(waits) {
+            let taken = self.waiters.remove(&number).map(|waiter| waiter.answer.send(Ok(true)));
+            if let Some(Ok(())) = taken {
+                return;
+            }
+        }
+        self.kept.insert(bell);
+    }
+
+    /// Answers those for whom nobody but this listener hears.
+    fn answer(&mut self, number: u64, bells: &[Bytes], answer: &Answer) {
+        let alone = |bell: &&Bytes| !self.is_covered(bell, Some(number));
+        let alone: Vec<_> = bells.iter().filter(alone).collect();
+        let waiters = self.waiters.iter().filter(|(_, waiter)| alone.contains(&&waiter.bell));
+        let waiters: Vec<_> = waiters.map(|(&number, _)| number).collect();
+        for waiter in waiters.iter().filter_map(|number| self.waiters.remove(number)) {
+            // Fails if it has just been dropped.
+            let _ = waiter.answer.send(answer.clone());
+        }
+    }
+
+    fn stopped(&mut self, number: u64) {
+        if let Some(Listener { bells, .. }) = self.listeners.remove(&number) {
+            self.answer(number, &bells, &Err(stopped().into()));
+        }
+    }
+}
+
+/// Whether an error line may concern one key of several.
+fn is_of_one_bell(line: &str) -> bool {
+    ["WRONGTYPE", "NOPERM", "CROSSSLOT"].iter().any(|code| line.starts_with(code))
+}
+
+fn stopped() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "the runtime of the wait has ended")
+}
+
+/// Some servers round a shorter timeout down to zero, which blocks for ever.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// How much longer than asked a blocking command may take before its connection counts as dead.
+const WAIT_GRACE: Duration = Duration::from_secs(1);
+/// How much longer than asked a wait may take.
+const LATEST_ANSWER: Duration = Duration::from_secs(2);
+/// How long it takes those who were answered to come back.
+const GATHERING: Duration = Duration::from_millis(1);
+/// How long bells are heard one by one after they failed together.
+const APART: Duration = Duration::from_secs(60);

@@ -1,0 +1,136 @@
+//! Several queues that share one worker's slots.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::num::NonZeroU16;
+
+use delayline_core::Violation;
+use delayline_core::limits::MAX_BATCH;
+
+use super::run::{Lane, Run};
+use super::stop::Stop;
+use super::{Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
+use crate::{Codec, Error};
+
+/// Handles the messages of several queues, which share a number of handlers at once.
+///
+/// Each queue has a handler, and everything that a [`Worker`](super::Worker) has: lease, retry
+/// policy, timeout and so on. While several queues have more messages than there are free slots,
+/// each gets a share by its weight; what one does not use, the others have. A queue whose builder
+/// names a [`concurrency`](WorkerBuilder::concurrency) never has more handlers than that, so that
+/// slow work leaves room for the rest.
+///
+/// An idle process costs its server less this way than with a worker for each queue: all queues of
+/// one connection are heard in one wait for hints, and with more than two the queues are looked at
+/// less often than every 5 s, so that all together it sends half a command a second (G22).
+///
+/// ```
+/// # use delayline::{Connect, Job, Queue, Worker, Workers};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// # let orders: Queue<u64> = Connect::new("memory:", "orders")?.queue().await?;
+/// # let reports: Queue<String> = Connect::new("memory:", "reports")?.queue().await?;
+/// # orders.send(&7).await?;
+/// # reports.send(&"sales".to_owned()).await?;
+/// let orders = Worker::builder(orders).until_empty(true);
+/// let reports = Worker::builder(reports).concurrency(2).until_empty(true);
+/// let summary = Workers::sharing(16)?
+///     .add(3, orders, |job: Job<u64>| async move {
+///         println!("closing order {}", job.payload());
+///         Ok::<(), &str>(())
+///     })?
+///     .add(1, reports, |job: Job<String>| async move {
+///         println!("reporting {}", job.payload());
+///         Ok::<(), &str>(())
+///     })?
+///     .run()
+///     .await;
+/// assert_eq!(summary.acked, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "workers do nothing until `run`"]
+pub struct Workers {
+    slots: usize,
+    lanes: Vec<Lane>,
+    stop: Stop,
+}
+
+impl Workers {
+    /// Workers with so many handlers at once in all: 1 to 1000.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the number is outside of its range.
+    pub fn sharing(handlers: usize) -> Result<Self, Error> {
+        if handlers == 0 || handlers > MAX_BATCH {
+            return Err(out_of_range("the number of handlers", handlers, MAX_BATCH).into());
+        }
+        Ok(Self { slots: handlers, lanes: Vec::new(), stop: Stop::default() })
+    }
+
+    /// Adds a queue, with a weight of 1 to 65535 and its handler, which is what
+    /// [`Worker::run`](super::Worker::run) takes.
+    ///
+    /// The run ends when all is empty if every builder says
+    /// [`until_empty`](WorkerBuilder::until_empty), and gives the longest
+    /// [`stop_grace`](WorkerBuilder::stop_grace) of all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] like [`WorkerBuilder::build`], or if the weight is outside of its range.
+    pub fn add<T, C, H, F, O, E>(
+        mut self,
+        weight: u16,
+        worker: WorkerBuilder<T, C>,
+        handler: H,
+    ) -> Result<Self, Error>
+    where
+        T: Send + 'static,
+        C: Codec<T>,
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: fmt::Display + 'static,
+    {
+        let Some(weight) = NonZeroU16::new(weight) else {
+            return Err(out_of_range("the weight", 0, u16::MAX.into()).into());
+        };
+        self.lanes.push(worker.build_for(self.slots)?.into_lane(weight, handler));
+        Ok(self)
+    }
+
+    /// A handle that stops all of them from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> WorkerHandle {
+        self.stop.handle()
+    }
+
+    /// Handles messages until a [`WorkerHandle`] stops it; at once over without a queue.
+    pub async fn run(self) -> Summary {
+        self.run_until(pending()).await
+    }
+
+    /// Handles messages until `shutdown` is over or a [`WorkerHandle`] stops it.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Summary {
+        if self.lanes.is_empty() {
+            return Summary::default();
+        }
+        Run::new(self.slots, self.lanes).until(shutdown, self.stop).await
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queues: Vec<_> = self.lanes.iter().map(|lane| lane.client.label().as_str()).collect();
+        f.debug_struct("Workers")
+            .field("slots", &self.slots)
+            .field("queues", &queues)
+            .finish_non_exhaustive()
+    }
+}
+
+fn out_of_range(what: &'static str, actual: usize, most: usize) -> Violation {
+    let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
+    Violation::OutOfRange { what, actual: number(actual), least: 1, most: number(most) }
+}

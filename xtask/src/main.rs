@@ -5,6 +5,7 @@ mod dependencies;
 mod fix;
 mod redis;
 mod redis_server;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -39,6 +40,7 @@ fn run() -> Result<()> {
         "ci" => ci::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
+        "sim" => sim::run(&shell, args),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             Ok(())
@@ -60,6 +62,9 @@ cargo xtask ci [--skip-tests]
 
 cargo xtask fix
     Format the code and apply the lints' own corrections.
+
+cargo xtask sim [--seeds N] [--first SEED]
+    Simulate whole systems of workers and producers, with every kind of fault, in simulated time.
 
 cargo xtask redis [--tls] [--password PASSWORD]
     Run a private redis-server until Enter or Ctrl-C.";

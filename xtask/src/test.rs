@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::redis_server;
+use crate::{redis_server, sim};
 
 /// Runs the tests; what comes before `--` in `args` chooses which, what follows goes to them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -22,6 +22,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
         let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
+        sim::run(shell, &[])?;
     } else {
         cmd!(shell, "cargo test --locked {cargo...} {tests...}").run()?;
     }

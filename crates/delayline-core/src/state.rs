@@ -126,6 +126,20 @@ impl State {
         Applied { at: now, revision: self.revision, reply }
     }
 
+    /// Like [`apply`](Self::apply), and whether it takes a hint: sleepers know of what was claimable
+    /// before. They need to hear of what is claimable sooner, and one more of what a claim has left
+    /// over.
+    pub fn apply_and_hint(&mut self, now: Timestamp, op: &Op) -> (Applied, bool) {
+        let before = self.next_claimable();
+        let applied = self.apply(now, op);
+        let after = self.next_claimable();
+        let hint = match op {
+            Op::Claim(_) => after.is_some_and(|after| after <= now),
+            _ => after.is_some_and(|after| before.is_none_or(|before| after < before)),
+        };
+        (applied, hint)
+    }
+
     /// The earliest instant at which a claim will find something: a due instant or the end of a
     /// lease. `None` if there is nothing, or while the queue is paused.
     #[must_use]

@@ -106,15 +106,9 @@ impl Backend for MemoryBackend {
             At::Server => queue.now(),
             At::Fixed(now) => now,
         };
-        let before = queue.state.next_claimable();
-        let applied = queue.state.apply(now, op);
-        let after = queue.state.next_claimable();
+        let (applied, hint) = queue.state.apply_and_hint(now, op);
         drop(queue);
-        // Sleepers know of what was claimable before. They need to hear of what is claimable
-        // sooner, and one more of what a claim left over.
-        let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
-        let left_over = matches!(op, Op::Claim(_)) && after.is_some_and(|after| after <= now);
-        if left_over || (sooner && !matches!(op, Op::Claim(_))) {
+        if hint {
             self.bell.notify_one();
         }
         Ok(applied)

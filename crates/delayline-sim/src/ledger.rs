@@ -1,0 +1,241 @@
+//! What is known of each message, from the server's side and from the handlers', and what must hold.
+
+use std::collections::{BTreeMap, HashSet};
+
+use delayline_core::{
+    Applied, Cancelled, DeathReason, Enqueued, Found, Lease, MessageId, MessageState, Op, Outcome,
+    Purged, Redriven, Reply, Settled, Status, Timestamp,
+};
+
+/// A message of a queue.
+pub(crate) type Key = (usize, MessageId);
+
+/// A promise that was broken, in words.
+pub(crate) type Violation = String;
+
+/// What has happened so far.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    messages: BTreeMap<Key, Record>,
+    started: HashSet<(Key, u64)>,
+    pub(crate) totals: Totals,
+}
+
+/// What was seen of one message.
+#[derive(Default)]
+struct Record {
+    created: bool,
+    epoch: u64,
+    /// It has left the queue.
+    finished: Option<Status>,
+    starts: u64,
+    /// Answers of handlers, by kind.
+    acks: u64,
+    retries: u64,
+    postponed: u64,
+    rejects: u64,
+    /// Operations on it that were executed.
+    cancels: u64,
+    purges: u64,
+    redrives: u64,
+}
+
+/// Sums over simulations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) messages: u64,
+    pub(crate) calls: u64,
+    /// Calls that a fault or an outage has hit.
+    pub(crate) calls_hit: u64,
+    pub(crate) starts: u64,
+    /// Handlers whose process died or froze.
+    pub(crate) handlers_hit: u64,
+    pub(crate) crashes: u64,
+    pub(crate) dead: u64,
+    pub(crate) simulated_ms: u64,
+}
+
+impl Ledger {
+    /// The server has executed an operation.
+    pub(crate) fn executed(
+        &mut self,
+        queue: usize,
+        op: &Op,
+        applied: &Applied,
+    ) -> Result<(), Violation> {
+        match (op, &applied.reply) {
+            (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
+                for (message, outcome) in messages.iter().zip(outcomes) {
+                    let record = self.record(queue, &message.id);
+                    match outcome {
+                        Enqueued::Created { .. } if record.created => {
+                            return Err(format!("{} was created twice", message.id));
+                        }
+                        Enqueued::Conflict { .. } => {
+                            return Err(format!("{} conflicts with itself", message.id));
+                        }
+                        Enqueued::Created { .. } | Enqueued::Duplicate { .. } => {}
+                    }
+                    record.created = true;
+                }
+            }
+            (Op::Claim(_), Reply::Claim(claimed)) => {
+                for delivery in &claimed.deliveries {
+                    let info = &delivery.message.info;
+                    let epoch = delivery.lease.epoch;
+                    let record = self.record(queue, &info.id);
+                    // A repeated claim can come after the clock has been set back.
+                    if epoch > record.epoch && info.due > applied.at {
+                        return Err(format!("{} was delivered early", info.id));
+                    }
+                    if let Some(status) = record.finished {
+                        return Err(format!("{} was delivered when {status:?}", info.id));
+                    }
+                    if epoch != record.epoch && epoch != record.epoch + 1 {
+                        return Err(format!("{} leaps to epoch {epoch}", info.id));
+                    }
+                    record.epoch = epoch;
+                }
+            }
+            (Op::Settle(items), Reply::Settle(results)) => {
+                for (item, result) in items.iter().zip(results) {
+                    if let Settled::Done { status: status @ (Status::Acked | Status::Cancelled) } =
+                        *result
+                    {
+                        self.record(queue, &item.id).finished = Some(status);
+                    }
+                }
+            }
+            (Op::Cancel(ids), Reply::Cancel(results)) => {
+                for (id, result) in ids.iter().zip(results) {
+                    let record = self.record(queue, id);
+                    record.cancels += u64::from(*result != Cancelled::NotFound);
+                    if *result == Cancelled::Cancelled {
+                        record.finished = Some(Status::Cancelled);
+                    }
+                }
+            }
+            (Op::Purge(ids), Reply::Purge(results)) => {
+                for (id, result) in ids.iter().zip(results) {
+                    if *result == Purged::Purged {
+                        let record = self.record(queue, id);
+                        record.purges += 1;
+                        record.finished = Some(Status::Purged);
+                    }
+                }
+            }
+            (Op::Redrive(redrive), Reply::Redrive(results)) => {
+                for (id, result) in redrive.ids.iter().zip(results) {
+                    let done = matches!(result, Redriven::Done { .. });
+                    self.record(queue, id).redrives += u64::from(done);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A handler begins when the server's clock shows `clock`, if that has never been set back.
+    pub(crate) fn started(
+        &mut self,
+        queue: usize,
+        id: &MessageId,
+        lease: Lease,
+        due: Timestamp,
+        clock: Option<Timestamp>,
+    ) -> Result<(), Violation> {
+        if clock.is_some_and(|clock| due > clock) {
+            return Err(format!("the handler of {id} began early"));
+        }
+        if !self.started.insert(((queue, id.clone()), lease.epoch)) {
+            return Err(format!("epoch {} of {id} was handled twice", lease.epoch));
+        }
+        self.totals.starts += 1;
+        self.record(queue, id).starts += 1;
+        Ok(())
+    }
+
+    /// A handler has answered.
+    pub(crate) fn answered(&mut self, queue: usize, id: &MessageId, outcome: &Outcome) {
+        let record = self.record(queue, id);
+        match outcome {
+            Outcome::Ack => record.acks += 1,
+            Outcome::Retry { .. } => record.retries += 1,
+            Outcome::Snooze { .. } | Outcome::Release => record.postponed += 1,
+            Outcome::Reject { .. } => record.rejects += 1,
+        }
+    }
+
+    /// Whether a message is in the queue, as far as was seen.
+    pub(crate) fn created(&self) -> impl Iterator<Item = &Key> {
+        self.messages.iter().filter(|(_, record)| record.created).map(|(key, _)| key)
+    }
+
+    /// Where a message stands at the end, and whether that has come about as it should.
+    pub(crate) fn ended(
+        &mut self,
+        key: &Key,
+        found: &Found,
+        peaceful: bool,
+    ) -> Result<(), Violation> {
+        let Some(record) = self.messages.get(key) else { return Ok(()) };
+        let id = &key.1;
+        let totals = &mut self.totals;
+        totals.messages += 1;
+        match found {
+            Found::Finished(Status::Acked) if record.acks == 0 => {
+                return Err(format!("{id} is acked, and no handler did"));
+            }
+            Found::Finished(Status::Cancelled) if record.cancels == 0 => {
+                return Err(format!("{id} is cancelled, and nobody did"));
+            }
+            Found::Finished(Status::Purged) if record.purges == 0 => {
+                return Err(format!("{id} is purged, and nobody did"));
+            }
+            Found::Finished(_) => {}
+            Found::Live(message) => {
+                let info = &message.info;
+                let MessageState::Dead { reason, .. } = info.state else {
+                    return Err(format!("{id} has come to no end: {info:?}"));
+                };
+                totals.dead += 1;
+                totals.crashes += u64::from(info.crashes);
+                let explained = match reason {
+                    DeathReason::MaxFailures => record.retries >= u64::from(info.max_failures),
+                    DeathReason::MaxCrashes => !peaceful,
+                    DeathReason::Rejected => record.rejects > 0,
+                    _ => false,
+                };
+                if !explained {
+                    return Err(format!("{id} is dead without a reason: {info:?}"));
+                }
+            }
+            Found::Unreadable | Found::Unknown => return Err(format!("{id} is lost")),
+        }
+        let asked_for = 1 + record.retries + record.postponed + record.redrives;
+        if peaceful && record.starts > asked_for {
+            return Err(format!(
+                "{id} was handled {} times for nothing",
+                record.starts - asked_for
+            ));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, queue: usize, id: &MessageId) -> &mut Record {
+        self.messages.entry((queue, id.clone())).or_default()
+    }
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.messages += other.messages;
+        self.calls += other.calls;
+        self.calls_hit += other.calls_hit;
+        self.starts += other.starts;
+        self.handlers_hit += other.handlers_hit;
+        self.crashes += other.crashes;
+        self.dead += other.dead;
+        self.simulated_ms += other.simulated_ms;
+    }
+}

@@ -1,0 +1,51 @@
+//! The process of one worker.
+
+use std::collections::BTreeMap;
+
+use delayline_core::worker::{Machine, Slot};
+use delayline_core::{Lease, MessageId};
+
+use crate::story::{Answer, Ms};
+
+/// A process that lives, is frozen, or has ended.
+pub(crate) struct Process {
+    /// `None` between two incarnations.
+    pub(crate) machine: Option<Machine>,
+    /// What was meant for an earlier one is dropped.
+    pub(crate) incarnation: u64,
+    /// Until then it does nothing.
+    pub(crate) frozen_until: Ms,
+    pub(crate) running: BTreeMap<Slot, Handler>,
+    /// The second of the last call, and how many calls it has seen.
+    pub(crate) pace: (Ms, u64),
+}
+
+/// A running handler.
+pub(crate) struct Handler {
+    pub(crate) id: MessageId,
+    pub(crate) lease: Lease,
+    pub(crate) answer: Answer,
+    pub(crate) heeds_token: bool,
+    /// Its token has fired.
+    pub(crate) cancelled: bool,
+}
+
+impl Process {
+    pub(crate) const fn new() -> Self {
+        Self {
+            machine: None,
+            incarnation: 0,
+            frozen_until: 0,
+            running: BTreeMap::new(),
+            pace: (0, 0),
+        }
+    }
+
+    /// It is gone, with all that it did. Answers how many handlers that were.
+    pub(crate) fn end(&mut self) -> usize {
+        self.machine = None;
+        self.incarnation += 1;
+        self.frozen_until = 0;
+        std::mem::take(&mut self.running).len()
+    }
+}

@@ -1,0 +1,315 @@
+//! What happens in one simulation: all that chance decides, as data that can shrink.
+
+use std::ops::RangeInclusive;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Milliseconds, of simulated time or a span of it.
+pub(crate) type Ms = u64;
+
+/// After so long nothing more goes wrong.
+pub(crate) const HEALED_AT: Ms = 20_000;
+
+/// One simulation. Times are since its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) queues: usize,
+    pub(crate) workers: usize,
+    /// Handlers at once, of each worker.
+    pub(crate) slots: usize,
+    pub(crate) lease: Ms,
+    pub(crate) max_lease_age: Option<Ms>,
+    pub(crate) sends: Vec<Send>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) outages: Vec<Outage>,
+    pub(crate) wounds: Vec<Wound>,
+    pub(crate) meddling: Vec<Meddling>,
+    pub(crate) clock_steps: Vec<ClockStep>,
+    /// Every so many hints one is lost; never with 0.
+    pub(crate) hints_lost: u64,
+    /// Where latencies and the workers' own chance come from.
+    pub(crate) chance: u64,
+}
+
+/// A message, and what its handlers do.
+#[derive(Clone, Debug)]
+pub(crate) struct Send {
+    pub(crate) at: Ms,
+    pub(crate) queue: usize,
+    pub(crate) delay: Ms,
+    pub(crate) priority: u8,
+    pub(crate) max_failures: u32,
+    pub(crate) max_crashes: u32,
+    /// One handling after the other; those that follow ack at once.
+    pub(crate) handlings: Vec<Handling>,
+}
+
+/// What a handler does.
+#[derive(Clone, Debug)]
+pub(crate) struct Handling {
+    /// For how long it runs; `None` until it is dropped.
+    pub(crate) runs: Option<Ms>,
+    pub(crate) answer: Answer,
+    /// Whether it ends when its token fires.
+    pub(crate) heeds_token: bool,
+}
+
+/// What a handler answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Ack,
+    Retry(Ms),
+    Snooze(Ms),
+    Release,
+    Reject,
+}
+
+/// What happens to the n-th call of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) call: u64,
+    pub(crate) kind: FaultKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// Refused before it was sent.
+    Refused,
+    /// The server has no time for it.
+    Busy,
+    /// It never arrives, and nobody knows.
+    LostRequest,
+    /// It is executed, and nobody knows.
+    LostReply,
+    /// Its reply takes that long.
+    SlowReply(Ms),
+    /// It is executed that late, when its caller has given up.
+    LateExecution(Ms),
+    /// It is executed, answered, and executed again that much later.
+    Repeated(Ms),
+}
+
+/// A time when all calls of all processes fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    pub(crate) from: Ms,
+    pub(crate) lasts: Ms,
+    pub(crate) kind: OutageKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutageKind {
+    /// Nothing listens.
+    Down,
+    /// Requests vanish.
+    Silent,
+    /// Everything is executed, and no reply arrives.
+    Deaf,
+    /// What is sent is executed when it is over.
+    Frozen,
+}
+
+/// What happens to a worker's process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wound {
+    pub(crate) at: Ms,
+    pub(crate) worker: usize,
+    pub(crate) kind: WoundKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WoundKind {
+    /// It dies with all its handlers, and another one starts that much later.
+    Crash { restart_after: Ms },
+    /// It does nothing for so long, as if it were stopped.
+    Freeze { lasts: Ms },
+    /// It is asked to stop, and another one starts when it has.
+    Stop { grace: Ms },
+}
+
+/// What other programs do to messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meddling {
+    pub(crate) at: Ms,
+    /// Which message, modulo their number.
+    pub(crate) message: usize,
+    pub(crate) kind: MeddlingKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MeddlingKind {
+    Cancel,
+    Reschedule(Ms),
+    Redrive,
+    Purge,
+    /// Its queue.
+    Pause,
+    /// Its queue.
+    Resume,
+}
+
+/// The server's clock steps, by less than the time for which queues remember what has finished.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockStep {
+    pub(crate) at: Ms,
+    pub(crate) by: i64,
+}
+
+impl Story {
+    /// Whether nothing goes wrong, so that every message is handled just as often as its handlers
+    /// ask for.
+    pub(crate) fn is_peaceful(&self) -> bool {
+        let lasts = |handling: &Handling| handling.runs.is_some();
+        self.faults.is_empty()
+            && self.outages.is_empty()
+            && self.wounds.is_empty()
+            && self.clock_steps.is_empty()
+            && self.max_lease_age.is_none()
+            && self.sends.iter().flat_map(|send| &send.handlings).all(lasts)
+    }
+}
+
+/// All stories, the peaceful among them.
+pub(crate) fn stories() -> impl Strategy<Value = Story> {
+    let system = (1..=3_usize, 1..=4_usize, 1..=5_usize, 60..4_000_u64, rarely(500..8_000_u64));
+    let trouble = (
+        up_to(fault(), 40),
+        up_to(outage(), 3),
+        up_to(wound(), 8),
+        up_to(meddling(), 12),
+        prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..4)],
+        prop_oneof![3 => Just(0), 1 => 1..4_u64],
+    );
+    (system, vec(send(), 1..40), trouble, any::<u64>().no_shrink()).prop_map(
+        |(system, sends, trouble, chance)| {
+            let (queues, workers, slots, lease, max_lease_age) = system;
+            let (faults, outages, wounds, meddling, clock_steps, hints_lost) = trouble;
+            Story {
+                queues,
+                workers,
+                slots,
+                lease,
+                max_lease_age,
+                sends,
+                faults,
+                outages,
+                wounds,
+                meddling,
+                clock_steps,
+                hints_lost,
+                chance,
+            }
+        },
+    )
+}
+
+fn rarely(strategy: impl Strategy<Value = Ms> + 'static) -> BoxedStrategy<Option<Ms>> {
+    prop_oneof![3 => Just(None), 1 => strategy.prop_map(Some)].boxed()
+}
+
+/// None as often as some.
+fn up_to<S: Strategy + Clone + 'static>(item: S, most: usize) -> BoxedStrategy<Vec<S::Value>>
+where
+    S::Value: Clone,
+{
+    prop_oneof![1 => Just(Vec::new()), 2 => vec(item, 1..=most)].boxed()
+}
+
+fn within_trouble() -> std::ops::Range<Ms> {
+    0..HEALED_AT
+}
+
+fn send() -> impl Strategy<Value = Send> {
+    let delay = prop_oneof![2 => Just(0), 4 => 1..5_000_u64, 1 => 5_000..60_000_u64];
+    let limits: (RangeInclusive<u32>, RangeInclusive<u32>) = (1..=4, 1..=4);
+    (within_trouble(), 0..3_usize, delay, 0..4_u8, limits, vec(handling(), 0..4)).prop_map(
+        |(at, queue, delay, priority, (max_failures, max_crashes), handlings)| Send {
+            at,
+            queue,
+            delay,
+            priority,
+            max_failures,
+            max_crashes,
+            handlings,
+        },
+    )
+}
+
+fn handling() -> impl Strategy<Value = Handling> {
+    let runs = prop_oneof![
+        6 => (0..200_u64).prop_map(Some),
+        3 => (200..15_000_u64).prop_map(Some),
+        1 => Just(None),
+    ];
+    let delay = || prop_oneof![1 => Just(0), 3 => 1..8_000_u64];
+    let answer = prop_oneof![
+        4 => Just(Answer::Ack),
+        3 => delay().prop_map(Answer::Retry),
+        2 => delay().prop_map(Answer::Snooze),
+        1 => Just(Answer::Release),
+        1 => Just(Answer::Reject),
+    ];
+    (runs, answer, any::<bool>()).prop_map(|(runs, answer, heeds_token)| Handling {
+        runs,
+        answer,
+        heeds_token,
+    })
+}
+
+fn fault() -> impl Strategy<Value = Fault> + Clone {
+    let kind = prop_oneof![
+        Just(FaultKind::Refused),
+        Just(FaultKind::Busy),
+        Just(FaultKind::LostRequest),
+        Just(FaultKind::LostReply),
+        (1..3_000_u64).prop_map(FaultKind::SlowReply),
+        (1..12_000_u64).prop_map(FaultKind::LateExecution),
+        (0..6_000_u64).prop_map(FaultKind::Repeated),
+    ];
+    (0..300_u64, kind).prop_map(|(call, kind)| Fault { call, kind })
+}
+
+fn outage() -> impl Strategy<Value = Outage> + Clone {
+    let kind = prop_oneof![
+        Just(OutageKind::Down),
+        Just(OutageKind::Silent),
+        Just(OutageKind::Deaf),
+        Just(OutageKind::Frozen),
+    ];
+    (within_trouble(), 1..8_000_u64, kind).prop_map(|(from, lasts, kind)| Outage {
+        from,
+        lasts: lasts.min(HEALED_AT.saturating_sub(from)),
+        kind,
+    })
+}
+
+fn wound() -> impl Strategy<Value = Wound> + Clone {
+    let kind = prop_oneof![
+        (0..5_000_u64).prop_map(|restart_after| WoundKind::Crash { restart_after }),
+        (1..8_000_u64).prop_map(|lasts| WoundKind::Freeze { lasts }),
+        (0..5_000_u64).prop_map(|grace| WoundKind::Stop { grace }),
+    ];
+    (within_trouble(), 0..4_usize, kind).prop_map(|(at, worker, kind)| Wound { at, worker, kind })
+}
+
+fn meddling() -> impl Strategy<Value = Meddling> + Clone {
+    let kind = prop_oneof![
+        4 => Just(MeddlingKind::Cancel),
+        3 => (0..20_000_u64).prop_map(MeddlingKind::Reschedule),
+        3 => Just(MeddlingKind::Redrive),
+        1 => Just(MeddlingKind::Purge),
+        1 => Just(MeddlingKind::Pause),
+        1 => Just(MeddlingKind::Resume),
+    ];
+    (within_trouble(), 0..40_usize, kind).prop_map(|(at, message, kind)| Meddling {
+        at,
+        message,
+        kind,
+    })
+}
+
+fn clock_step() -> impl Strategy<Value = ClockStep> {
+    let by = prop_oneof![-5_000..5_000_i64, -900_000..900_000_i64];
+    (within_trouble(), by).prop_map(|(at, by)| ClockStep { at, by })
+}

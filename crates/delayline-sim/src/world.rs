@@ -1,0 +1,459 @@
+//! One simulation: a server, workers, and those who send and meddle, in one simulated time.
+
+mod network;
+mod workers;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use delayline_core::worker::{Machine, Moment, Slot};
+use delayline_core::{
+    Applied, Error, MessageId, Millis, NewMessage, Op, Priority, Redrive, Reply, Reschedule,
+    Schedule, State, Timestamp,
+};
+
+use crate::dice::Dice;
+use crate::ledger::{Ledger, Totals, Violation};
+use crate::process::Process;
+use crate::story::{HEALED_AT, Meddling, MeddlingKind, Ms, OutageKind, Story};
+
+/// Everything there is.
+pub(crate) struct World<'a> {
+    story: &'a Story,
+    now: Ms,
+    /// What the server's clock has been stepped by.
+    clock_offset: i64,
+    queues: Vec<Queue>,
+    processes: Vec<Process>,
+    events: BTreeMap<(Ms, u64), Event>,
+    serial: u64,
+    hints: u64,
+    dice: Dice,
+    ledger: Ledger,
+    /// All is done, and the workers end for good.
+    closing: bool,
+}
+
+/// A queue on the server, and those who wait for its hints.
+#[derive(Default)]
+struct Queue {
+    state: State,
+    sleepers: VecDeque<Sleeper>,
+    /// A hint that nobody has waited for.
+    kept: bool,
+}
+
+struct Sleeper {
+    worker: Worker,
+    /// Of the event that ends the wait.
+    ticket: u64,
+}
+
+/// An incarnation of a worker's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Worker {
+    process: usize,
+    incarnation: u64,
+}
+
+/// Who has sent a call.
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Worker(Worker),
+    /// A program that sends again what it has no answer to.
+    Client {
+        tries: u32,
+    },
+}
+
+enum Event {
+    /// A request arrives at the server.
+    Execute {
+        caller: Caller,
+        queue: usize,
+        op: Op,
+        reply_in: Option<Ms>,
+    },
+    Answer {
+        caller: Caller,
+        queue: usize,
+        op: Op,
+        result: Result<Applied, Error>,
+    },
+    /// A wait for a hint is over, if the ticket is still out.
+    WaitOver {
+        worker: Worker,
+        queue: usize,
+        ticket: u64,
+    },
+    Waited {
+        worker: Worker,
+        queue: usize,
+        result: Result<bool, Error>,
+    },
+    Rung {
+        worker: Worker,
+        queue: usize,
+    },
+    Finished {
+        worker: Worker,
+        slot: Slot,
+    },
+    Call {
+        caller: Caller,
+        queue: usize,
+        op: Op,
+    },
+    Wound(usize),
+    Start(usize),
+    /// Nothing but the time.
+    Look,
+    StepClock(usize),
+    Heal,
+    /// An outage begins.
+    Sever,
+}
+
+impl<'a> World<'a> {
+    /// Plays a story, first with all its trouble, then without any, until everything has come to
+    /// its end.
+    ///
+    /// # Errors
+    ///
+    /// The promise that was broken.
+    pub(crate) fn play(story: &'a Story) -> Result<Totals, Violation> {
+        let mut world = World {
+            story,
+            now: 0,
+            clock_offset: 0,
+            queues: (0..story.queues).map(|_| Queue::default()).collect(),
+            processes: (0..story.workers).map(|_| Process::new()).collect(),
+            events: BTreeMap::new(),
+            serial: 0,
+            hints: 0,
+            dice: Dice::new(story.chance),
+            ledger: Ledger::default(),
+            closing: false,
+        };
+        world.schedule_all();
+        world.run_until(HEALED_AT)?;
+        let end = world.latest_end();
+        while !world.is_quiet() {
+            if world.now >= end {
+                return Err(format!("stuck: {}", world.describe()));
+            }
+            world.run_until(world.now + 1_000)?;
+        }
+        world.stop_all()?;
+        world.settle_accounts()
+    }
+
+    /// Puts all that the story tells into the future.
+    fn schedule_all(&mut self) {
+        let story = self.story;
+        for process in 0..story.workers {
+            self.push(0, Event::Start(process));
+        }
+        for (number, send) in story.sends.iter().enumerate() {
+            let op = Op::Enqueue(vec![self.message(number)]);
+            let caller = Caller::Client { tries: 0 };
+            self.push(send.at, Event::Call { caller, queue: self.queue_of(number), op });
+        }
+        for meddling in &story.meddling {
+            let (queue, op) = self.meddling(meddling);
+            let caller = Caller::Client { tries: 0 };
+            self.push(meddling.at, Event::Call { caller, queue, op });
+        }
+        for (number, wound) in story.wounds.iter().enumerate() {
+            self.push(wound.at, Event::Wound(number));
+        }
+        for (number, step) in story.clock_steps.iter().enumerate() {
+            self.push(step.at, Event::StepClock(number));
+        }
+        for outage in &story.outages {
+            if matches!(outage.kind, OutageKind::Down | OutageKind::Silent) {
+                self.push(outage.from, Event::Sever);
+            }
+        }
+        self.push(HEALED_AT, Event::Heal);
+    }
+
+    fn queue_of(&self, message: usize) -> usize {
+        self.story.sends.get(message).map_or(0, |send| send.queue % self.story.queues)
+    }
+
+    fn message(&self, number: usize) -> NewMessage {
+        let mut message = NewMessage::new(id_of(number), "");
+        if let Some(send) = self.story.sends.get(number) {
+            message.schedule = Schedule::In(Millis::saturating(send.delay));
+            message.priority = Priority::from_level(send.priority).unwrap_or_default();
+            message.max_failures = send.max_failures;
+            message.max_crashes = send.max_crashes;
+        }
+        message
+    }
+
+    fn meddling(&self, meddling: &Meddling) -> (usize, Op) {
+        let message = meddling.message % self.story.sends.len().max(1);
+        let id = id_of(message);
+        let schedule = |delay| Schedule::In(Millis::saturating(delay));
+        let op = match meddling.kind {
+            MeddlingKind::Cancel => Op::Cancel(vec![id]),
+            MeddlingKind::Reschedule(delay) => {
+                Op::Reschedule(vec![Reschedule { id, schedule: schedule(delay) }])
+            }
+            MeddlingKind::Redrive => Op::Redrive(Redrive { ids: vec![id], schedule: schedule(0) }),
+            MeddlingKind::Purge => Op::Purge(vec![id]),
+            MeddlingKind::Pause => Op::Pause,
+            MeddlingKind::Resume => Op::Resume,
+        };
+        (self.queue_of(message), op)
+    }
+
+    /// By then everything has had the time to end, by however many retries.
+    fn latest_end(&self) -> Ms {
+        let set_back: Ms = self.story.clock_steps.iter().map(|step| step.by.unsigned_abs()).sum();
+        HEALED_AT + 300_000 + set_back
+    }
+
+    fn run_until(&mut self, end: Ms) -> Result<(), Violation> {
+        let mut rounds = 0;
+        loop {
+            let event = self.events.first_key_value().map(|(&(at, _), _)| at);
+            let wakes = self.processes.iter().map(|process| process.wake_at(self.now));
+            let next = wakes.flatten().chain(event).min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return Ok(());
+            };
+            rounds = if next > self.now { 0 } else { rounds + 1 };
+            if rounds > 10_000 {
+                return Err(format!("a hot loop at {} ms", self.now));
+            }
+            self.now = next.max(self.now);
+            while let Some(entry) = self.events.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let event = entry.remove();
+                self.happen(event)?;
+            }
+            for process in 0..self.processes.len() {
+                self.drive(process)?;
+            }
+        }
+    }
+
+    fn push(&mut self, at: Ms, event: Event) -> u64 {
+        self.serial += 1;
+        self.events.insert((at, self.serial), event);
+        self.serial
+    }
+
+    fn clock(&self) -> Timestamp {
+        let ms = BASE.saturating_add(self.now).saturating_add_signed(self.clock_offset);
+        Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        if let Some(worker) = event.worker() {
+            let Some(process) = self.processes.get(worker.process) else { return Ok(()) };
+            if process.incarnation != worker.incarnation {
+                return Ok(());
+            }
+            if process.frozen_until > self.now {
+                self.push(process.frozen_until, event);
+                return Ok(());
+            }
+        }
+        match event {
+            Event::Execute { caller, queue, op, reply_in } => {
+                let applied = self.execute(queue, &op)?;
+                if let Some(reply_in) = reply_in {
+                    let answer = Event::Answer { caller, queue, op, result: Ok(applied) };
+                    self.push(self.now + reply_in, answer);
+                }
+            }
+            Event::Answer { caller: Caller::Worker(worker), queue, op, result } => {
+                let now = self.moment();
+                if let Some(machine) = self.machine(worker.process) {
+                    machine.handle_answer(now, queue, op, result);
+                }
+            }
+            Event::Answer { caller: Caller::Client { tries }, queue, op, result } => {
+                if result.is_err() && tries < MAX_TRIES {
+                    let caller = Caller::Client { tries: tries + 1 };
+                    self.push(self.now + CLIENT_PAUSE, Event::Call { caller, queue, op });
+                }
+            }
+            Event::Call { caller, queue, op } => self.call(caller, queue, op),
+            Event::WaitOver { worker, queue, ticket } => {
+                let Some(sleepers) = self.queues.get_mut(queue).map(|queue| &mut queue.sleepers)
+                else {
+                    return Ok(());
+                };
+                let before = sleepers.len();
+                sleepers.retain(|sleeper| sleeper.ticket != ticket);
+                if sleepers.len() < before {
+                    self.waited(worker, queue, &Ok(false));
+                }
+            }
+            Event::Waited { worker, queue, result } => self.waited(worker, queue, &result),
+            Event::Rung { worker, queue } => {
+                if let Some(machine) = self.machine(worker.process) {
+                    machine.handle_rung(queue);
+                }
+            }
+            Event::Finished { worker, slot } => self.finish(worker.process, slot, None),
+            Event::Wound(number) => self.wound(number),
+            Event::Start(process) => self.start(process),
+            Event::Look => {}
+            Event::StepClock(number) => {
+                let step = self.story.clock_steps.get(number).map_or(0, |step| step.by);
+                self.clock_offset = self.clock_offset.saturating_add(step);
+            }
+            Event::Sever => self.sever(),
+            Event::Heal => self.heal(),
+        }
+        Ok(())
+    }
+
+    fn moment(&self) -> Moment {
+        Moment::at(Duration::from_millis(self.now))
+    }
+
+    fn machine(&mut self, process: usize) -> Option<&mut Machine> {
+        self.processes.get_mut(process)?.machine.as_mut()
+    }
+
+    fn waited(&mut self, worker: Worker, queue: usize, result: &Result<bool, Error>) {
+        let now = self.moment();
+        if let Some(machine) = self.machine(worker.process) {
+            machine.handle_waited(now, queue, result);
+        }
+    }
+
+    /// Nothing goes wrong any more, and handlers that would run for ever come to an end.
+    fn heal(&mut self) {
+        self.clock_offset = self.clock_offset.max(0);
+        for queue in 0..self.queues.len() {
+            // The second one comes after all pauses that are still on their way.
+            for at in [self.now, self.now + 15_000] {
+                let caller = Caller::Client { tries: 0 };
+                self.push(at, Event::Call { caller, queue, op: Op::Resume });
+            }
+        }
+        for index in 0..self.processes.len() {
+            let Some(process) = self.processes.get_mut(index) else { continue };
+            process.frozen_until = 0;
+            let worker = Worker { process: index, incarnation: process.incarnation };
+            let slots: Vec<_> = process.running.keys().copied().collect();
+            for slot in slots {
+                self.push(self.now + 1, Event::Finished { worker, slot });
+            }
+            self.push(self.now, Event::Start(index));
+        }
+    }
+
+    /// Whether no queue has anything left to do.
+    fn is_quiet(&mut self) -> bool {
+        let clients = self.events.values().any(|event| {
+            let caller = match event {
+                Event::Execute { caller, .. }
+                | Event::Answer { caller, .. }
+                | Event::Call { caller, .. } => *caller,
+                _ => return false,
+            };
+            matches!(caller, Caller::Client { .. })
+        });
+        let now = self.clock();
+        let empty = |queue: &mut Queue| match queue.state.apply(now, &Op::Stats).reply {
+            Reply::Stats(stats) => stats.scheduled + stats.ready + stats.leased == 0,
+            _ => false,
+        };
+        !clients && self.queues.iter_mut().all(empty)
+    }
+
+    fn describe(&mut self) -> String {
+        let now = self.clock();
+        let stats = self.queues.iter_mut().map(|queue| queue.state.apply(now, &Op::Stats).reply);
+        format!("{:?}", stats.collect::<Vec<_>>())
+    }
+
+    /// All workers end in time, with everything settled.
+    fn stop_all(&mut self) -> Result<(), Violation> {
+        self.closing = true;
+        let now = self.moment();
+        for process in &mut self.processes {
+            if let Some(machine) = &mut process.machine {
+                machine.handle_stop(now);
+            }
+        }
+        self.run_until(self.now + 11_000)?;
+        for process in &self.processes {
+            if let Some(machine) = &process.machine {
+                return Err(format!("a worker does not end: {machine:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_accounts(mut self) -> Result<Totals, Violation> {
+        let now = self.clock();
+        let keys: Vec<_> = self.ledger.created().cloned().collect();
+        for key in keys {
+            let Some(queue) = self.queues.get_mut(key.0) else { continue };
+            let reply = queue.state.apply(now, &Op::Get(vec![key.1.clone()])).reply;
+            let Reply::Get(found) = reply else { return Err("no answer".to_owned()) };
+            for found in &found {
+                self.ledger.ended(&key, found, self.story.is_peaceful())?;
+            }
+        }
+        self.ledger.totals.simulated_ms = self.now;
+        Ok(self.ledger.totals)
+    }
+}
+
+impl Event {
+    /// The worker that it is for.
+    const fn worker(&self) -> Option<Worker> {
+        match self {
+            Self::Answer { caller: Caller::Worker(worker), .. }
+            | Self::WaitOver { worker, .. }
+            | Self::Waited { worker, .. }
+            | Self::Rung { worker, .. }
+            | Self::Finished { worker, .. } => Some(*worker),
+            _ => None,
+        }
+    }
+}
+
+impl Process {
+    fn wake_at(&self, now: Ms) -> Option<Ms> {
+        let at = self.machine.as_ref()?.wake_at()?.since_start();
+        // Rounded up: a machine that is woken too early asks again.
+        let at = Ms::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(Ms::MAX);
+        Some(at.max(self.frozen_until).max(now))
+    }
+}
+
+fn id_of(message: usize) -> MessageId {
+    MessageId::try_from(format!("m{message}").as_str())
+        .unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn number_of(id: &MessageId) -> usize {
+    id.to_string().trim_start_matches('m').parse().unwrap_or(usize::MAX)
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// Where the server's clock begins.
+const BASE: Ms = 1_800_000_000_000;
+/// After so long without a reply a call has failed.
+const PATIENCE: Ms = 1_000;
+const CLIENT_PAUSE: Ms = 100;
+/// More than any outage takes.
+const MAX_TRIES: u32 = 1_000;

@@ -1,0 +1,227 @@
+//! Workers: what they want done, and what is done to them.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
+use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome};
+
+use super::{Caller, Event, Worker, World, count, number_of};
+use crate::ledger::Violation;
+use crate::process::Handler;
+use crate::story::{Answer, HEALED_AT, Handling, Outage, OutageKind, WoundKind};
+
+impl World<'_> {
+    pub(super) fn start(&mut self, process: usize) {
+        let plan = self.plan();
+        let seed = self.dice.seed();
+        if let Some(process) = self.processes.get_mut(process)
+            && process.machine.is_none()
+        {
+            process.machine = Some(Machine::new(plan, seed));
+        }
+    }
+
+    pub(super) fn plan(&mut self) -> Plan {
+        let lease = Millis::saturating(self.story.lease);
+        let max_lease_age = self.story.max_lease_age.map(Duration::from_millis);
+        let name = format!("worker-{:016x}", self.dice.next());
+        let queue = |number: usize| QueuePlan {
+            consumer: ConsumerName::new(name.clone())
+                .unwrap_or_else(|error| unreachable!("{error}")),
+            lease,
+            weight: NonZeroU16::MIN.saturating_add(u16::try_from(number).unwrap_or(0)),
+            most: usize::MAX,
+            max_lease_age,
+            stuck_after: None,
+        };
+        let queues = (0..self.story.queues).map(queue).collect();
+        Plan { slots: self.story.slots, queues, until_empty: false }
+    }
+
+    pub(super) fn wound(&mut self, number: usize) {
+        let now = self.moment();
+        let Some(wound) = self.story.wounds.get(number) else { return };
+        let index = wound.worker % self.story.workers;
+        let Some(process) = self.processes.get_mut(index) else { return };
+        match wound.kind {
+            WoundKind::Crash { restart_after } => {
+                self.ledger.totals.handlers_hit += count(process.end());
+                self.push(self.now + restart_after, Event::Start(index));
+            }
+            WoundKind::Freeze { lasts } => {
+                let until = (self.now + lasts).min(HEALED_AT);
+                process.frozen_until = process.frozen_until.max(until);
+                self.ledger.totals.handlers_hit += count(process.running.len());
+                self.push(until, Event::Look);
+            }
+            WoundKind::Stop { grace } => {
+                if let Some(machine) = &mut process.machine {
+                    machine.handle_stop(now.after(Duration::from_millis(grace)));
+                }
+            }
+        }
+    }
+
+    /// Lets a process do all that it wants to do now.
+    pub(super) fn drive(&mut self, index: usize) -> Result<(), Violation> {
+        let now = self.moment();
+        let Some(process) = self.processes.get_mut(index) else { return Ok(()) };
+        if process.frozen_until > self.now {
+            return Ok(());
+        }
+        let worker = Worker { process: index, incarnation: process.incarnation };
+        while let Some(action) = self.machine(index).and_then(|machine| machine.poll(now)) {
+            self.perform(worker, action)?;
+        }
+        let is_over = |machine: &mut Machine| machine.is_over(now).then(|| machine.summary());
+        if let Some(summary) = self.machine(index).and_then(is_over) {
+            if self.closing && summary.unsettled > 0 {
+                return Err(format!("a worker has ended and left {summary:?}"));
+            }
+            if let Some(process) = self.processes.get_mut(index) {
+                process.end();
+            }
+            if !self.closing {
+                self.push(self.now, Event::Start(index));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn perform(&mut self, worker: Worker, action: Action) -> Result<(), Violation> {
+        match action {
+            Action::Send { queue, op } => {
+                self.check_call(worker.process, queue, &op)?;
+                self.call(Caller::Worker(worker), queue, op);
+            }
+            Action::Wait { queue, timeout } => {
+                self.check_pace(worker.process)?;
+                self.wait(worker, queue, timeout);
+            }
+            Action::Ring { queue } => {
+                self.push(self.now + 1, Event::Rung { worker, queue });
+                if self.outage().is_none() {
+                    self.ring(queue);
+                }
+            }
+            Action::Start { slot, delivery, .. } => {
+                let info = &delivery.message.info;
+                let set_back = self.story.clock_steps.iter().any(|step| step.by < 0);
+                let clock = (!set_back).then(|| self.clock());
+                self.ledger.started(slot.queue(), &info.id, delivery.lease, info.due, clock)?;
+                self.begin(worker, slot, &info.id.clone(), delivery.lease);
+                let running = self.processes.get(worker.process).map_or(0, |p| p.running.len());
+                if running > self.story.slots {
+                    return Err(format!("{running} handlers in {} slots", self.story.slots));
+                }
+            }
+            Action::Cancel { slot, .. } => {
+                let process = self.processes.get_mut(worker.process);
+                if let Some(handler) = process.and_then(|process| process.running.get_mut(&slot)) {
+                    handler.cancelled = true;
+                    if handler.heeds_token {
+                        self.push(self.now + 1, Event::Finished { worker, slot });
+                    }
+                }
+            }
+            Action::Abort { slot } => {
+                let dropped = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
+                self.finish(worker.process, slot, Some(dropped));
+            }
+            Action::Stuck { .. } => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, worker: Worker, slot: Slot, id: &MessageId, lease: Lease) {
+        let number = number_of(id);
+        let step = usize::try_from(lease.epoch.saturating_sub(1)).unwrap_or(usize::MAX);
+        let handling = self.story.sends.get(number).and_then(|send| send.handlings.get(step));
+        let at_once = Handling { runs: Some(1), answer: Answer::Ack, heeds_token: true };
+        let handling = handling.filter(|_| self.now < HEALED_AT).unwrap_or(&at_once);
+        let Handling { runs, answer, heeds_token } = *handling;
+        if let Some(runs) = runs {
+            self.push(self.now + runs, Event::Finished { worker, slot });
+        }
+        let handler = Handler { id: id.clone(), lease, answer, heeds_token, cancelled: false };
+        if let Some(process) = self.processes.get_mut(worker.process) {
+            process.running.insert(slot, handler);
+        }
+    }
+
+    /// A handler ends, by its own answer unless told.
+    pub(super) fn finish(&mut self, process: usize, slot: Slot, outcome: Option<Outcome>) {
+        let Some(process) = self.processes.get_mut(process) else { return };
+        let Some(handler) = process.running.remove(&slot) else { return };
+        let outcome = outcome.unwrap_or_else(|| handler.answer.into());
+        self.ledger.answered(slot.queue(), &handler.id, &outcome);
+        if let Some(machine) = &mut process.machine {
+            machine.handle_finished(slot, outcome);
+        }
+    }
+
+    /// What no worker may ask for.
+    pub(super) fn check_call(
+        &mut self,
+        process: usize,
+        queue: usize,
+        op: &Op,
+    ) -> Result<(), Violation> {
+        op.validate().map_err(|error| format!("an invalid {}: {error}", op.name()))?;
+        self.check_pace(process)?;
+        let Some(process) = self.processes.get(process) else { return Ok(()) };
+        match op {
+            Op::Claim(claim) if claim.max + process.running.len() > self.story.slots => {
+                let (running, slots) = (process.running.len(), self.story.slots);
+                Err(format!("a claim of {} while {running} of {slots} run", claim.max))
+            }
+            Op::Extend(Extend { leases, .. }) => {
+                let runs = |id: &MessageId, lease| {
+                    let running = process.running.iter().filter(|(slot, _)| slot.queue() == queue);
+                    running.map(|(_, handler)| handler).any(|h| h.id == *id && h.lease == lease)
+                };
+                match leases.iter().find(|(id, lease)| !runs(id, *lease)) {
+                    Some((id, _)) => Err(format!("{id} is prolonged after its handler has ended")),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// While everything fails, nobody asks twenty times a second.
+    pub(super) fn check_pace(&mut self, process: usize) -> Result<(), Violation> {
+        let broken_since = |outage: &Outage| {
+            self.now >= outage.from + 1_000 && self.now < outage.from + outage.lasts
+        };
+        let kind = |outage: &&Outage| outage.kind != OutageKind::Frozen;
+        let broken = self.story.outages.iter().filter(kind).any(broken_since);
+        let limit = 20 * count(self.story.queues);
+        let Some(process) = self.processes.get_mut(process) else { return Ok(()) };
+        let second = self.now / 1_000;
+        if process.pace.0 != second || !broken {
+            process.pace = (second, 0);
+        }
+        process.pace.1 += 1;
+        if process.pace.1 > limit {
+            return Err(format!("{} calls in a second of a broken server", process.pace.1));
+        }
+        Ok(())
+    }
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        let error = || "failed".to_owned();
+        match answer {
+            Answer::Ack => Self::Ack,
+            Answer::Retry(delay) => {
+                Self::Retry { delay: Millis::saturating(delay), error: error() }
+            }
+            Answer::Snooze(delay) => Self::Snooze { delay: Millis::saturating(delay) },
+            Answer::Release => Self::Release,
+            Answer::Reject => Self::Reject { error: error() },
+        }
+    }
+}

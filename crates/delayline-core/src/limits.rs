@@ -71,3 +71,7 @@ pub const JOURNAL_RETENTION_MS: u64 = 600_000;
 
 /// How many consumers one generation of the claim journal remembers; there are two generations.
 pub const MAX_JOURNAL: usize = 1000;
+
+/// Milliseconds after which whoever sleeps looks at the queue at the latest, whatever hints have
+/// come. Backends need not ring for what is due later than that.
+pub const SAFETY_POLL_MS: u64 = 60_000;

@@ -126,15 +126,21 @@ impl State {
         Applied { at: now, revision: self.revision, reply }
     }
 
-    /// Like [`apply`](Self::apply), and whether it takes a hint: sleepers know of what was claimable
-    /// before. They need to hear of what is claimable sooner, and one more of what a claim has left
-    /// over.
+    /// Like [`apply`](Self::apply), and whether somebody who sleeps has to be woken by a hint.
+    ///
+    /// Sleepers come back when something they were told of is due. They need to hear of what is due
+    /// sooner. A claim that got less than it asked for sleeps until the next message itself; one
+    /// that got all it asked for does not, and leaves what comes next to another.
     pub fn apply_and_hint(&mut self, now: Timestamp, op: &Op) -> (Applied, bool) {
         let before = self.next_claimable();
         let applied = self.apply(now, op);
         let after = self.next_claimable();
-        let hint = match op {
-            Op::Claim(_) => after.is_some_and(|after| after <= now),
+        let hint = match &applied.reply {
+            Reply::Claim(claimed) => {
+                let is_full =
+                    matches!(op, Op::Claim(claim) if claimed.deliveries.len() >= claim.max);
+                after.is_some_and(|after| is_full || after <= now)
+            }
             _ => after.is_some_and(|after| before.is_none_or(|before| after < before)),
         };
         (applied, hint)

@@ -129,7 +129,7 @@ impl Wakeup for MemoryBackend {
 
 #[cfg(test)]
 mod tests {
-    use delayline_core::{MessageId, NewMessage, Reply, Schedule};
+    use delayline_core::{Claim, ClaimId, ConsumerName, MessageId, NewMessage, Reply, Schedule};
 
     use super::*;
 
@@ -153,6 +153,24 @@ mod tests {
         assert!(!wait().await.unwrap(), "sleepers come back at 500 anyhow");
         enqueue(&queue, "c", 400).await;
         assert!(wait().await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_full_leaves_the_next_message_to_another() {
+        let queue = MemoryBackend::with_manual_clock(Timestamp::from_ms(1_000).unwrap());
+        let wait = || queue.wait(Duration::from_secs(5));
+        enqueue(&queue, "a", 0).await;
+        enqueue(&queue, "b", 1_000).await;
+        assert!(wait().await.unwrap());
+        let claim = |max| {
+            let (consumer, lease) = (ConsumerName::new("c").unwrap(), Millis::new(9_000).unwrap());
+            let claim_id = ClaimId::from_bytes([u8::try_from(max).unwrap(); 16]);
+            Op::Claim(Claim { consumer, claim_id, max, lease })
+        };
+        queue.apply(At::Server, &claim(1)).await.unwrap();
+        assert!(wait().await.unwrap(), "it is full, and b is due in a second");
+        queue.apply(At::Server, &claim(2)).await.unwrap();
+        assert!(!wait().await.unwrap(), "it has room, and comes for b itself");
     }
 
     #[tokio::test]

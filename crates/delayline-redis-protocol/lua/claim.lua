@@ -340,7 +340,7 @@ if sleeps then
 end
 local hands_on = more or not sleeps and next and next < now + SAFETY_POLL
 -- An idle process that only comes by does not write each time.
-local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 1000
+local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 10000
 if changed or hands_on or not fresh then
   control.armed, control.armed_until = armed, armed_until
   begin_writes()

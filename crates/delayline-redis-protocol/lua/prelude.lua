@@ -18,7 +18,7 @@ local LEVEL = 281474976710656 -- 2^48: the score in `due` is priority level * LE
 local MAX_EXACT = 9007199254740992 -- 2^53: beyond it Lua's numbers are not exact
 local FINISHED_RETENTION, MAX_FINISHED = 3600000, 100000
 local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
-local SAFETY_POLL = 6000 -- every sleeper comes back within this time
+local SAFETY_POLL = 60000 -- every sleeper comes back within this time
 
 -- Statuses, as in delayline_core::Status.
 local SCHEDULED, READY, LEASED, DEAD, ACKED, CANCELLED, PURGED = 1, 2, 3, 4, 5, 6, 7

@@ -119,6 +119,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_both_sides_know_agree() {
+        use delayline_core::limits::{
+            FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL,
+            MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+        };
+        for line in [
+            format!("local MAX_TIMESTAMP = {MAX_TIMESTAMP_MS}\n"),
+            format!(
+                "local FINISHED_RETENTION, MAX_FINISHED = {FINISHED_RETENTION_MS}, {MAX_FINISHED}\n"
+            ),
+            format!(
+                "local JOURNAL_RETENTION, MAX_JOURNAL = {JOURNAL_RETENTION_MS}, {MAX_JOURNAL}\n"
+            ),
+            format!("local SAFETY_POLL = {SAFETY_POLL_MS} "),
+        ] {
+            assert!(all_scripts().iter().all(|script| script.source.contains(&line)), "{line}");
+        }
+    }
+
+    #[test]
     fn scripts_are_plain_lua_that_every_server_takes() {
         for script in all_scripts() {
             assert!(script.source.is_ascii());

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use delayline_core::{
     Applied, Cancelled, DeathReason, Enqueued, Found, Lease, MessageId, MessageState, Op, Outcome,
-    Purged, Redriven, Reply, Settled, Status, Timestamp,
+    Purged, Redriven, Reply, Rescheduled, Settled, Status, Timestamp,
 };
+
+use crate::story::Ms;
 
 /// A message of a queue.
 pub(crate) type Key = (usize, MessageId);
@@ -26,6 +28,10 @@ pub(crate) struct Ledger {
 struct Record {
     created: bool,
     epoch: u64,
+    /// When it became what it is.
+    changed_at: Ms,
+    /// A handler has asked for so much time.
+    not_before: Option<Timestamp>,
     /// It has left the queue.
     finished: Option<Status>,
     starts: u64,
@@ -59,6 +65,7 @@ impl Ledger {
     /// The server has executed an operation.
     pub(crate) fn executed(
         &mut self,
+        now: Ms,
         queue: usize,
         op: &Op,
         applied: &Applied,
@@ -76,6 +83,9 @@ impl Ledger {
                         }
                         Enqueued::Created { .. } | Enqueued::Duplicate { .. } => {}
                     }
+                    if !record.created {
+                        record.changed_at = now;
+                    }
                     record.created = true;
                 }
             }
@@ -88,6 +98,9 @@ impl Ledger {
                     if epoch > record.epoch && info.due > applied.at {
                         return Err(format!("{} was delivered early", info.id));
                     }
+                    if epoch > record.epoch && record.not_before.is_some_and(|at| at > applied.at) {
+                        return Err(format!("{} was delivered before its handler wants", info.id));
+                    }
                     if let Some(status) = record.finished {
                         return Err(format!("{} was delivered when {status:?}", info.id));
                     }
@@ -99,10 +112,17 @@ impl Ledger {
             }
             (Op::Settle(items), Reply::Settle(results)) => {
                 for (item, result) in items.iter().zip(results) {
-                    if let Settled::Done { status: status @ (Status::Acked | Status::Cancelled) } =
-                        *result
-                    {
-                        self.record(queue, &item.id).finished = Some(status);
+                    let Settled::Done { status } = *result else { continue };
+                    let record = self.record(queue, &item.id);
+                    record.changed_at = now;
+                    record.not_before = match item.outcome {
+                        Outcome::Retry { delay, .. } | Outcome::Snooze { delay } => {
+                            Some(applied.at.after(delay))
+                        }
+                        _ => None,
+                    };
+                    if matches!(status, Status::Acked | Status::Cancelled) {
+                        record.finished = Some(status);
                     }
                 }
             }
@@ -126,13 +146,34 @@ impl Ledger {
             }
             (Op::Redrive(redrive), Reply::Redrive(results)) => {
                 for (id, result) in redrive.ids.iter().zip(results) {
-                    let done = matches!(result, Redriven::Done { .. });
-                    self.record(queue, id).redrives += u64::from(done);
+                    if matches!(result, Redriven::Done { .. }) {
+                        let record = self.record(queue, id);
+                        record.redrives += 1;
+                        (record.changed_at, record.not_before) = (now, None);
+                    }
+                }
+            }
+            (Op::Reschedule(items), Reply::Reschedule(results)) => {
+                for (item, result) in items.iter().zip(results) {
+                    if matches!(result, Rescheduled::Done { .. }) {
+                        let record = self.record(queue, &item.id);
+                        (record.changed_at, record.not_before) = (now, None);
+                    }
+                }
+            }
+            (Op::Resume, Reply::Resume { changed: true }) => {
+                for (_, record) in self.messages.iter_mut().filter(|((of, _), _)| *of == queue) {
+                    record.changed_at = now;
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Since when a message has been as it is.
+    pub(crate) fn changed_at(&self, queue: usize, id: &MessageId) -> Ms {
+        self.messages.get(&(queue, id.clone())).map_or(0, |record| record.changed_at)
     }
 
     /// A handler begins when the server's clock shows `clock`, if that has never been set back.

@@ -44,6 +44,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let Failure { seed, violation, story } = *failure;
+            for line in World::tell(&story) {
+                println!("{line}");
+            }
             println!("{story:#?}");
             println!("sim: seed {seed}: {violation}; play it again with --first {seed} --seeds 1");
             ExitCode::FAILURE

@@ -16,6 +16,10 @@ pub(crate) struct Process {
     /// Until then it does nothing.
     pub(crate) frozen_until: Ms,
     pub(crate) running: BTreeMap<Slot, Handler>,
+    /// It takes nothing more.
+    pub(crate) stopping: bool,
+    /// Since when it has had a free slot.
+    pub(crate) room_since: Option<Ms>,
     /// The second of the last call, and how many calls it has seen.
     pub(crate) pace: (Ms, u64),
 }
@@ -37,6 +41,8 @@ impl Process {
             incarnation: 0,
             frozen_until: 0,
             running: BTreeMap::new(),
+            stopping: false,
+            room_since: None,
             pace: (0, 0),
         }
     }
@@ -46,6 +52,8 @@ impl Process {
         self.machine = None;
         self.incarnation += 1;
         self.frozen_until = 0;
+        self.stopping = false;
+        self.room_since = None;
         std::mem::take(&mut self.running).len()
     }
 }

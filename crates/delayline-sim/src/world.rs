@@ -32,6 +32,8 @@ pub(crate) struct World<'a> {
     ledger: Ledger,
     /// All is done, and the workers end for good.
     closing: bool,
+    /// What has happened, in words, if somebody wants to read it.
+    diary: Option<Vec<String>>,
 }
 
 /// A queue on the server, and those who wait for its hints.
@@ -66,6 +68,7 @@ enum Caller {
     },
 }
 
+#[derive(Debug)]
 enum Event {
     /// A request arrives at the server.
     Execute {
@@ -122,7 +125,19 @@ impl<'a> World<'a> {
     ///
     /// The promise that was broken.
     pub(crate) fn play(story: &'a Story) -> Result<Totals, Violation> {
-        let mut world = World {
+        Self::new(story, None).run()
+    }
+
+    /// The same, and what happened until then.
+    pub(crate) fn tell(story: &'a Story) -> Vec<String> {
+        let mut world = Self::new(story, Some(Vec::new()));
+        let end = world.run_to_the_end();
+        world.note(|| format!("{end:?}"));
+        world.diary.unwrap_or_default()
+    }
+
+    fn new(story: &'a Story, diary: Option<Vec<String>>) -> Self {
+        World {
             story,
             now: 0,
             clock_offset: 0,
@@ -134,18 +149,33 @@ impl<'a> World<'a> {
             dice: Dice::new(story.chance),
             ledger: Ledger::default(),
             closing: false,
-        };
-        world.schedule_all();
-        world.run_until(HEALED_AT)?;
-        let end = world.latest_end();
-        while !world.is_quiet() {
-            if world.now >= end {
-                return Err(format!("stuck: {}", world.describe()));
-            }
-            world.run_until(world.now + 1_000)?;
+            diary,
         }
-        world.stop_all()?;
-        world.settle_accounts()
+    }
+
+    fn run(mut self) -> Result<Totals, Violation> {
+        self.run_to_the_end()?;
+        self.settle_accounts()
+    }
+
+    fn run_to_the_end(&mut self) -> Result<(), Violation> {
+        self.schedule_all();
+        self.run_until(HEALED_AT)?;
+        let end = self.latest_end();
+        while !self.is_quiet() {
+            if self.now >= end {
+                return Err(format!("stuck: {}", self.describe()));
+            }
+            self.run_until(self.now + 1_000)?;
+        }
+        self.stop_all()
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(diary) = &mut self.diary {
+            diary.push(format!("{now:>6} ms: {}", what()));
+        }
     }
 
     /// Puts all that the story tells into the future.
@@ -256,6 +286,7 @@ impl<'a> World<'a> {
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        self.note(|| format!("{event:?}"));
         if let Some(worker) = event.worker() {
             let Some(process) = self.processes.get(worker.process) else { return Ok(()) };
             if process.incarnation != worker.incarnation {

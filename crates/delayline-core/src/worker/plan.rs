@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use crate::limits::SAFETY_POLL_MS;
 use crate::{ConsumerName, Millis};
 
 /// How a worker is to work.
@@ -37,11 +38,11 @@ pub struct QueuePlan {
 
 impl Plan {
     /// How long a queue goes without a look when nothing is known to become due: it repairs lost
-    /// hints (G22). With many queues it is longer, so that a process with nothing to do sends half
-    /// a command a second at the most.
+    /// hints (G22). With up to twenty queues it grows, so that a process with nothing to do sends
+    /// half a command a second at the most.
     pub(super) fn longest_poll(&self) -> Duration {
         let queues = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
-        POLL.max(POLL.saturating_mul(queues) / 2)
+        POLL.max(POLL.saturating_mul(queues) / 2).min(LONGEST_POLL)
     }
 
     /// How long to wait for hints at once. All queues can be heard in one wait, which is renewed to
@@ -53,3 +54,5 @@ impl Plan {
 
 /// Of one queue.
 const POLL: Duration = Duration::from_secs(5);
+/// Some time before the queue stops to count on a sleeper.
+const LONGEST_POLL: Duration = Duration::from_millis(SAFETY_POLL_MS * 5 / 6);

@@ -15,7 +15,7 @@ impl World<'_> {
         let Some(hosted) = self.queues.get_mut(queue) else { return Err("no such queue".into()) };
         let (applied, hint) = hosted.state.apply_and_hint(now, op);
         hosted.state.check_invariants()?;
-        self.ledger.executed(queue, op, &applied)?;
+        self.ledger.executed(self.now, queue, op, &applied)?;
         if let Reply::Claim(claimed) = &applied.reply {
             for delivery in &claimed.deliveries {
                 self.no_other_holds(queue, &delivery.message, delivery.lease.epoch)?;

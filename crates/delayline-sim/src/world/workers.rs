@@ -4,12 +4,12 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
-use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome};
+use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome, Timestamp};
 
-use super::{Caller, Event, Worker, World, count, number_of};
+use super::{BASE, Caller, Event, Worker, World, count, number_of};
 use crate::ledger::Violation;
-use crate::process::Handler;
-use crate::story::{Answer, HEALED_AT, Handling, Outage, OutageKind, WoundKind};
+use crate::process::{Handler, Process};
+use crate::story::{Answer, HEALED_AT, Handling, Ms, Outage, OutageKind, WoundKind};
 
 impl World<'_> {
     pub(super) fn start(&mut self, process: usize) {
@@ -19,6 +19,7 @@ impl World<'_> {
             && process.machine.is_none()
         {
             process.machine = Some(Machine::new(plan, seed));
+            process.room_since = Some(self.now);
         }
     }
 
@@ -58,6 +59,8 @@ impl World<'_> {
             WoundKind::Stop { grace } => {
                 if let Some(machine) = &mut process.machine {
                     machine.handle_stop(now.after(Duration::from_millis(grace)));
+                    process.room_since = None;
+                    process.stopping = true;
                 }
             }
         }
@@ -90,6 +93,7 @@ impl World<'_> {
     }
 
     pub(super) fn perform(&mut self, worker: Worker, action: Action) -> Result<(), Violation> {
+        self.note(|| format!("{worker:?} wants {action:?}"));
         match action {
             Action::Send { queue, op } => {
                 self.check_call(worker.process, queue, &op)?;
@@ -110,6 +114,7 @@ impl World<'_> {
                 let set_back = self.story.clock_steps.iter().any(|step| step.by < 0);
                 let clock = (!set_back).then(|| self.clock());
                 self.ledger.started(slot.queue(), &info.id, delivery.lease, info.due, clock)?;
+                self.is_in_time(slot.queue(), &info.id, info.due)?;
                 self.begin(worker, slot, &info.id.clone(), delivery.lease);
                 let running = self.processes.get(worker.process).map_or(0, |p| p.running.len());
                 if running > self.story.slots {
@@ -134,6 +139,20 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A message that a worker could have had is not late (G21).
+    fn is_in_time(&self, queue: usize, id: &MessageId, due: Timestamp) -> Result<(), Violation> {
+        if !self.story.is_peaceful() {
+            return Ok(());
+        }
+        let ready_since = due.as_ms().saturating_sub(BASE).max(self.ledger.changed_at(queue, id));
+        let bound = if self.story.faults.is_empty() { PROMPT } else { PROMPT_IN_TROUBLE };
+        let room = |process: &Process| process.room_since.is_some_and(|at| at + bound < self.now);
+        if ready_since + bound < self.now && self.processes.iter().any(room) {
+            return Err(format!("{id} is {} ms late, with free slots", self.now - ready_since));
+        }
+        Ok(())
+    }
+
     pub(super) fn begin(&mut self, worker: Worker, slot: Slot, id: &MessageId, lease: Lease) {
         let number = number_of(id);
         let step = usize::try_from(lease.epoch.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -147,6 +166,7 @@ impl World<'_> {
         let handler = Handler { id: id.clone(), lease, answer, heeds_token, cancelled: false };
         if let Some(process) = self.processes.get_mut(worker.process) {
             process.running.insert(slot, handler);
+            process.note_room(self.now, self.story.slots);
         }
     }
 
@@ -154,6 +174,7 @@ impl World<'_> {
     pub(super) fn finish(&mut self, process: usize, slot: Slot, outcome: Option<Outcome>) {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(handler) = process.running.remove(&slot) else { return };
+        process.note_room(self.now, self.story.slots);
         let outcome = outcome.unwrap_or_else(|| handler.answer.into());
         self.ledger.answered(slot.queue(), &handler.id, &outcome);
         if let Some(machine) = &mut process.machine {
@@ -225,3 +246,18 @@ impl From<Answer> for Outcome {
         }
     }
 }
+
+impl Process {
+    /// Notes since when there has been room for one more handler.
+    fn note_room(&mut self, now: Ms, slots: usize) {
+        if self.stopping || self.running.len() >= slots {
+            self.room_since = None;
+        } else if self.room_since.is_none() {
+            self.room_since = Some(now);
+        }
+    }
+}
+
+/// With several queues a worker looks at those it did not hear after half a second.
+const PROMPT: Ms = 600;
+const PROMPT_IN_TROUBLE: Ms = 1_500;

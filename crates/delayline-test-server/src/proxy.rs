@@ -23,6 +23,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use socket2::{SockRef, Socket};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -44,6 +45,24 @@ pub enum Fault {
     Blackhole,
     /// It is held for this long, together with all that arrives behind it.
     Delay(Duration),
+    /// So many of its bytes are forwarded; then its connection ends. A request with fewer bytes
+    /// passes, and does not count. For one request at a time, like the next.
+    CutRequestAt(usize, End),
+    /// It is forwarded and executed, and so many bytes of its reply are passed on; then its
+    /// connection ends. A shorter reply passes, and does not count. Of use for clients that have
+    /// no other request on its way.
+    CutReplyAt(usize, End),
+}
+
+/// How a connection ends in the middle of a request or reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Both sides are told (FIN).
+    Close,
+    /// The client is told that the connection is broken (RST), if it came over TCP.
+    Reset,
+    /// Nobody is told: it stays open, and nothing comes any more.
+    Stall,
 }
 
 /// A proxy in front of a [`Server`], on a TCP port or a unix socket of its own.
@@ -71,7 +90,8 @@ impl Proxy {
         let accepting = tokio::spawn(accept(shared.clone(), upstream, async move || {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(stream)
+            let socket = SockRef::from(&stream).try_clone()?;
+            Ok((stream, Some(socket)))
         }));
         Ok(Self { url, shared, accepting, _home: None })
     }
@@ -88,7 +108,7 @@ impl Proxy {
         let url = format!("unix:{}", path.display());
         let (shared, upstream) = (Shared::default(), server.unix_path());
         let accepting = tokio::spawn(accept(shared.clone(), upstream, async move || {
-            listener.accept().await.map(|(stream, _)| stream)
+            listener.accept().await.map(|(stream, _)| (stream, None))
         }));
         Ok(Self { url, shared, accepting, _home: Some(home) })
     }
@@ -165,14 +185,17 @@ struct Rules {
     once: Option<(Fault, Vec<u8>)>,
 }
 
-/// Accepts connections until aborted.
-async fn accept<S>(shared: Shared, upstream: PathBuf, next: impl AsyncFn() -> io::Result<S>)
-where
+/// Accepts connections until aborted. A TCP connection comes with a second handle of its socket.
+async fn accept<S>(
+    shared: Shared,
+    upstream: PathBuf,
+    next: impl AsyncFn() -> io::Result<(S, Option<Socket>)>,
+) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
 {
     // Dropped with this task, and every connection with it.
     let mut connections = JoinSet::new();
-    while let Ok(client) = next().await {
+    while let Ok((client, socket)) = next().await {
         while connections.try_join_next().is_some() {}
         let (shared, upstream, mut cuts) =
             (shared.clone(), upstream.clone(), shared.cuts.subscribe());
@@ -181,9 +204,15 @@ where
             let Ok(server) = UnixStream::connect(&upstream).await else {
                 return;
             };
-            tokio::select! {
-                () = serve(client, server, &shared) => {}
-                _ = cuts.changed() => {}
+            let reset = tokio::select! {
+                reset = serve(client, server, &shared) => reset,
+                _ = cuts.changed() => false,
+            };
+            if let Some(socket) = socket
+                && reset
+            {
+                // It ends with this, its last handle, and without the usual farewell.
+                let _ = socket.set_linger(Some(Duration::ZERO));
             }
         });
     }

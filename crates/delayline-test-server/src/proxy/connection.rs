@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -12,14 +13,15 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::sleep;
 
 use super::frame::request_len;
-use super::{Fault, Shared};
+use super::{End, Fault, Shared};
 
-/// Passes requests and replies until either side or a fault ends the connection.
+/// Passes requests and replies until either side or a fault ends the connection. Answers whether
+/// the client is to find it broken.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     client: S,
     server: UnixStream,
     shared: &Shared,
-) {
+) -> bool {
     let (from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = server.into_split();
     let state = State::default();
@@ -28,6 +30,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
         _ = requests(from_client, to_server, shared, &state) => {}
         _ = replies(from_server, to_client, shared, &state) => {}
     }
+    state.reset.load(Ordering::Acquire)
 }
 
 /// What the requests of a connection mean for its replies.
@@ -37,6 +40,10 @@ struct State {
     swallow: AtomicBool,
     /// Replies are held for good.
     dark: AtomicBool,
+    /// The client is to find the connection broken.
+    reset: AtomicBool,
+    /// So many bytes are passed on before the connection ends.
+    cut: Mutex<Option<(usize, End)>>,
 }
 
 async fn requests<R: AsyncRead + Unpin>(
@@ -66,6 +73,14 @@ async fn requests<R: AsyncRead + Unpin>(
                     delayed = true;
                     sleep(time).await;
                 }
+                Some(Fault::CutRequestAt(byte, end)) => {
+                    let sent = request.get(..byte).unwrap_or(&request);
+                    to_server.write_all(sent).await?;
+                    return state.end(end, &mut from_client).await;
+                }
+                Some(Fault::CutReplyAt(byte, end)) => {
+                    *lock(&state.cut) = Some((byte, end));
+                }
                 Some(Fault::Delay(_) | Fault::Blackhole) | None => {}
             }
             to_server.write_all(&request).await?;
@@ -80,8 +95,12 @@ async fn replies<W: AsyncWrite + Unpin>(
     shared: &Shared,
     state: &State,
 ) -> io::Result<()> {
-    let mut buffer = BytesMut::new();
-    while from_server.read_buf(&mut buffer).await? > 0 {
+    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    loop {
+        buffer.reserve(READ_BYTES);
+        if from_server.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
         if state.swallow.load(Ordering::Acquire) {
             if contains(&buffer, MARK.as_bytes()) {
                 return Ok(());
@@ -95,9 +114,34 @@ async fn replies<W: AsyncWrite + Unpin>(
         if state.dark.load(Ordering::Acquire) {
             pending::<()>().await;
         }
+        let cut = lock(&state.cut).take();
+        if let Some((byte, end)) = cut {
+            // The server writes a short reply at once, and here it is read at once.
+            if byte < buffer.len() {
+                count(shared);
+                buffer.truncate(byte);
+                to_client.write_all_buf(&mut buffer).await?;
+                return state.end(end, &mut from_server).await;
+            }
+        }
         to_client.write_all_buf(&mut buffer).await?;
     }
-    Ok(())
+}
+
+impl State {
+    /// Ends the connection. One that stalls ends when `peer` goes away.
+    async fn end<R: AsyncRead + Unpin>(&self, end: End, peer: &mut R) -> io::Result<()> {
+        match end {
+            End::Close => {}
+            End::Reset => self.reset.store(true, Ordering::Release),
+            End::Stall => while peer.read_buf(&mut BytesMut::with_capacity(1024)).await? > 0 {},
+        }
+        Ok(())
+    }
+}
+
+fn lock(cut: &Mutex<Option<(usize, End)>>) -> MutexGuard<'_, Option<(usize, End)>> {
+    cut.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The fault that a request meets, counted. Returns from a blackhole only when it is gone.
@@ -109,6 +153,12 @@ async fn fate(request: &[u8], shared: &Shared, state: &State) -> Option<Fault> {
         false
     });
     if let Some((fault, _)) = once {
+        match fault {
+            Fault::CutRequestAt(byte, _) if byte > request.len() => return None,
+            // Its reply decides whether it counts.
+            Fault::CutReplyAt(..) => return Some(fault),
+            _ => {}
+        }
         if fault == Fault::Blackhole {
             state.dark.store(true, Ordering::Release);
         }
@@ -143,3 +193,5 @@ fn contains(bytes: &[u8], needle: &[u8]) -> bool {
 /// In no reply but the one to our ECHO.
 const MARK: &str = "end-of-this-connection-7f3a9c51d2e8";
 const MARK_TIMEOUT: Duration = Duration::from_secs(2);
+/// More than the replies that are to be cut.
+const READ_BYTES: usize = 64 * 1024;

@@ -1,0 +1,314 @@
+//! Every operation, cut at every byte of its request and of its reply, by an end of the connection,
+//! a reset and a silence: what the caller is told is true, the same call again has no second effect,
+//! and queue and model agree at the end. Each driver's `tests/wire.rs` includes this file and calls
+//! [`wire_cases!`] with a type that connects.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "part of test programs, but not all in test functions"
+)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline_core::{
+    At, Backend, Check, Claim, ClaimId, Class, ConsumerName, Error, Extend, Lease, List, MessageId,
+    Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule, Schedule, Settlement,
+    State, Status, Timestamp,
+};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_test_server::Server;
+use delayline_test_server::proxy::{End, Fault, Proxy};
+
+/// Connects with the driver under test.
+pub trait Connect {
+    type Transport: Transport;
+
+    fn connect(
+        options: &ConnectOptions,
+    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
+}
+
+/// An operation, what comes before it, and what tidies up after it.
+pub struct Scene {
+    before: Vec<Op>,
+    pub op: Op,
+    after: Vec<Op>,
+}
+
+/// Where the sweeps run side by side: silences take time, but nothing else.
+const LANES: usize = 24;
+/// After this silence a call has failed.
+const PATIENCE: Duration = Duration::from_millis(120);
+
+fn id(number: u64) -> MessageId {
+    MessageId::try_from(format!("m{number}").as_str()).unwrap()
+}
+
+fn enqueue(number: u64) -> Op {
+    Op::Enqueue(vec![NewMessage::new(id(number), "payload")])
+}
+
+fn lease(number: u64) -> Lease {
+    Lease { claim_id: claim_id(number), epoch: 1 }
+}
+
+fn claim_id(number: u64) -> ClaimId {
+    ClaimId::from_bytes(u128::from(number).to_be_bytes())
+}
+
+fn millis(ms: u64) -> Millis {
+    Millis::new(ms).unwrap()
+}
+
+fn claim(number: u64) -> Op {
+    let consumer = ConsumerName::new("c").unwrap();
+    Op::Claim(Claim { consumer, claim_id: claim_id(number), max: 1, lease: millis(60_000) })
+}
+
+fn settle(number: u64, outcome: Outcome) -> Op {
+    Op::Settle(vec![Settlement { id: id(number), lease: lease(number), outcome }])
+}
+
+fn reject(number: u64) -> Op {
+    settle(number, Outcome::Reject { error: "no".to_owned() })
+}
+
+fn cancel(number: u64) -> Op {
+    Op::Cancel(vec![id(number)])
+}
+
+fn scene(before: Vec<Op>, op: Op, after: Vec<Op>) -> Scene {
+    Scene { before, op, after }
+}
+
+/// The scene of each operation, for the message of this number.
+pub mod scenes {
+    use super::*;
+
+    pub fn enqueue(n: u64) -> Scene {
+        scene(vec![], super::enqueue(n), vec![super::cancel(n)])
+    }
+    pub fn claim(n: u64) -> Scene {
+        let ack = settle(n, Outcome::Ack);
+        scene(vec![super::enqueue(n)], super::claim(n), vec![ack])
+    }
+    pub fn ack(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n)];
+        scene(before, settle(n, Outcome::Ack), vec![])
+    }
+    pub fn retry(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n)];
+        let retry = Outcome::Retry { delay: millis(5_000), error: "later".to_owned() };
+        scene(before, settle(n, retry), vec![super::cancel(n)])
+    }
+    pub fn extend(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n)];
+        let extend = Extend { leases: vec![(id(n), lease(n))], lease: millis(90_000) };
+        scene(before, Op::Extend(extend), vec![settle(n, Outcome::Ack)])
+    }
+    pub fn cancel(n: u64) -> Scene {
+        scene(vec![super::enqueue(n)], super::cancel(n), vec![])
+    }
+    pub fn reschedule(n: u64) -> Scene {
+        let schedule = Schedule::In(millis(5_000));
+        let op = Op::Reschedule(vec![Reschedule { id: id(n), schedule }]);
+        scene(vec![super::enqueue(n)], op, vec![super::cancel(n)])
+    }
+    pub fn redrive(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n), reject(n)];
+        let redrive = Redrive { ids: vec![id(n)], schedule: Schedule::In(millis(5_000)) };
+        scene(before, Op::Redrive(redrive), vec![super::cancel(n)])
+    }
+    pub fn purge(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n), reject(n)];
+        scene(before, Op::Purge(vec![id(n)]), vec![])
+    }
+    pub fn pause(_: u64) -> Scene {
+        scene(vec![], Op::Pause, vec![Op::Resume])
+    }
+    pub fn resume(_: u64) -> Scene {
+        scene(vec![Op::Pause], Op::Resume, vec![])
+    }
+    pub fn get(n: u64) -> Scene {
+        scene(vec![super::enqueue(n)], Op::Get(vec![id(n)]), vec![super::cancel(n)])
+    }
+    pub fn list(n: u64) -> Scene {
+        let list = List { status: Status::Ready, limit: 10, after: None };
+        scene(vec![super::enqueue(n)], Op::List(list), vec![super::cancel(n)])
+    }
+    pub fn stats(n: u64) -> Scene {
+        scene(vec![super::enqueue(n)], Op::Stats, vec![super::cancel(n)])
+    }
+    pub fn check(n: u64) -> Scene {
+        let check = Check { limit: 10, after: None };
+        scene(vec![super::enqueue(n)], Op::Check(check), vec![super::cancel(n)])
+    }
+}
+
+/// What a sweep has seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    cuts: usize,
+    /// Cut calls that the caller was told were not executed.
+    not_executed: usize,
+    /// Cut calls that may have been executed, and the same call again tells that they were.
+    executed: usize,
+    /// Cut calls that may have been executed, and were not, as far as one can tell.
+    lost: usize,
+}
+
+/// Cuts one operation everywhere.
+pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
+    let server = Server::start();
+    let mut all = Seen::default();
+    for end in [End::Close, End::Reset, End::Stall] {
+        let lanes = (0..LANES).map(|lane| Lane::<C>::sweep(&server, scene, end, lane));
+        for seen in futures_util::future::join_all(lanes).await {
+            all.cuts += seen.cuts;
+            all.not_executed += seen.not_executed;
+            all.executed += seen.executed;
+            all.lost += seen.lost;
+        }
+    }
+    println!("{all:?}");
+    // Three ends, at every byte of a request with twelve keys.
+    assert!(all.cuts > 3 * 300 && all.lost > 300, "{all:?}");
+    let changes = !matches!(scene(0).op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_));
+    let tells = !matches!(
+        scene(0).op,
+        // These answer the same however often they are executed.
+        Op::Claim(_) | Op::Extend(_) | Op::Cancel(_) | Op::Reschedule(_) | Op::Purge(_)
+    );
+    assert!(all.executed > 30 || !changes || !tells, "{all:?}");
+}
+
+/// Some of the cuts, one after the other, in a queue of their own.
+struct Lane<C: Connect> {
+    /// Through the proxy.
+    queue: ScriptBackend<C::Transport>,
+    proxy: Proxy,
+    model: State,
+    clock: u64,
+}
+
+impl<C: Connect> Lane<C> {
+    async fn sweep(server: &Server, scene: fn(u64) -> Scene, end: End, lane: usize) -> Seen {
+        let proxy = Proxy::start(server).await.unwrap();
+        let mut options: ConnectOptions = proxy.url().parse().unwrap();
+        options.response_timeout = PATIENCE;
+        options.connect_timeout = Duration::from_secs(5);
+        let transport = Arc::new(C::connect(&options).await.unwrap());
+        let name = QueueName::new(format!("q{lane}{end:?}")).unwrap();
+        let queue = ScriptBackend::open(transport, name, false).await.unwrap();
+        let mut lane_ = Self { queue, proxy, model: State::new(), clock: 0 };
+        let mut seen = Seen::default();
+        let mut number = 1;
+        // Whatever is done once for a script is done now.
+        lane_.play(scene(0), None, &mut Seen::default()).await;
+        for of_reply in [false, true] {
+            for byte in (lane..).step_by(LANES) {
+                let fault = if of_reply {
+                    Fault::CutReplyAt(byte, end)
+                } else {
+                    Fault::CutRequestAt(byte, end)
+                };
+                number += 1;
+                if !lane_.play(scene(number), Some(fault), &mut seen).await {
+                    break;
+                }
+            }
+        }
+        seen
+    }
+
+    /// Plays a scene; answers whether the fault has hit.
+    async fn play(&mut self, scene: Scene, fault: Option<Fault>, seen: &mut Seen) -> bool {
+        let Scene { before, op, after } = scene;
+        self.clock += 1_000;
+        for op in &before {
+            self.both(op).await;
+        }
+        let now = Timestamp::from_ms(1_800_000_000_000 + self.clock).unwrap();
+        let once = self.model.apply(now, &op).reply;
+        let twice = self.model.apply(now, &op).reply;
+        let before = self.proxy.faults();
+        if let Some(fault) = fault {
+            self.proxy.once(fault, "EVALSHA");
+        }
+        let first = self.queue.apply(At::Fixed(now), &op).await;
+        self.proxy.heal();
+        let hit = self.proxy.faults() > before;
+        match first {
+            Ok(applied) => assert_eq!(applied.reply, once, "{op:?} with {fault:?}"),
+            Err(error) => {
+                let (again, unknown) = self.insist(At::Fixed(now), &op).await;
+                let unknown = unknown || error.class() == Class::Ambiguous;
+                assert_ne!(error.class(), Class::Rejected, "{error} with {fault:?}");
+                if unknown && again == twice && once != twice {
+                    seen.executed += 1;
+                } else {
+                    assert_eq!(again, once, "{op:?} with {fault:?}, after {error}");
+                    *if unknown { &mut seen.lost } else { &mut seen.not_executed } += 1;
+                }
+            }
+        }
+        seen.cuts += usize::from(hit);
+        for op in after {
+            self.both(&op).await;
+        }
+        for op in [Op::Stats, Op::Check(Check { limit: 100, after: None })] {
+            self.both(&op).await;
+        }
+        hit
+    }
+
+    /// Sends an operation until it is answered, and answers whether it may have been executed
+    /// before that.
+    async fn insist(&self, at: At, op: &Op) -> (Reply, bool) {
+        let mut unknown = false;
+        for _ in 0..200 {
+            match self.queue.apply(at, op).await {
+                Ok(applied) => return (applied.reply, unknown),
+                Err(error) => {
+                    unknown |= error.class() == Class::Ambiguous;
+                    // The next attempt to connect is some milliseconds away.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        }
+        panic!("{op:?} is never answered");
+    }
+
+    /// Applies an operation to queue and model, which agree.
+    async fn both(&mut self, op: &Op) {
+        let now = Timestamp::from_ms(1_800_000_000_000 + self.clock).unwrap();
+        let expected = self.model.apply(now, op).reply;
+        let (reply, unknown) = self.insist(At::Fixed(now), op).await;
+        // A busy machine can make any call slow, and then it may have been executed twice.
+        if !unknown {
+            assert_eq!(reply, expected, "{op:?}");
+        }
+    }
+}
+
+/// One test for each operation.
+macro_rules! wire_cases {
+    ($connect:ty: $($scene:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scene() {
+                wire_cases::sweep::<$connect>(wire_cases::scenes::$scene).await;
+            }
+        )*
+    };
+    ($connect:ty) => {
+        wire_cases!($connect: enqueue claim ack retry extend cancel reschedule redrive purge pause
+            resume get list stats check);
+    };
+}
+pub(crate) use wire_cases;

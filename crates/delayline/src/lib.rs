@@ -64,6 +64,8 @@ pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
 pub use self::telemetry::TraceContext;
+#[cfg(feature = "tower")]
+pub use self::worker::service_handler;
 pub use self::worker::{
     CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle,
 };

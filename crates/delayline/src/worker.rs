@@ -7,6 +7,8 @@ mod job;
 mod outcome;
 mod retry;
 mod run;
+#[cfg(feature = "tower")]
+mod service;
 mod stop;
 mod stuck;
 
@@ -21,6 +23,8 @@ pub use self::builder::WorkerBuilder;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
 use self::run::Run;
+#[cfg(feature = "tower")]
+pub use self::service::service_handler;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;

@@ -47,6 +47,8 @@ mod merge;
 mod pause;
 mod queue;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use bytes::Bytes;

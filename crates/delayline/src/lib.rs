@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process.
+//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process. [`connect`]
+//!   leads to several, over one [`Connection`].
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
 //! - [`Worker`] runs an async function on each message that is due.
 //!
@@ -41,6 +42,7 @@ mod batches;
 mod client;
 mod codec;
 mod connect;
+mod connection;
 mod error;
 mod events;
 mod merge;
@@ -62,6 +64,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::codec::{Codec, CodecError, Json, Raw};
 pub use self::connect::{Connect, Driver, open};
+pub use self::connection::{Connection, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Listing, Queue, Sent};

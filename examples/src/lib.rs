@@ -22,6 +22,10 @@ mod guides {
     mod replace_a_poller {}
     #[doc = include_str!("../../docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
+    #[doc = include_str!("../../docs/guides/middleware.md")]
+    mod middleware {}
+    #[doc = include_str!("../../docs/guides/testing.md")]
+    mod testing {}
 }
 
 #[cfg(doctest)]

@@ -25,6 +25,9 @@ const ON_A_SERVER: [&str; 7] = [
 /// Those that do not.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
+/// Guides whose code is whole as it stands there, and runs as their doctests.
+const WITHOUT_PROGRAM: [&str; 2] = ["middleware", "testing"];
+
 #[test]
 fn close_unpaid_orders() {
     runs_anywhere("close_unpaid_orders");
@@ -72,7 +75,8 @@ fn write_your_own_backend() {
 fn every_example_is_run_and_has_a_guide() {
     let ours: BTreeSet<_> = ON_A_SERVER.into_iter().chain(ALONE).map(str::to_owned).collect();
     assert_eq!(stems("examples", "rs"), ours);
-    let guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
+    let mut guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
+    guides.extend(WITHOUT_PROGRAM.map(str::to_owned));
     assert_eq!(stems("../docs/guides", "md"), guides);
 }
 

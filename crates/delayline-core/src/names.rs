@@ -8,6 +8,43 @@ use bytes::Bytes;
 use crate::Violation;
 use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
 
+/// Lets a text of any kind be made a name by `try_into` and `parse`.
+macro_rules! texts {
+    ($name:ident) => {
+        impl TryFrom<String> for $name {
+            type Error = Violation;
+
+            fn try_from(text: String) -> Result<Self, Violation> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&String> for $name {
+            type Error = Violation;
+
+            fn try_from(text: &String) -> Result<Self, Violation> {
+                Self::new(text.clone())
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = Violation;
+
+            fn try_from(text: &str) -> Result<Self, Violation> {
+                Self::new(text.to_owned())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Violation;
+
+            fn from_str(text: &str) -> Result<Self, Violation> {
+                Self::try_from(text)
+            }
+        }
+    };
+}
+
 /// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
 ///
 /// The characters are few so that the keys of two queues can never meet (G20): a name cannot
@@ -50,11 +87,11 @@ impl fmt::Display for QueueName {
     }
 }
 
-impl FromStr for QueueName {
-    type Err = Violation;
+texts!(QueueName);
 
-    fn from_str(name: &str) -> Result<Self, Violation> {
-        Self::new(name)
+impl AsRef<str> for QueueName {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 
@@ -90,19 +127,13 @@ impl MessageId {
     }
 }
 
-impl TryFrom<&str> for MessageId {
+texts!(MessageId);
+
+impl TryFrom<Bytes> for MessageId {
     type Error = Violation;
 
-    fn try_from(id: &str) -> Result<Self, Violation> {
-        Self::new(Bytes::copy_from_slice(id.as_bytes()))
-    }
-}
-
-impl FromStr for MessageId {
-    type Err = Violation;
-
-    fn from_str(id: &str) -> Result<Self, Violation> {
-        Self::try_from(id)
+    fn try_from(id: Bytes) -> Result<Self, Violation> {
+        Self::new(id)
     }
 }
 
@@ -155,6 +186,8 @@ impl ConsumerName {
         &self.0
     }
 }
+
+texts!(ConsumerName);
 
 impl fmt::Debug for ConsumerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,6 +263,21 @@ mod tests {
         for name in ["", "a}", "{a", "a b", "a*", "a?", "a\0", "a\n", "\u{430}", &"q".repeat(129)] {
             assert!(QueueName::new(name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn texts_of_any_kind_become_names() {
+        let (text, string) = ("order-1", "order-1".to_owned());
+        let id = MessageId::try_from(text).unwrap();
+        assert_eq!(MessageId::try_from(&string).unwrap(), id);
+        assert_eq!(MessageId::try_from(string.clone()).unwrap(), id);
+        assert_eq!(MessageId::try_from(Bytes::from_static(b"order-1")).unwrap(), id);
+        assert_eq!(text.parse::<MessageId>().unwrap(), id);
+        assert_eq!(string.parse::<QueueName>().unwrap().as_ref(), text);
+        assert_eq!(ConsumerName::try_from(text).unwrap().as_bytes(), text);
+        assert!(QueueName::try_from("a b".to_owned()).is_err());
+        assert!("".parse::<ConsumerName>().is_err());
+        assert!(MessageId::try_from("x".repeat(129)).is_err());
     }
 
     #[test]

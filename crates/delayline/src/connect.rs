@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{Address, ConnectOptions, ScriptBackend, Transport};
+use delayline_redis_protocol::{Address, ConnectOptions};
 
-use crate::{Error, Queue};
+#[cfg(feature = "memory")]
+use crate::connection::Memory;
+use crate::connection::Way;
+use crate::{Connection, Error, Queue};
 
 /// Opens the queue of that name at a URL, with the default options of [`Connect`].
 ///
@@ -143,24 +146,40 @@ impl Connect {
     /// that refuses the login or the TLS session, is a read-only replica, evicts keys or holds a
     /// newer queue. [`ErrorKind::Unsupported`] if the driver is not part of this build.
     pub async fn open(self) -> Result<Arc<dyn Queueing>, Error> {
-        match self.place {
+        let name = self.queue.clone();
+        self.connection().await?.open_named(name).await
+    }
+
+    /// Connects for several queues, which are opened by name from the connection: the one named
+    /// here is only one of them, and is not opened by this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]: the server cannot be reached, or refuses the login or the TLS session.
+    /// [`ErrorKind::Unsupported`] if the driver is not part of this build.
+    pub async fn connection(self) -> Result<Connection, Error> {
+        let way = match self.place {
             Place::Memory => memory(),
             #[cfg(any(feature = "redis", feature = "fred"))]
-            Place::Server(options) => match self.driver {
-                #[cfg(feature = "redis")]
-                Driver::Redis => {
-                    let transport = delayline_redis::RedisTransport::connect(&options).await?;
-                    over(transport, self.queue, options.allow_eviction).await
+            Place::Server(options) => {
+                let allow_eviction = options.allow_eviction;
+                match self.driver {
+                    #[cfg(feature = "redis")]
+                    Driver::Redis => {
+                        let transport = delayline_redis::RedisTransport::connect(&options).await?;
+                        Ok(Way::Redis { transport: Arc::new(transport), allow_eviction })
+                    }
+                    #[cfg(feature = "fred")]
+                    Driver::Fred => {
+                        let transport = delayline_fred::FredTransport::connect(&options).await?;
+                        Ok(Way::Fred { transport: Arc::new(transport), allow_eviction })
+                    }
+                    #[cfg(not(all(feature = "redis", feature = "fred")))]
+                    _ => Err(unsupported("this driver")),
                 }
-                #[cfg(feature = "fred")]
-                Driver::Fred => {
-                    let transport = delayline_fred::FredTransport::connect(&options).await?;
-                    over(transport, self.queue, options.allow_eviction).await
-                }
-                #[cfg(not(all(feature = "redis", feature = "fred")))]
-                _ => Err(unsupported("this driver")),
-            },
-        }
+            }
+        };
+        way.map(Connection::new)
     }
 }
 
@@ -207,22 +226,13 @@ fn server(_url: &str) -> Result<Place, Error> {
 }
 
 #[cfg(feature = "memory")]
-fn memory() -> Result<Arc<dyn Queueing>, Error> {
-    Ok(Arc::new(delayline_memory::MemoryBackend::new()))
+fn memory() -> Result<Way, Error> {
+    Ok(Way::Memory(Memory::default()))
 }
 
 #[cfg(not(feature = "memory"))]
-fn memory() -> Result<Arc<dyn Queueing>, Error> {
+fn memory() -> Result<Way, Error> {
     Err(unsupported("a queue in memory (the feature `memory`)"))
-}
-
-#[cfg(any(feature = "redis", feature = "fred"))]
-async fn over<T: Transport>(
-    transport: T,
-    queue: QueueName,
-    allow_eviction: bool,
-) -> Result<Arc<dyn Queueing>, Error> {
-    Ok(Arc::new(ScriptBackend::open(Arc::new(transport), queue, allow_eviction).await?))
 }
 
 fn not_encrypted(address: String) -> Error {
@@ -231,7 +241,7 @@ fn not_encrypted(address: String) -> Error {
 }
 
 #[cfg_attr(all(feature = "redis", feature = "fred", feature = "memory"), expect(dead_code))]
-fn unsupported(capability: &'static str) -> Error {
+pub(crate) fn unsupported(capability: &'static str) -> Error {
     Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
 }
 

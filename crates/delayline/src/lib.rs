@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process.
+//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process. [`connect`]
+//!   leads to several, over one [`Connection`].
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
 //! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
 //!   among several queues.
@@ -42,12 +43,15 @@ mod batches;
 mod client;
 mod codec;
 mod connect;
+mod connection;
 mod error;
 mod events;
 mod merge;
 mod pause;
 mod queue;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use bytes::Bytes;
@@ -61,10 +65,13 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::codec::{Codec, CodecError, Json, Raw};
 pub use self::connect::{Connect, Driver, open};
+pub use self::connection::{Connection, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
 pub use self::telemetry::TraceContext;
+#[cfg(feature = "tower")]
+pub use self::worker::service_handler;
 pub use self::worker::{
     CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle, Workers,
 };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP};
 use delayline_core::{
     Cancelled, Found, MessageId, Millis, NewMessage, Op, Purged, Queueing, Redrive, Redriven,
     Reply, Reschedule, Rescheduled, Schedule, Stats, Status, Timestamp,
@@ -206,6 +207,38 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
+    /// What is known of many ids, in as few operations as their number allows: 16 go into one.
+    /// Answers id by id, in order; the operations are not one instant.
+    ///
+    /// ```
+    /// # use delayline::{Found, Queue, Status};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// let id = queue.send(&7).await?;
+    /// let known = queue.get_many([id.clone(), "order-1".try_into()?]).await?;
+    /// assert!(matches!(&known[0], Found::Live(message) if message.info.id == id));
+    /// assert_eq!(known[1], Found::Unknown);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); an id outside of its limits fails all before anything is
+    /// asked.
+    pub async fn get_many<I>(&self, ids: impl IntoIterator<Item = I>) -> Result<Vec<Found>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let ids = ids.into_iter().map(message_id).collect::<Result<Vec<_>, _>>()?;
+        self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
+            Reply::Get(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
     /// Counts the messages of each state (G22).
     ///
     /// # Errors
@@ -266,7 +299,7 @@ impl<T, C> Queue<T, C> {
         ids: impl IntoIterator<Item = MessageId>,
     ) -> Result<Vec<Redriven>, Error> {
         let op = |ids| Op::Redrive(Redrive { ids, schedule: Schedule::NOW });
-        self.each(ids, op, |reply| match reply {
+        self.each(MAX_BATCH, ids, op, |reply| match reply {
             Reply::Redrive(items) => Some(items),
             _ => None,
         })
@@ -283,7 +316,7 @@ impl<T, C> Queue<T, C> {
         &self,
         ids: impl IntoIterator<Item = MessageId>,
     ) -> Result<Vec<Purged>, Error> {
-        self.each(ids, Op::Purge, |reply| match reply {
+        self.each(MAX_BATCH, ids, Op::Purge, |reply| match reply {
             Reply::Purge(items) => Some(items),
             _ => None,
         })

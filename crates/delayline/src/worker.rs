@@ -1,5 +1,7 @@
 //! Handling messages: a worker claims them, runs a handler on each, and settles them.
 
+#[cfg(feature = "testing")]
+mod alone;
 mod builder;
 mod control;
 mod handler;
@@ -7,6 +9,8 @@ mod job;
 mod outcome;
 mod retry;
 mod run;
+#[cfg(feature = "tower")]
+mod service;
 mod stop;
 mod stuck;
 mod workers;
@@ -18,11 +22,17 @@ use std::sync::Arc;
 
 pub use delayline_core::worker::{CancelReason, Summary};
 
+#[cfg(feature = "testing")]
+pub(crate) use self::alone::Alone;
 use self::builder::Config;
 pub use self::builder::WorkerBuilder;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
+#[cfg(feature = "testing")]
+pub(crate) use self::retry::Retry;
 use self::run::{Lane, Run};
+#[cfg(feature = "tower")]
+pub use self::service::service_handler;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;

@@ -154,6 +154,33 @@ async fn messages_are_looked_up_moved_and_taken_out_by_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_ids_are_looked_up_together_and_answered_in_order() {
+    let backend = Faulty::with_faults("get", &[Fault::None, Fault::LostReply]);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let drafts = (0..20).map(|n| queue.message(&n).unwrap().id(n.to_string()).unwrap());
+    assert!(queue.send_batch(drafts).await.iter().all(Result::is_ok));
+    queue.cancel("3").await.unwrap();
+    // An id that stands twice begins another operation.
+    let ids = (0..40).map(|n| (n % 21).to_string());
+    let found = queue.get_many(ids).await.unwrap();
+    assert_eq!(found.len(), 40);
+    for (place, found) in found.iter().enumerate() {
+        match (place % 21, found) {
+            (3, Found::Finished(Status::Cancelled)) | (20, Found::Unknown) => {}
+            (n, Found::Live(message)) => {
+                assert_eq!(message.info.id.as_str(), Some(n.to_string().as_str()));
+            }
+            (n, other) => panic!("{n}: {other:?}"),
+        }
+    }
+    // 16, then 5 and 11, then 8, and one of them again.
+    assert_eq!(backend.sent("get").len(), 4);
+    assert_eq!(queue.get_many(Vec::<MessageId>::new()).await.unwrap(), []);
+    assert!(queue.get_many(["1", ""]).await.is_err());
+    assert_eq!(backend.sent("get").len(), 4, "nothing is asked for a bad id");
+}
+
+#[tokio::test(start_paused = true)]
 async fn dead_letters_are_listed_revived_and_deleted() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());

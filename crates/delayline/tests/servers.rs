@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{Connect, Driver, Job, Queue, Worker};
+use delayline::{Connect, Driver, Job, Queue, Worker, Workers};
 use delayline_test_server::Server;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -86,6 +86,45 @@ async fn idleness(driver: Driver) {
         acked += running.await.unwrap().acked;
     }
     assert_eq!(acked, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_idle_queues_cost_no_more_than_one() {
+    on_every_driver(async |driver| {
+        let server = Server::start();
+        let connect = Connect::new(&server.url(), "any").unwrap().driver(driver);
+        let connection = connect.connection().await.unwrap();
+        let mut workers = Workers::sharing(4).unwrap();
+        let (handled, mut seen) = mpsc::unbounded_channel();
+        let mut queues = Vec::new();
+        for n in 0..5 {
+            let queue = connection.queue::<u64>(&format!("queue-{n}")).await.unwrap();
+            queues.push(queue.clone());
+            let handled = handled.clone();
+            let handler = move |job: Job<u64>| {
+                handled.send(*job.payload()).unwrap();
+                async { Ok::<(), &str>(()) }
+            };
+            workers = workers.add(1, Worker::builder(queue), handler).unwrap();
+        }
+        let handle = workers.handle();
+        let running = tokio::spawn(workers.run());
+        sleep(ms(1_000)).await;
+        let before = calls(&server, "evalsha") + calls(&server, "blpop");
+        sleep(ms(20_000)).await;
+        let asked = calls(&server, "evalsha") + calls(&server, "blpop") - before;
+        assert!((5..=10).contains(&asked), "{driver:?}: {asked} commands in 20 s");
+        assert_eq!(server.info("clients", "blocked_clients"), "1", "{driver:?}");
+        for (n, queue) in (0..).zip(&queues) {
+            let start = Instant::now();
+            queue.send(&n).await.unwrap();
+            assert_eq!(timeout(ms(5_000), seen.recv()).await.unwrap(), Some(n));
+            assert!(start.elapsed() < ms(500), "{driver:?}: {:?}", start.elapsed());
+        }
+        handle.stop(ms(0));
+        assert_eq!(running.await.unwrap().acked, 5);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

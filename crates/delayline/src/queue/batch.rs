@@ -7,7 +7,7 @@ use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply};
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
 use crate::Error;
-use crate::batches::next_batch;
+use crate::batches::{fitting, next_batch};
 
 /// What became of a message that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +102,10 @@ impl<T, C> Queue<T, C> {
         results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
     }
 
-    /// One operation after the other on ids, with the answers in order.
+    /// One operation after the other on ids, `most` in each at the most, with the answers in order.
     pub(super) async fn each<R>(
         &self,
+        most: usize,
         ids: impl IntoIterator<Item = MessageId>,
         op: impl Fn(Vec<MessageId>) -> Op,
         pick: impl Fn(Reply) -> Option<Vec<R>>,
@@ -112,7 +113,8 @@ impl<T, C> Queue<T, C> {
         let mut waiting: VecDeque<_> = ids.into_iter().collect();
         let mut results = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
-            let batch = next_batch(&mut waiting, |id| id, |_| 0);
+            let count = fitting(waiting.iter().take(most).map(|id| (id, 0)));
+            let batch: Vec<_> = waiting.drain(..count).collect();
             let asked = batch.len();
             let reply = self.client().apply(&op(batch)).await?.reply;
             match pick(reply) {

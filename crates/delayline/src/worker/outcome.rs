@@ -50,7 +50,7 @@ impl Outcome {
     }
 
     /// As the contract has it; `policy` has the delay of a retry that names none, for its error.
-    pub(super) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
+    pub(crate) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
         match self {
             Self::Ack => Settled::Ack,
             Self::Retry { after, error } => {

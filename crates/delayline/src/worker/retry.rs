@@ -9,7 +9,7 @@ use delayline_core::{Jitter, Millis, RetryPolicy};
 
 /// A policy, or a function of the caller's.
 #[derive(Clone)]
-pub(super) enum Retry {
+pub(crate) enum Retry {
     Policy(RetryPolicy),
     Custom(Arc<Delay>),
 }
@@ -20,8 +20,18 @@ type Delay = dyn Fn(u32, &str) -> Duration + Send + Sync;
 impl Retry {
     /// The wait after the `failures`-th failure.
     pub(super) fn delay(&self, failures: u32, error: &str) -> Millis {
+        self.spread_delay(failures, error, || fastrand::u64(..))
+    }
+
+    /// The same, with all jitter at its longest.
+    #[cfg(feature = "testing")]
+    pub(crate) fn longest_delay(&self, failures: u32, error: &str) -> Millis {
+        self.spread_delay(failures, error, || u64::MAX)
+    }
+
+    fn spread_delay(&self, failures: u32, error: &str, random: impl Fn() -> u64) -> Millis {
         match self {
-            Self::Policy(policy) => by_policy(policy, failures),
+            Self::Policy(policy) => by_policy(policy, failures, random),
             Self::Custom(delay) => {
                 match catch_unwind(AssertUnwindSafe(|| delay(failures, error))) {
                     Ok(delay) => Millis::try_from(delay).unwrap_or(Millis::MAX),
@@ -31,7 +41,7 @@ impl Retry {
                         tracing::error!(
                             "the retry function panicked; the default policy stands in"
                         );
-                        by_policy(&RetryPolicy::default(), failures)
+                        by_policy(&RetryPolicy::default(), failures, random)
                     }
                 }
             }
@@ -50,12 +60,12 @@ impl fmt::Debug for Retry {
 
 /// Decorrelated jitter builds on the wait before, which nobody has kept: a walk of as many random
 /// steps arrives at the same spread.
-fn by_policy(policy: &RetryPolicy, failures: u32) -> Millis {
+fn by_policy(policy: &RetryPolicy, failures: u32, random: impl Fn() -> u64) -> Millis {
     let steps = match policy.jitter {
         Jitter::Decorrelated => failures.min(LONGEST_WALK),
         Jitter::None | Jitter::Full => 1,
     };
-    (0..steps).fold(Millis::ZERO, |previous, _| policy.delay(failures, previous, fastrand::u64(..)))
+    (0..steps).fold(Millis::ZERO, |previous, _| policy.delay(failures, previous, random()))
 }
 
 /// The spread has reached its cap long before.

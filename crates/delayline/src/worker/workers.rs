@@ -25,11 +25,13 @@ use crate::{Codec, Error};
 /// less often than every 5 s, so that all together it sends half a command a second (G22).
 ///
 /// ```
-/// # use delayline::{Connect, Job, Queue, Worker, Workers};
+/// # use delayline::{Job, Queue, Worker, Workers};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let orders: Queue<u64> = Connect::new("memory:", "orders")?.queue().await?;
-/// # let reports: Queue<String> = Connect::new("memory:", "reports")?.queue().await?;
+/// // Or "redis://127.0.0.1:6379".
+/// let connection = delayline::connect("memory:").await?;
+/// let orders: Queue<u64> = connection.queue("orders").await?;
+/// let reports: Queue<String> = connection.queue("reports").await?;
 /// # orders.send(&7).await?;
 /// # reports.send(&"sales".to_owned()).await?;
 /// let orders = Worker::builder(orders).until_empty(true);

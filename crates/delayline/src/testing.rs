@@ -1,0 +1,261 @@
+//! For tests of programs that use a queue: what was sent, and what handlers make of it, without a
+//! server and without waiting. Needs the feature `testing`.
+//!
+//! A [`TestQueue`] is a queue in memory whose clock stands still until the test moves it. Give its
+//! [`queue`](TestQueue::queue) to the code under test, look at what that has sent
+//! ([`assert_sent`](TestQueue::assert_sent)), and have it handled
+//! ([`drain`](TestQueue::drain)): one message after the other in the queue's own order, so that a
+//! test goes the same way every time. A half-hour's delay takes no time at all.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use delayline::testing::TestQueue;
+//! use delayline::{Job, Outcome, Queue, Status};
+//!
+//! // The code under test.
+//! async fn order_placed(queue: &Queue<u64>, order: u64) -> Result<(), delayline::Error> {
+//!     let draft = queue.message(&order)?.id(format!("close-{order}"))?;
+//!     draft.delay(Duration::from_secs(1800))?.send().await.map(drop)
+//! }
+//!
+//! async fn close(job: Job<u64>) -> Result<Outcome, &'static str> {
+//!     if job.failures() == 0 { Err("the shop is not reachable") } else { Ok(Outcome::Ack) }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), delayline::Error> {
+//! let test = TestQueue::new();
+//! order_placed(test.queue(), 1234).await?;
+//! test.assert_sent("close-1234").assert_payload(&1234).assert_delay(Duration::from_secs(1800));
+//!
+//! // Nothing is due yet, and half an hour later it fails and is tried again.
+//! assert!(test.drain_due(close).await.handled.is_empty());
+//! test.advance(Duration::from_secs(1800));
+//! let drained = test.drain(close).await;
+//! assert_eq!(drained.handled[0].outcome, Outcome::retry("the shop is not reachable"));
+//! assert_eq!(drained.handled[1].status, Some(Status::Acked));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Assertions that fail show ids, headers and payloads: this module is for tests.
+
+mod drain;
+mod recorder;
+mod sent;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use delayline_core::{MessageId, Millis, Queueing, RetryPolicy, Timestamp};
+
+pub use self::drain::{Drained, Handled};
+use self::recorder::Recorder;
+pub use self::sent::SentMessage;
+use crate::worker::Retry;
+use crate::{Codec, Error, Json, Queue};
+
+/// A queue in memory, with a clock in the test's hand, that remembers what was sent.
+///
+/// Clones are one and the same queue. Several `TestQueue`s have several clocks.
+pub struct TestQueue<T, C = Json> {
+    queue: Queue<T, C>,
+    recorder: Arc<Recorder>,
+    retry: Retry,
+    max_deliveries: usize,
+}
+
+impl<T> TestQueue<T> {
+    /// An empty queue of JSON payloads. Its clock shows the machine's present instant and stands
+    /// still; so what code sends for "now" by the machine's clock a moment later is due a moment
+    /// later.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::starting_at(SystemTime::now(), Json)
+    }
+}
+
+impl<T> Default for TestQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, C> TestQueue<T, C> {
+    /// An empty queue of payloads that `codec` writes and reads, whose clock stands at `start`: to
+    /// the millisecond, rounded up, from 1970 to the end of the year 9999.
+    #[must_use]
+    pub fn starting_at(start: SystemTime, codec: C) -> Self {
+        let recorder = Arc::new(Recorder::new(timestamp(start)));
+        let backend: Arc<dyn Queueing> = Arc::clone(&recorder) as _;
+        Self {
+            queue: Queue::with_codec(backend, codec),
+            recorder,
+            retry: Retry::Policy(RetryPolicy::default()),
+            max_deliveries: DEFAULT_MAX_DELIVERIES,
+        }
+    }
+
+    /// How long a message waits that fails while the queue is drained: as a worker's
+    /// [`retry`](crate::WorkerBuilder::retry), but jitter is always at its longest, so that a test
+    /// goes the same way every time. By default 1 s, 2 s, 4 s and so on up to one hour.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Retry::Policy(policy);
+        self
+    }
+
+    /// The same by a function, as a worker's [`retry_with`](crate::WorkerBuilder::retry_with).
+    #[must_use]
+    pub fn retry_with(
+        mut self,
+        delay: impl Fn(u32, &str) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        self.retry = Retry::Custom(Arc::new(delay));
+        self
+    }
+
+    /// With how many deliveries a drain gives up and panics: 10,000 by default. It ends handlers
+    /// that put their message off for ever.
+    #[must_use]
+    pub const fn max_deliveries(mut self, deliveries: usize) -> Self {
+        self.max_deliveries = deliveries;
+        self
+    }
+
+    /// The queue, for the code under test.
+    #[must_use]
+    pub const fn queue(&self) -> &Queue<T, C> {
+        &self.queue
+    }
+
+    /// What the queue's clock shows.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.recorder.now().into()
+    }
+
+    /// Moves the clock forward: to the millisecond, rounded up, and 100 years at most.
+    pub fn advance(&self, by: Duration) {
+        self.recorder.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
+    }
+
+    /// Every message that was taken in since the queue was made, in order, whatever has become of
+    /// it: handled, cancelled or waiting. Sends that were duplicates or conflicts are not there.
+    #[must_use]
+    pub fn sent(&self) -> Vec<SentMessage<T, C>> {
+        let sent = |record| SentMessage::new(record, Arc::clone(self.queue.codec()));
+        self.recorder.records().into_iter().map(sent).collect()
+    }
+
+    /// The message of this id that was sent, the latest of several; to be looked at further.
+    ///
+    /// # Panics
+    ///
+    /// If there is none. The text lists what was sent.
+    #[track_caller]
+    pub fn assert_sent<I>(&self, id: I) -> SentMessage<T, C>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let id = wanted(id);
+        match self.latest(&id) {
+            Some(message) => message,
+            None => fail(&format!("no message {id} was sent; {}", sent::list(&self.sent()))),
+        }
+    }
+
+    /// Makes sure that no message of this id was sent.
+    ///
+    /// # Panics
+    ///
+    /// If there is one. The text describes it.
+    #[track_caller]
+    pub fn assert_not_sent<I>(&self, id: I)
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        if let Some(message) = self.latest(&wanted(id)) {
+            fail(&format!("this message was sent: {message}"));
+        }
+    }
+
+    /// Makes sure that nothing was sent at all.
+    ///
+    /// # Panics
+    ///
+    /// If something was. The text lists it.
+    #[track_caller]
+    pub fn assert_nothing_sent(&self) {
+        let sent = self.sent();
+        if !sent.is_empty() {
+            fail(&sent::list(&sent));
+        }
+    }
+
+    fn latest(&self, id: &MessageId) -> Option<SentMessage<T, C>> {
+        self.sent().into_iter().rfind(|message| message.id() == id)
+    }
+}
+
+impl<T: PartialEq + fmt::Debug, C: Codec<T>> TestQueue<T, C> {
+    /// The first message of this payload that was sent; to be looked at further.
+    ///
+    /// # Panics
+    ///
+    /// If there is none. The text lists the payloads that were sent.
+    #[track_caller]
+    pub fn assert_sent_payload(&self, payload: &T) -> SentMessage<T, C> {
+        let sent = self.sent();
+        match sent.iter().find(|it| it.decoded().is_ok_and(|it| it == *payload)) {
+            Some(message) => message.clone(),
+            None => {
+                let list = sent::list_payloads(&sent);
+                fail(&format!("no message with the payload {payload:?} was sent; {list}"))
+            }
+        }
+    }
+}
+
+impl<T, C> Clone for TestQueue<T, C> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            recorder: Arc::clone(&self.recorder),
+            retry: self.retry.clone(),
+            max_deliveries: self.max_deliveries,
+        }
+    }
+}
+
+impl<T, C> fmt::Debug for TestQueue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestQueue").field("now", &self.recorder.now()).finish_non_exhaustive()
+    }
+}
+
+#[track_caller]
+fn wanted<I>(id: I) -> MessageId
+where
+    I: TryInto<MessageId, Error: Into<Error>>,
+{
+    match crate::error::message_id(id) {
+        Ok(id) => id,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// To the end of an assertion that does not hold.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test is to fail")]
+fn fail(text: &str) -> ! {
+    panic!("{text}")
+}
+
+fn timestamp(instant: SystemTime) -> Timestamp {
+    Timestamp::try_from(instant).unwrap_or(Timestamp::MAX)
+}
+
+const DEFAULT_MAX_DELIVERIES: usize = 10_000;

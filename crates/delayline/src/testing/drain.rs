@@ -1,0 +1,219 @@
+//! Handling what is in a test's queue, without a worker and without waiting.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::time::Duration;
+
+use delayline_core::{
+    Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, MessageId, Millis, Op,
+    Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp, limits,
+};
+use uuid::Uuid;
+
+use super::{TestQueue, fail};
+use crate::worker::Alone;
+use crate::{Codec, Job, Outcome};
+
+/// What a drain has handled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// Each time that a handler was run, in order. Messages that are dead letters without one,
+    /// because they expired, are not there.
+    pub handled: Vec<Handled>,
+}
+
+impl Drained {
+    /// The times that the handler was run on one message.
+    #[must_use]
+    pub fn of(&self, id: impl AsRef<[u8]>) -> Vec<&Handled> {
+        self.handled.iter().filter(|handled| handled.id.as_bytes() == id.as_ref()).collect()
+    }
+
+    /// How many handlings left their message so: [`Status::Acked`], [`Status::Dead`],
+    /// [`Status::Scheduled`] after a retry or a snooze, and so on.
+    #[must_use]
+    pub fn count(&self, status: Status) -> usize {
+        self.handled.iter().filter(|handled| handled.status == Some(status)).count()
+    }
+}
+
+/// One run of the handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handled {
+    /// The message.
+    pub id: MessageId,
+    /// Which delivery of it, see [`Job::epoch`].
+    pub epoch: u64,
+    /// When it was due, by the queue's clock.
+    pub due: Timestamp,
+    /// When it was claimed, by the queue's clock.
+    pub at: Timestamp,
+    /// What the handler answered. An error is [`Outcome::Retry`], and so is a panic, whose text
+    /// begins with `panicked:`.
+    pub outcome: Outcome,
+    /// Where that has left the message: [`Status::Dead`] after the last failure allowed,
+    /// [`Status::Cancelled`] if it was cancelled meanwhile. `None` if the handler has moved the
+    /// clock by more than a day and another has the message now.
+    pub status: Option<Status>,
+}
+
+/// `order-1, delivery 2: Ack, now Acked`.
+impl Display for Handled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, epoch, outcome, .. } = self;
+        write!(f, "{id}, delivery {epoch}: {outcome:?}")?;
+        match self.status {
+            Some(status) => write!(f, ", now {status:?}"),
+            None => f.write_str(", too late"),
+        }
+    }
+}
+
+impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
+    /// Handles what is due, and what becomes due meanwhile, by a handler as
+    /// [`Worker::run`](crate::Worker::run) takes it. The clock stands still, unless the handler
+    /// moves it.
+    ///
+    /// Messages are handled one after the other, in the queue's order. Everything else is as with a
+    /// worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
+    /// sleeps does so by tokio's clock, which is another: see `tokio::time::pause`.
+    ///
+    /// # Panics
+    ///
+    /// After [`max_deliveries`](Self::max_deliveries). The text tells the latest.
+    pub async fn drain_due<H, F, O, E>(&self, handler: H) -> Drained
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: Display + 'static,
+    {
+        self.drain_until(self.recorder.now(), handler).await
+    }
+
+    /// Handles what comes due within a time, and moves the clock from one due instant to the next
+    /// and at last to the end of this time. Else like [`drain_due`](Self::drain_due).
+    ///
+    /// # Panics
+    ///
+    /// Like [`drain_due`](Self::drain_due).
+    pub async fn drain_for<H, F, O, E>(&self, time: Duration, handler: H) -> Drained
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: Display + 'static,
+    {
+        let end = self.recorder.now().after(Millis::try_from(time).unwrap_or(Millis::MAX));
+        let drained = self.drain_until(end, handler).await;
+        self.move_to(end);
+        drained
+    }
+
+    /// Handles everything, retries and follow-ups included, and moves the clock from one due
+    /// instant to the next. Ends when nothing is scheduled or ready any more, or when the queue is
+    /// paused. Else like [`drain_due`](Self::drain_due).
+    ///
+    /// # Panics
+    ///
+    /// Like [`drain_due`](Self::drain_due): for example if a message is snoozed for ever.
+    pub async fn drain<H, F, O, E>(&self, handler: H) -> Drained
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: Display + 'static,
+    {
+        self.drain_until(Timestamp::MAX, handler).await
+    }
+
+    async fn drain_until<H, F, O, E>(&self, end: Timestamp, handler: H) -> Drained
+    where
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: Display + 'static,
+    {
+        let alone = Alone::new(self.queue().codec().clone(), handler);
+        let mut drained = Drained::default();
+        loop {
+            let (at, Claimed { deliveries, more, next }) = self.claim().await;
+            let none = deliveries.is_empty();
+            for delivery in deliveries {
+                if drained.handled.len() >= self.max_deliveries {
+                    self.settle(&delivery, Settle::Release).await;
+                    fail(&gave_up(&drained));
+                }
+                drained.handled.push(self.handle(&alone, at, delivery).await);
+            }
+            match next {
+                _ if !none || more => {}
+                Some(next) if next > at && next <= end => self.move_to(next),
+                _ => return drained,
+            }
+        }
+    }
+
+    /// One message at a time: what the first does can concern the second.
+    async fn claim(&self) -> (Timestamp, Claimed) {
+        let claim_id = ClaimId::from_bytes(*Uuid::new_v4().as_bytes());
+        let lease = Millis::saturating(limits::MAX_LEASE_MS);
+        let consumer = match ConsumerName::new("delayline::testing") {
+            Ok(consumer) => consumer,
+            Err(violation) => fail(&violation.to_string()),
+        };
+        match self.apply(Op::Claim(Claim { consumer, claim_id, max: 1, lease })).await {
+            Applied { at, reply: Reply::Claim(claimed), .. } => (at, claimed),
+            _ => fail("the reply to a claim belongs to another operation"),
+        }
+    }
+
+    async fn handle(&self, alone: &Alone, at: Timestamp, delivery: Delivery) -> Handled {
+        let info = &delivery.message.info;
+        let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
+        let failures = info.failures.saturating_add(1);
+        let outcome = alone.handle(delivery.clone(), at.since(due)).await;
+        let settle = outcome.clone().settled(|error| self.retry.longest_delay(failures, error));
+        let status = self.settle(&delivery, settle).await;
+        Handled { id, epoch, due, at, outcome, status }
+    }
+
+    async fn settle(&self, delivery: &Delivery, outcome: Settle) -> Option<Status> {
+        let id = delivery.message.info.id.clone();
+        let settlement = Settlement { id, lease: delivery.lease, outcome };
+        match self.apply(Op::Settle(vec![settlement])).await.reply {
+            Reply::Settle(settled) => match settled.first() {
+                Some(Settled::Done { status }) => Some(*status),
+                _ => None,
+            },
+            _ => fail("the reply to a settlement belongs to another operation"),
+        }
+    }
+
+    async fn apply(&self, op: Op) -> Applied {
+        match self.queue().backend().apply(At::Server, &op).await {
+            Ok(applied) => applied,
+            Err(error) => fail(&error.to_string()),
+        }
+    }
+
+    /// Never back.
+    fn move_to(&self, instant: Timestamp) {
+        self.advance(instant.since(self.recorder.now()));
+    }
+}
+
+fn gave_up(drained: &Drained) -> String {
+    let latest = drained.handled.iter().rev().take(MOST_TOLD);
+    let latest: Vec<_> = latest.map(|handled| format!("\n  {handled}")).collect();
+    format!(
+        "after {} deliveries there is still more to handle; the latest:{}",
+        drained.handled.len(),
+        latest.concat()
+    )
+}
+
+/// Enough to see what goes round.
+const MOST_TOLD: usize = 5;

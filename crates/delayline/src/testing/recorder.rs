@@ -1,0 +1,74 @@
+//! A queue in memory that keeps a copy of what was sent.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline_core::{
+    Applied, At, Backend, Enqueued, Error, Millis, NewMessage, Op, Reply, Timestamp, Wakeup,
+};
+use delayline_memory::MemoryBackend;
+
+/// A message that was taken in.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) message: NewMessage,
+    pub(super) at: Timestamp,
+    pub(super) due: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct Recorder {
+    inner: MemoryBackend,
+    records: Mutex<Vec<Arc<Record>>>,
+}
+
+impl Recorder {
+    pub(super) fn new(start: Timestamp) -> Self {
+        Self { inner: MemoryBackend::with_manual_clock(start), records: Mutex::default() }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    pub(super) fn advance(&self, by: Millis) {
+        self.inner.advance(by);
+    }
+
+    pub(super) fn records(&self) -> Vec<Arc<Record>> {
+        // Nothing panics while it is locked.
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self, messages: &[NewMessage], outcomes: &[Enqueued], at: Timestamp) {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        for (message, outcome) in messages.iter().zip(outcomes) {
+            if let &Enqueued::Created { due } = outcome {
+                records.push(Arc::new(Record { message: message.clone(), at, due }));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Recorder {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let applied = self.inner.apply(at, op).await?;
+        if let (Op::Enqueue(messages), Reply::Enqueue(outcomes)) = (op, &applied.reply) {
+            self.record(messages, outcomes, applied.at);
+        }
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl Wakeup for Recorder {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.inner.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.inner.ring().await
+    }
+}

@@ -1,0 +1,43 @@
+//! One delivery, handled without a worker's loop.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline_core::Delivery;
+use tokio::task::JoinSet;
+
+use super::control::Control;
+use super::handler::{Start, starter, without_outcome};
+use super::{Job, Outcome};
+use crate::Codec;
+
+/// Handles one delivery after the other as a worker would.
+pub(crate) struct Alone(Start);
+
+impl Alone {
+    pub(crate) fn new<T, C, H, F, O, E>(codec: Arc<C>, handler: H) -> Self
+    where
+        T: Send + 'static,
+        C: Codec<T>,
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+        O: Into<Outcome> + 'static,
+        E: Display + 'static,
+    {
+        Self(starter(codec, handler, None))
+    }
+
+    /// What the handler answers. Dropping the future drops the handler.
+    pub(crate) async fn handle(&self, delivery: Delivery, lateness: Duration) -> Outcome {
+        let mut task = JoinSet::new();
+        task.spawn((self.0)(delivery, lateness, Arc::new(Control::default())));
+        match task.join_next().await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(error)) => without_outcome(error),
+            // There is a task.
+            None => Outcome::Release,
+        }
+    }
+}

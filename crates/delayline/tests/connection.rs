@@ -1,0 +1,107 @@
+//! Several queues on one connection.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+#[cfg(feature = "memory")]
+#[tokio::test]
+async fn in_memory_a_name_is_a_queue() {
+    use delayline::{Connect, Queue};
+
+    let connection = delayline::connect("memory:").await.unwrap();
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    let texts: Queue<u64> = connection.queue("texts").await.unwrap();
+    orders.send(&1).await.unwrap();
+    assert_eq!(texts.stats().await.unwrap().enqueued_total, 0);
+
+    let again: Queue<u64> = Queue::new(connection.clone().open("orders").await.unwrap());
+    assert_eq!(again.stats().await.unwrap().ready, 1);
+    // Another connection is another place.
+    let elsewhere = Connect::new("memory:", "orders").unwrap().connection().await.unwrap();
+    let elsewhere: Queue<u64> = elsewhere.queue("orders").await.unwrap();
+    assert_eq!(elsewhere.stats().await.unwrap().ready, 0);
+    let alone: Queue<u64> = Connect::new("memory:", "orders").unwrap().queue().await.unwrap();
+    assert_eq!(alone.stats().await.unwrap().ready, 0);
+
+    assert!(connection.open("a b").await.is_err());
+    assert!(connection.queue::<u64>("").await.is_err());
+    assert_eq!(format!("{connection:?}"), "Connection(Memory(memory:))");
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+mod on_a_server {
+    use std::time::Duration;
+
+    use delayline::{Connect, Driver, ErrorKind, Job, Queue, Worker};
+    use delayline_test_server::Server;
+
+    const DRIVERS: &[Driver] = &[
+        #[cfg(feature = "redis")]
+        Driver::Redis,
+        #[cfg(feature = "fred")]
+        Driver::Fred,
+    ];
+
+    /// How many connections the server has, that of this question included.
+    fn connections(server: &Server) -> u64 {
+        server.info("clients", "connected_clients").parse().unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn queues_of_one_connection_share_it() {
+        for &driver in DRIVERS {
+            let server = Server::builder().password("hunter2").start();
+            let url = server.url_with_login("", "hunter2");
+            let connect = |queue| Connect::new(&url, queue).unwrap().driver(driver);
+            let none = connections(&server);
+            let connection = connect("orders").connection().await.unwrap();
+            let one = connections(&server);
+            assert_eq!(one, none + 1, "{driver:?}");
+
+            let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+            let texts: Queue<u64> = connection.queue("texts").await.unwrap();
+            for n in 0..3 {
+                orders.send_in(Duration::from_millis(n), &n).await.unwrap();
+            }
+            assert_eq!(texts.stats().await.unwrap().enqueued_total, 0, "{driver:?}");
+            assert_eq!(connections(&server), one, "{driver:?}");
+            // Opened apart they have one each.
+            let apart: Queue<u64> = connect("texts").queue().await.unwrap();
+            assert_eq!(connections(&server), one + 1, "{driver:?}");
+
+            for (queue, messages) in [(orders.clone(), 3), (texts.clone(), 0)] {
+                let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+                let summary = worker.run(async |_: Job<u64>| Ok::<(), &str>(())).await;
+                assert_eq!(summary.acked, messages, "{driver:?}");
+            }
+            // A queue goes on without the value that it was opened from, and heals by itself.
+            assert!(!format!("{connection:?}").contains("hunter2"));
+            drop(connection);
+            server.kill();
+            server.restart();
+            let (first, second) = tokio::join!(orders.send(&7), texts.send(&8));
+            first.unwrap();
+            second.unwrap();
+            assert_eq!(texts.stats().await.unwrap().ready, 1, "{driver:?}");
+            assert_eq!(apart.stats().await.unwrap().ready, 1, "{driver:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_queue_is_looked_at_when_it_is_opened() {
+        for &driver in DRIVERS {
+            let server = Server::start();
+            server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+            server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+            let connect = Connect::new(&server.url(), "orders").unwrap().driver(driver);
+            let connection = connect.clone().connection().await.unwrap();
+            let error = connection.open("orders").await.unwrap_err();
+            assert!(matches!(error.kind(), Some(ErrorKind::Evicting { .. })), "{error:?}");
+            let connection = connect.allow_eviction(true).connection().await.unwrap();
+            connection.open("orders").await.unwrap();
+
+            let nobody = Connect::new("unix:/nowhere/redis.sock", "orders").unwrap();
+            let error = nobody.driver(driver).connection().await.unwrap_err();
+            assert_eq!(error.kind(), Some(&ErrorKind::Unreachable), "{error:?}");
+        }
+    }
+}

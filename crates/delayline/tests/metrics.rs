@@ -1,0 +1,323 @@
+//! Each metric that the documentation of `telemetry` lists, after runs whose values are known, in
+//! virtual time.
+
+#![cfg(feature = "metrics")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::{
+    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, Queueing, RetryPolicy, Wakeup,
+    Worker, WorkerBuilder, telemetry,
+};
+use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use support::{Fault, Faulty};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What was measured, by name and labels: `delayline_enqueued_total queue=numbers result=created`.
+#[derive(Debug, Default)]
+struct Measured {
+    values: BTreeMap<String, DebugValue>,
+    /// By name: kind, names of labels, whether there is a description.
+    shapes: BTreeMap<String, BTreeSet<(String, Vec<String>, bool)>>,
+}
+
+impl Measured {
+    /// Measures a run. Everything stays on this thread, and so does the recorder.
+    async fn during(run: impl AsyncFnOnce()) -> Self {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        let guard = metrics::set_default_local_recorder(&recorder);
+        telemetry::describe();
+        run().await;
+        drop(guard);
+        let mut measured = Self::default();
+        for (key, _unit, text, value) in snapshotter.snapshot().into_vec() {
+            let (kind, key) = key.into_parts();
+            let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
+            let mut labels: Vec<String> = labels.collect();
+            labels.sort();
+            let names = labels.iter().map(|it| it.split('=').next().unwrap().to_owned()).collect();
+            let shape = (format!("{kind:?}").to_lowercase(), names, text.is_some());
+            measured.shapes.entry(key.name().to_owned()).or_default().insert(shape);
+            measured.values.insert(format!("{} {}", key.name(), labels.join(" ")), value);
+        }
+        measured
+    }
+
+    fn value(&self, key: &str) -> &DebugValue {
+        let value = self.values.get(key);
+        value.unwrap_or_else(|| panic!("no {key} in {:#?}", self.values.keys()))
+    }
+
+    #[track_caller]
+    fn counters(&self, expected: &[(&str, u64)]) {
+        for (key, count) in expected {
+            assert_eq!(*self.value(key), DebugValue::Counter(*count), "{key}");
+        }
+    }
+
+    #[track_caller]
+    fn gauges(&self, expected: &[(&str, f64)]) {
+        for (key, level) in expected {
+            assert_eq!(*self.value(key), DebugValue::Gauge((*level).into()), "{key}");
+        }
+    }
+
+    /// The values of a histogram, in order of their size.
+    fn histogram(&self, key: &str) -> Vec<f64> {
+        let DebugValue::Histogram(values) = self.value(key) else { panic!("{key}") };
+        let mut values: Vec<f64> = values.iter().map(|value| value.into_inner()).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+}
+
+fn numbers(backend: Arc<dyn Queueing>) -> Queue<u64> {
+    Queue::new(backend).named(&"numbers".parse().unwrap())
+}
+
+fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
+    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    Worker::builder(queue.clone()).concurrency(10).retry(retry)
+}
+
+/// Sends, every outcome once, and two tries to use a lease that is another's.
+async fn every_outcome() {
+    let backend = Faulty::new();
+    let queue = numbers(backend.clone());
+    for (id, value) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("4", 4), ("5", 5)] {
+        let draft = queue.message(&value).unwrap().id(id).unwrap().max_failures(2);
+        assert!(draft.send().await.unwrap().is_accepted());
+    }
+    let again = |value| queue.message(&value).unwrap().id("5").unwrap().max_failures(2);
+    assert!(again(5).send().await.unwrap().is_accepted());
+    assert!(!again(7).send().await.unwrap().is_accepted());
+    sleep(ms(5_000)).await;
+    let work =
+        worker(&queue).until_empty(true).build().unwrap().run(async |job: Job<u64>| {
+            match (*job.payload(), job.epoch()) {
+                (1, 1) | (2, _) => Err("failed"),
+                (3, 1) => Ok(Outcome::Snooze(ms(500))),
+                (4, 1) => Ok(Outcome::Release),
+                (5, _) => Ok(Outcome::reject("never")),
+                _ => Ok(Outcome::Ack),
+            }
+        });
+    work.await;
+    let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 1 };
+    let id = || "2".try_into().unwrap();
+    let settle = Op::Settle(vec![Settlement { id: id(), lease, outcome: Settle::Ack }]);
+    let extend = Extend { leases: vec![(id(), lease)], lease: Millis::new(1_000).unwrap() };
+    for op in [settle, Op::Extend(extend)] {
+        queue.backend().apply(At::Server, &op).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_counted_by_what_became_of_them() {
+    let measured = Measured::during(every_outcome).await;
+    measured.counters(&[
+        ("delayline_enqueued_total queue=numbers result=created", 6),
+        ("delayline_enqueued_total queue=numbers result=duplicate", 1),
+        ("delayline_enqueued_total queue=numbers result=conflict", 1),
+        ("delayline_settled_total outcome=ack queue=numbers", 4),
+        ("delayline_settled_total outcome=retry queue=numbers", 3),
+        ("delayline_settled_total outcome=snooze queue=numbers", 1),
+        ("delayline_settled_total outcome=release queue=numbers", 1),
+        ("delayline_settled_total outcome=reject queue=numbers", 1),
+        // 1 and 2 are tried again; 2 has failed for good after that, and 5 at once.
+        ("delayline_retries_total queue=numbers", 2),
+        ("delayline_dead_total queue=numbers", 2),
+        ("delayline_leases_lost_total queue=numbers", 2),
+    ]);
+    // Six were due 5 s before the worker began. Three of those that came back had a due instant of
+    // their own; the one that was given back is as late as before.
+    let lateness = measured.histogram("delayline_lateness_seconds queue=numbers");
+    assert_eq!(lateness.len(), 10);
+    let in_time = lateness.iter().filter(|late| **late <= 0.003).count();
+    let late = lateness.iter().filter(|late| (5.0..5.01).contains(*late)).count();
+    assert_eq!((in_time, late), (3, 7), "{lateness:?}");
+
+    let batches =
+        |op| measured.histogram(&format!("delayline_batch_messages op={op} queue=numbers"));
+    assert_eq!(batches("enqueue"), [1.0; 8]);
+    assert_eq!(batches("claim").last(), Some(&6.0));
+    assert_eq!(batches("claim").iter().sum::<f64>(), 10.0);
+    // That with the wrong lease as well.
+    assert_eq!(batches("settle").iter().sum::<f64>(), 11.0);
+}
+
+/// Calls that fail in every way, and one that takes 100 ms.
+async fn troubles() {
+    let faults = [Fault::Busy, Fault::LostReply, Fault::SlowReply, Fault::Denied];
+    let queue = numbers(Faulty::with_faults("enqueue", &faults));
+    queue.send(&1).await.unwrap();
+    assert!(queue.send(&2).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_timed_by_their_results_and_repeats_are_counted() {
+    let measured = Measured::during(troubles).await;
+    measured.counters(&[("delayline_call_repeats_total op=enqueue queue=numbers", 2)]);
+    let calls = |result| {
+        let labels = format!("op=enqueue queue=numbers result={result}");
+        measured.histogram(&format!("delayline_call_duration_seconds {labels}"))
+    };
+    for class in ["not_executed", "ambiguous", "rejected"] {
+        assert_eq!(calls(class).len(), 1, "{class}");
+    }
+    let [took] = calls("ok")[..] else { panic!("{:?}", calls("ok")) };
+    assert!((0.1..0.11).contains(&took), "{took}");
+}
+
+/// No hints for a while, then one.
+async fn hints() {
+    let backend = Faulty::new();
+    let queue = numbers(backend.clone());
+    let worker = worker(&queue).build().unwrap();
+    let handle = worker.handle();
+    let stop = handle.clone();
+    let running = tokio::spawn(worker.run(move |_: Job<u64>| {
+        stop.stop(ms(0));
+        async { Ok::<(), &str>(()) }
+    }));
+    sleep(ms(22_000)).await;
+    queue.send(&1).await.unwrap();
+    running.await.unwrap();
+
+    let deaf = numbers(Arc::new(Deaf(Faulty::new())));
+    Wakeup::wait(deaf.backend(), ms(1)).await.unwrap_err();
+}
+
+/// It gives no hints.
+#[derive(Debug)]
+struct Deaf(Arc<Faulty>);
+
+#[async_trait]
+impl Backend for Deaf {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        self.0.apply(at, op).await
+    }
+}
+
+#[async_trait]
+impl Wakeup for Deaf {
+    async fn wait(&self, _timeout: Duration) -> Result<bool, Error> {
+        Err(Error::new(ErrorKind::ConnectionLost))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_hints_are_counted_by_how_they_end() {
+    let measured = Measured::during(hints).await;
+    measured.counters(&[
+        ("delayline_doorbell_total queue=numbers result=hit", 1),
+        ("delayline_doorbell_total queue=numbers result=error", 1),
+    ]);
+    let misses = measured.value("delayline_doorbell_total queue=numbers result=miss");
+    // One every 5 s.
+    let DebugValue::Counter(misses) = misses else { panic!("{misses:?}") };
+    assert!((3..=5).contains(misses), "{misses}");
+}
+
+/// A queue with messages in every state.
+async fn depths() {
+    let backend = Faulty::new();
+    let queue = numbers(backend.clone());
+    for n in 0..4 {
+        queue.send(&n).await.unwrap();
+    }
+    queue.send_in(ms(60_000), &9).await.unwrap();
+    let worker = worker(&queue).concurrency(2).build().unwrap();
+    let handle = worker.handle();
+    let running = tokio::spawn(worker.run(async |job: Job<u64>| {
+        if *job.payload() == 0 {
+            return Ok(Outcome::reject("never"));
+        }
+        job.cancellation().cancelled().await;
+        Ok::<_, &str>(Outcome::Release)
+    }));
+    sleep(ms(2_500)).await;
+    queue.pause().await.unwrap();
+    queue.report_depths().await.unwrap();
+    handle.stop(ms(0));
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
+    let measured = Measured::during(depths).await;
+    measured.gauges(&[
+        ("delayline_messages queue=numbers state=scheduled", 1.0),
+        ("delayline_messages queue=numbers state=ready", 1.0),
+        ("delayline_messages queue=numbers state=leased", 2.0),
+        ("delayline_messages queue=numbers state=dead", 1.0),
+        ("delayline_paused queue=numbers", 1.0),
+    ]);
+    let age = measured.value("delayline_oldest_due_age_seconds queue=numbers");
+    let DebugValue::Gauge(age) = age else { panic!("{age:?}") };
+    assert!((2.5..2.51).contains(&age.into_inner()), "{age}");
+
+    // Nothing is due: no age, however far away the next one is.
+    let measured = Measured::during(async || {
+        let queue = numbers(Faulty::new());
+        queue.send_in(ms(60_000), &9).await.unwrap();
+        queue.report_depths().await.unwrap();
+    });
+    let none = [
+        ("delayline_oldest_due_age_seconds queue=numbers", 0.0),
+        ("delayline_paused queue=numbers", 0.0),
+    ];
+    measured.await.gauges(&none);
+}
+
+/// More sends at once than may wait.
+async fn crowd() {
+    let queue = numbers(Faulty::with_plan(|_| Fault::SlowReply));
+    let mut sends = JoinSet::new();
+    for n in 0..10_002 {
+        let queue = queue.clone();
+        sends.spawn(async move { queue.send(&n).await.is_err() });
+    }
+    let refused = sends.join_all().await.into_iter().filter(|refused| *refused).count();
+    assert!((1..=2).contains(&refused), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_measured_is_what_is_documented() {
+    let everything = Measured::during(async || {
+        every_outcome().await;
+        troubles().await;
+        hints().await;
+        depths().await;
+        crowd().await;
+    });
+    let shapes = everything.await.shapes;
+    let documented: BTreeMap<_, _> = include_str!("../src/telemetry.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | `delayline_"))
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            let name = format!("delayline_{}", cells[0].trim_end_matches('`'));
+            let mut labels: Vec<_> =
+                cells[2].split(", ").map(|label| label.trim_matches('`').to_owned()).collect();
+            labels.sort();
+            // With a description for exporters, and always with the same labels.
+            (name, BTreeSet::from([(cells[1].to_owned(), labels, true)]))
+        })
+        .collect();
+    assert!(documented.len() >= 14, "{documented:#?}");
+    assert_eq!(shapes, documented);
+}

@@ -27,7 +27,9 @@
 //! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process. [`connect`]
 //!   leads to several, over one [`Connection`].
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
-//! - [`Worker`] runs an async function on each message that is due.
+//! - [`Worker`] runs an async function on each message that is due; with the feature `tower` also a
+//!   service in layers of that crate (`service_handler`).
+//! - The feature `testing` has a queue for tests, with a clock to be moved by hand.
 //!
 //! What the queue promises is the contract of [`delayline_core`], whose types appear here under
 //! their own names. Every call may be repeated after an error: an id makes a second send harmless,

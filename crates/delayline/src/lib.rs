@@ -28,7 +28,9 @@
 //!   leads to several, over one [`Connection`].
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
 //! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
-//!   among several queues.
+//!   among several queues. With the feature `tower` a worker also runs a service in layers of that
+//!   crate (`service_handler`).
+//! - The feature `testing` has a queue for tests, with a clock to be moved by hand.
 //!
 //! What the queue promises is the contract of [`delayline_core`], whose types appear here under
 //! their own names. Every call may be repeated after an error: an id makes a second send harmless,

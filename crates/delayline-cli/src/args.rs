@@ -4,8 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use delayline::Connect;
+use delayline::{Bytes, Connect, Queue, Raw};
 
+use crate::commands::acl::Acl;
+use crate::commands::change::{Cancel, Reschedule};
+use crate::commands::completions::Completions;
+use crate::commands::dead::Dead;
+use crate::commands::doctor::Doctor;
+use crate::commands::get::Get;
+use crate::commands::list::List;
 use crate::failure::Failure;
 
 /// An exact delay queue: send messages that are delivered at the instant they are due, handle them,
@@ -75,6 +82,26 @@ pub(crate) enum Verb {
     Work(Work),
     /// Count the messages of a queue
     Stats(Stats),
+    /// List the messages of one state
+    List(List),
+    /// Show messages by their ids
+    Get(Get),
+    /// Take messages out before they are delivered
+    Cancel(Cancel),
+    /// Change when messages are due
+    Reschedule(Reschedule),
+    /// List, redrive and delete dead letters
+    Dead(Dead),
+    /// Stop deliveries; everything else goes on
+    Pause,
+    /// Let deliveries go on
+    Resume,
+    /// Look whether the server is fit for a queue, and say what to do if it is not
+    Doctor(Doctor),
+    /// Print the access rules that a producer, a worker or an admin needs
+    Acl(Acl),
+    /// Print what a shell needs to complete the words of this command
+    Completions(Completions),
 }
 
 /// Sends one message, made of these flags, or one for each line of a file.
@@ -190,6 +217,10 @@ pub(crate) struct Stats {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Count again and again, until Ctrl-C
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "2s")]
+    pub(crate) watch: Option<String>,
 }
 
 impl Target {
@@ -198,6 +229,12 @@ impl Target {
         self.queue.as_deref().ok_or_else(|| {
             Failure::usage("no queue is named").hint("name it with --queue or DELAYLINE_QUEUE")
         })
+    }
+
+    /// The queue, its payloads as they are.
+    pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        let backend = self.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
+        Ok(Queue::raw(backend))
     }
 
     /// How to get there.
@@ -237,7 +274,8 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  some input lines were bad, or an id is taken by another message; the rest was sent
+  1  something did not go: an input line is bad, an id is unknown or taken, a check has found something;
+     the rest is done
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
   4  the server's answer was lost: the operation may have been executed; it can be repeated

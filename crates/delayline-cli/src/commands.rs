@@ -1,6 +1,13 @@
 //! The verbs.
 
+pub(crate) mod acl;
+pub(crate) mod change;
+pub(crate) mod completions;
+pub(crate) mod dead;
 pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod get;
+pub(crate) mod list;
 pub(crate) mod send;
 pub(crate) mod stats;
 pub(crate) mod work;

@@ -1,9 +1,11 @@
-//! The `delayline` command: sends, handles and counts the messages of a delay queue.
+//! The `delayline` command: sends and handles the messages of a delay queue, and looks after them.
 
 mod args;
 mod commands;
+mod confirm;
 mod failure;
 mod input;
+mod messages;
 mod print;
 mod time;
 
@@ -41,6 +43,18 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Send(send) => commands::send::run(&args.target, send).await,
         Verb::Work(work) => commands::work::run(&args.target, work).await,
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
+        Verb::List(list) => commands::list::run(&args.target, list).await,
+        Verb::Get(get) => commands::get::run(&args.target, get).await,
+        Verb::Cancel(cancel) => commands::change::cancel(&args.target, cancel).await,
+        Verb::Reschedule(reschedule) => {
+            commands::change::reschedule(&args.target, reschedule).await
+        }
+        Verb::Dead(dead) => commands::dead::run(&args.target, dead).await,
+        Verb::Pause => commands::change::pause(&args.target, true).await,
+        Verb::Resume => commands::change::pause(&args.target, false).await,
+        Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
+        Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
+        Verb::Completions(completions) => commands::completions::run(&completions),
     }
 }
 

@@ -1,6 +1,46 @@
-//! Text that others wrote, on its way to a terminal.
+//! Output: text that others wrote, made harmless; tables and lines of JSON.
 
 use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Writes to stdout. A reader who has gone away has seen enough.
+pub(crate) fn write(text: &str) -> Result<(), Failure> {
+    use std::io::{ErrorKind, Write as _};
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::other("the output could not be written", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Columns as wide as their widest cell. Without rows it is empty.
+pub(crate) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.iter().map(|name| name.to_uppercase()));
+    table.add_rows(rows);
+    if table.is_empty() {
+        return String::new();
+    }
+    table.trim_fmt().lines().fold(String::new(), |text, line| text + line.trim_start() + "\n")
+}
+
+/// A JSON value on a line of its own.
+pub(crate) fn json_line(value: &Value) -> String {
+    harmless_json(&value.to_string()) + "\n"
+}
+
+/// Like [`harmless`], and on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    harmless(text).replace('\n', "\\n")
+}
 
 /// A text without anything that could steer a terminal or turn the direction of writing: such
 /// characters become escapes like `\u{1b}`.

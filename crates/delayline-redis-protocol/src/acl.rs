@@ -2,18 +2,16 @@
 //!
 //! Read off the scripts, so that no list of commands can fall behind them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, Error, ErrorKind, Extend, List, Millis, Op, QueueName,
-    Redrive, Schedule, Status,
-};
+use delayline_core::{Error, QueueName};
 
 use crate::classify::classify;
 use crate::keys::{KEY_NAMES, KEY_PREFIX, Keys};
 use crate::permissions::{ask, needs_of};
-use crate::script::Script;
+use crate::script::{
+    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
+};
 use crate::transport::{CallError, Transport};
 
 /// What a program does with a queue.
@@ -51,7 +49,8 @@ impl Role {
         // `AUTH` and `HELLO` are every user's. `INFO` may be denied, but then nobody notices a
         // server that evicts messages.
         let of_drivers = ["eval", "evalsha", "info", "ping"].map(str::to_owned);
-        let called = self.scripts().into_iter().flat_map(|script| calls_of(&script.source));
+        let scripts = self.scripts().into_iter();
+        let called = scripts.flat_map(|script| calls_of(&script.source).collect::<Vec<_>>());
         let wait = self.waits().then(|| "blpop".to_owned());
         of_drivers.into_iter().chain(called).chain(wait).collect()
     }
@@ -73,23 +72,18 @@ impl Role {
     }
 
     fn scripts(self) -> Vec<&'static Script> {
-        let mut scripts: Vec<_> = every_op()
-            .iter()
-            .filter(|op| match self {
-                Self::Producer => matches!(
-                    op,
-                    Op::Enqueue(_) | Op::Cancel(_) | Op::Reschedule(_) | Op::Get(_) | Op::Stats
-                ),
-                Self::Worker => {
-                    matches!(op, Op::Claim(_) | Op::Settle(_) | Op::Extend(_) | Op::Stats)
-                }
-                Self::Admin => true,
-            })
-            .map(Script::of)
-            .collect();
-        scripts.push(Script::of_ring());
-        scripts
+        match self {
+            Self::Producer => vec![&ENQUEUE, &CANCEL, &RESCHEDULE, &GET, &STATS],
+            Self::Worker => vec![&CLAIM, &SETTLE, &EXTEND, &STATS, &RING],
+            Self::Admin => all_scripts(),
+        }
     }
+}
+
+/// The commands that a script calls, on keys and else, in lower case.
+fn calls_of(source: &str) -> impl Iterator<Item = String> {
+    let calls = source.split("redis.call('").skip(1);
+    calls.filter_map(|call| call.split('\'').next()).map(str::to_ascii_lowercase)
 }
 
 /// Something that the user of a connection may not do.
@@ -108,9 +102,9 @@ pub struct Denial {
 ///
 /// # Errors
 ///
-/// Like a call; [`ErrorKind::PermissionDenied`] if the user may not even ask, which takes `EVAL`
-/// on the queue's keys.
-pub async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<Denial>, Error> {
+/// Like a call; [`ErrorKind::PermissionDenied`](delayline_core::ErrorKind::PermissionDenied) if the
+/// user may not even ask, which takes `EVAL` on the queue's keys.
+async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<Denial>, Error> {
     let keys = Keys::new(queue);
     let bell = KEY_NAMES.len();
     let needs = |role: Role| -> BTreeSet<(String, usize)> {
@@ -130,4 +124,56 @@ pub async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Ve
         }
     }
     Ok(denials)
+}
+
+/// What a server says about itself, and what its user lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The fields of `INFO`: `redis_version`, `maxmemory_policy` and so on. Empty where the user
+    /// may not ask.
+    pub info: BTreeMap<String, String>,
+    /// What each role lacks on the queue.
+    pub denials: Vec<Denial>,
+}
+
+/// Looks at a server and at what its user may do on a queue. Changes nothing.
+///
+/// # Errors
+///
+/// Like a call; [`ErrorKind::PermissionDenied`](delayline_core::ErrorKind::PermissionDenied) if the
+/// user may not call scripts on the queue's keys.
+pub async fn inspect(transport: &impl Transport, queue: &QueueName) -> Result<Inspection, Error> {
+    let text = match transport.info().await {
+        Ok(text) => text,
+        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
+        Err(CallError::Reply(line)) => return Err(classify(&line)),
+        Err(CallError::Failed(error)) => return Err(error),
+    };
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    let info = text.lines().filter_map(field).collect();
+    Ok(Inspection { info, denials: denials(transport, queue).await? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_need_what_their_scripts_call_and_no_more() {
+        let [producer, worker, admin] = Role::ALL.map(Role::commands);
+        assert!(producer.contains("zadd") && producer.contains("evalsha"));
+        assert!(!producer.contains("blpop") && worker.contains("blpop"));
+        assert!(producer.is_subset(&admin) && worker.is_subset(&admin));
+        for commands in [&producer, &worker, &admin] {
+            for never in ["keys", "flushall", "config", "eval_ro", "script", "del"] {
+                assert!(!commands.contains(never), "{never}");
+            }
+        }
+        let rules = Role::Worker.rules(&QueueName::new("orders").unwrap());
+        assert!(rules.starts_with("on resetkeys ~delayline:{orders}:* resetchannels -@all +"));
+    }
 }

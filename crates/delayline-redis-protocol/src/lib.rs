@@ -5,6 +5,7 @@
 //! and gets a [`Link`], which is a [`Transport`]. [`ScriptBackend`] is the queue over any transport.
 //! `docs/wire.md` in the repository describes what stands in Redis.
 
+mod acl;
 mod backend;
 mod classify;
 mod connect_url;
@@ -21,6 +22,7 @@ mod script;
 pub mod tls;
 mod transport;
 
+pub use acl::{Denial, Inspection, Role, inspect};
 pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
 pub use decode::{SCHEMA_VERSION, decode};

@@ -18,7 +18,7 @@ use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 const QUESTION: &str = include_str!("../lua/permissions.lua");
 
 /// A command and the number of the key (from 1) that a script calls it on.
-type Need = (String, usize);
+pub(crate) type Need = (String, usize);
 
 /// What any script needs.
 static NEEDS: LazyLock<Vec<Need>> = LazyLock::new(|| {
@@ -51,7 +51,7 @@ impl Permissions {
         if self.is_permitted(script) {
             return Ok(());
         }
-        let denied = ask(transport, keys).await?;
+        let denied = ask(transport, keys, &NEEDS).await?;
         for (sha1, permitted) in &self.0 {
             let script = all_scripts().into_iter().find(|script| script.sha1 == *sha1);
             let lacks =
@@ -74,25 +74,29 @@ impl Permissions {
     }
 }
 
-/// What the user may not do.
-async fn ask(transport: &impl Transport, keys: &Keys) -> Result<BTreeSet<Need>, CallError> {
+/// What of `needs` the user may not do.
+pub(crate) async fn ask(
+    transport: &impl Transport,
+    keys: &Keys,
+    needs: &[Need],
+) -> Result<BTreeSet<Need>, CallError> {
     let name = |key: &usize| keys.all().get(key - 1).cloned().unwrap_or_default();
     let pair = |(command, key): &Need| [command.clone().into(), name(key)];
-    let args: Vec<Bytes> = NEEDS.iter().flat_map(pair).collect();
+    let args: Vec<Bytes> = needs.iter().flat_map(pair).collect();
     let call = ScriptCall { script: ScriptName::Source(QUESTION), keys: keys.all(), args: &args };
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
     let Value::Array(answers) = transport.call(call).await? else {
         return Err(unreadable().into());
     };
-    if answers.len() != NEEDS.len() + 1 {
+    if answers.len() != needs.len() + 1 {
         return Err(unreadable().into());
     }
-    let denied = NEEDS.iter().zip(&answers[1..]).filter(|(_, answer)| **answer == Value::Int(0));
+    let denied = needs.iter().zip(&answers[1..]).filter(|(_, answer)| **answer == Value::Int(0));
     Ok(denied.map(|(need, _)| need.clone()).collect())
 }
 
 /// The commands and keys that stand in a script.
-fn needs_of(source: &str) -> impl Iterator<Item = Need> {
+pub(crate) fn needs_of(source: &str) -> impl Iterator<Item = Need> {
     source.split("redis.call('").skip(1).filter_map(|call| {
         let (command, rest) = call.split_once('\'')?;
         let key = rest.strip_prefix(", KEYS[")?.split(']').next()?.parse().ok()?;

@@ -17,7 +17,7 @@ pub struct Script {
 
 macro_rules! scripts {
     ($($name:ident: $($file:literal),+;)+) => {
-        $(static $name: LazyLock<Script> = LazyLock::new(|| {
+        $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
             Script::new(&[include_str!("../lua/prelude.lua"), $(include_str!(concat!("../lua/", $file))),+])
         });)+
 

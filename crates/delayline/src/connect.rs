@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{Address, ConnectOptions};
+use delayline_redis_protocol::{Address, ConnectOptions, Inspection};
 
 #[cfg(feature = "memory")]
 use crate::connection::Memory;
@@ -150,6 +150,19 @@ impl Connect {
         self.connection().await?.open_named(name).await
     }
 
+    /// Looks at the server, and at what the user may do on the queue, without opening it: also a
+    /// server that [`open`](Self::open) refuses can be looked at. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]: the server cannot be reached or refuses the login, the TLS session or
+    /// all scripts. [`ErrorKind::Unsupported`] for `memory:`, which is no server.
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    pub async fn inspect(self) -> Result<Inspection, Error> {
+        let queue = self.queue.clone();
+        self.connection().await?.inspect(&queue).await
+    }
+
     /// Connects for several queues, which are opened by name from the connection: the one named
     /// here is only one of them, and is not opened by this.
     ///
@@ -240,7 +253,6 @@ fn not_encrypted(address: String) -> Error {
     Violation::Malformed { what: "a certificate authority for", value: address, reason }.into()
 }
 
-#[cfg_attr(all(feature = "redis", feature = "fred", feature = "memory"), expect(dead_code))]
 pub(crate) fn unsupported(capability: &'static str) -> Error {
     Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
 }

@@ -6,7 +6,7 @@ use delayline_core::{QueueName, Queueing};
 #[cfg(feature = "memory")]
 use delayline_memory::MemoryBackend;
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{ScriptBackend, Transport};
+use delayline_redis_protocol::{Inspection, ScriptBackend, Transport, inspect};
 
 use crate::{Connect, Error, Queue};
 
@@ -101,6 +101,20 @@ impl Connection {
                 drop(queue);
                 Err(crate::connect::unsupported("any queue"))
             }
+        }
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+impl Connection {
+    pub(crate) async fn inspect(&self, queue: &QueueName) -> Result<Inspection, Error> {
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Way::Memory(_) => Err(crate::connect::unsupported("a look at a server that is none")),
+            #[cfg(feature = "redis")]
+            Way::Redis { transport, .. } => Ok(inspect(&**transport, queue).await?),
+            #[cfg(feature = "fred")]
+            Way::Fred { transport, .. } => Ok(inspect(&**transport, queue).await?),
         }
     }
 }

@@ -168,6 +168,29 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
+    /// Takes many messages out, in as few operations as their number allows. Answers id by id, in
+    /// order; the operations are not one instant.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); an id outside of its limits fails all before anything is
+    /// asked. After another error some of the messages may be cancelled; calling again with the
+    /// same ids does the rest.
+    pub async fn cancel_many<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Cancelled>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let ids = ids.into_iter().map(message_id).collect::<Result<Vec<_>, _>>()?;
+        self.each(MAX_BATCH, ids, Op::Cancel, |reply| match reply {
+            Reply::Cancel(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
     /// Makes a waiting message due `delay` from now, by the server's clock.
     ///
     /// # Errors
@@ -298,7 +321,21 @@ impl<T, C> Queue<T, C> {
         &self,
         ids: impl IntoIterator<Item = MessageId>,
     ) -> Result<Vec<Redriven>, Error> {
-        let op = |ids| Op::Redrive(Redrive { ids, schedule: Schedule::NOW });
+        self.redrive_in(Duration::ZERO, ids).await
+    }
+
+    /// The same, due after `delay` instead of at once.
+    ///
+    /// # Errors
+    ///
+    /// Like [`redrive`](Self::redrive); the delay is longer than 100 years.
+    pub async fn redrive_in(
+        &self,
+        delay: Duration,
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Redriven>, Error> {
+        let schedule = Schedule::In(Millis::try_from(delay)?);
+        let op = |ids| Op::Redrive(Redrive { ids, schedule });
         self.each(MAX_BATCH, ids, op, |reply| match reply {
             Reply::Redrive(items) => Some(items),
             _ => None,

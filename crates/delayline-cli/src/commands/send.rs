@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::stats::write;
 use crate::args::{Send, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::input::{Fields, Item, new_id, read};
-use crate::print::harmless;
+use crate::print::{harmless, write};
 use crate::time::rfc3339;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
@@ -24,7 +24,7 @@ pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Fa
 async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let json = args.json;
     let message = message(args).map_err(Failure::usage)?;
-    let queue = open(target).await?;
+    let queue = target.open().await?;
     let sent = only(queue.send_batch([message]).await)?;
     let id = harmless(&sent.id.to_string());
     let outcome = match sent.outcome {
@@ -57,13 +57,18 @@ struct Counts {
 /// Sends the lines of a file, chunk by chunk.
 async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Failure> {
     let mut items = read(path, args.make_ids)?;
-    let queue = open(target).await?;
+    let queue = target.open().await?;
     let mut counts = Counts::default();
+    let lines = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} lines, {per_sec}") {
+        lines.set_style(style);
+    }
     let result = loop {
         match items.recv().await {
             None => break Ok(()),
             Some(Err(error)) => break Err(Failure::other("the input could not be read", &error)),
             Some(Ok(chunk)) => {
+                lines.inc(u64::try_from(chunk.len()).unwrap_or(0));
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts).await {
                     break Err(failure.hint(
                         "the lines before were sent; sending the file again sends what is missing",
@@ -72,6 +77,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
             }
         }
     };
+    lines.finish_and_clear();
     let Counts { created, duplicate, conflict, bad } = counts;
     if args.json {
         let counts = json!({
@@ -117,11 +123,6 @@ async fn send_chunk(
         }
     }
     Ok(())
-}
-
-async fn open(target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
-    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-    Ok(Queue::raw(backend))
 }
 
 fn message(args: Send) -> Result<NewMessage, String> {

@@ -1,19 +1,56 @@
 //! `delayline stats`.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use delayline::Queue;
+use delayline::{Bytes, Queue, Raw};
 use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::{Stats, Target};
 use crate::failure::Failure;
-use crate::print::harmless;
-use crate::time::rfc3339;
+use crate::print::{json_line, one_line, write};
+use crate::time::{duration, rfc3339};
 
 pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
-    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-    let stats = Queue::raw(backend).stats().await?;
-    let queue = target.queue()?;
+    let period = args.watch.as_deref().map(duration).transpose().map_err(Failure::usage)?;
+    if period.is_some_and(|period| period < SHORTEST_PERIOD) {
+        return Err(Failure::usage("--watch takes 100ms at least"));
+    }
+    let queue = target.open().await?;
+    let name = one_line(target.queue()?);
+    let Some(period) = period else {
+        show(&queue, &name, args.json, View::Table).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let view = if std::io::stdout().is_terminal() { View::Screen } else { View::Line };
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => show(&queue, &name, args.json, view).await?,
+            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum View {
+    Table,
+    /// The same again and again in one place.
+    Screen,
+    /// One line each time.
+    Line,
+}
+
+async fn show(
+    queue: &Queue<Bytes, Raw>,
+    name: &str,
+    as_json: bool,
+    view: View,
+) -> Result<(), Failure> {
+    let stats = queue.stats().await?;
     let earliest_due = stats.earliest_due.map(rfc3339);
     let counts = [
         ("scheduled", stats.scheduled),
@@ -26,38 +63,32 @@ pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failur
         ("purged_total", stats.purged_total),
         ("expired_total", stats.expired_total),
     ];
-    if args.json {
+    if as_json {
         let mut object = json!({
-            "queue": queue,
+            "queue": name,
             "paused": stats.paused,
             "earliest_due": earliest_due,
         });
         for (name, count) in counts {
             object[name] = json!(count);
         }
-        write(&format!("{object}\n"))?;
-    } else {
-        let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
-        for (name, count) in counts {
-            let name = name.replace('_', " ");
-            table += &format!("{name:<16}{count:>12}\n");
-        }
-        let due = earliest_due.unwrap_or_else(|| "-".to_owned());
-        table += &format!("{:<16}{due}\n", "earliest due");
-        table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
-        write(&table)?;
+        return write(&json_line(&object));
     }
-    Ok(ExitCode::SUCCESS)
+    if let View::Line = view {
+        let counts = counts.map(|(name, count)| format!("{name} {count}"));
+        return write(&format!("{}\n", counts.join("  ")));
+    }
+    // To the upper left, and nothing below.
+    let mut table = if let View::Screen = view { "\u{1b}[H\u{1b}[J" } else { "" }.to_owned();
+    table += &format!("{:<16}{name}\n", "queue");
+    for (name, count) in counts {
+        let name = name.replace('_', " ");
+        table += &format!("{name:<16}{count:>12}\n");
+    }
+    let due = earliest_due.unwrap_or_else(|| "-".to_owned());
+    table += &format!("{:<16}{due}\n", "earliest due");
+    table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
+    write(&table)
 }
 
-/// Writes to stdout. A reader who has gone away has seen enough.
-pub(crate) fn write(text: &str) -> Result<(), Failure> {
-    use std::io::{ErrorKind, Write as _};
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::other("the output could not be written", &error))
-        }
-        _ => Ok(()),
-    }
-}
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);

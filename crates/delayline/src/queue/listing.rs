@@ -25,16 +25,38 @@ pub struct Listing {
     client: Client,
     status: Status,
     after: Option<Position>,
+    page_size: usize,
     ended: bool,
 }
 
 impl Listing {
     pub(super) const fn new(client: Client, status: Status) -> Self {
-        Self { client, status, after: None, ended: false }
+        Self { client, status, after: None, page_size: MAX_PAGE, ended: false }
     }
 
-    /// The next 100 messages at most; `None` after the last. What changes its place while the
-    /// listing goes on may be seen twice or not at all.
+    /// Begins after this position, which another listing of the same status has
+    /// [reached](Self::position).
+    #[must_use]
+    pub const fn after(mut self, position: Position) -> Self {
+        self.after = Some(position);
+        self
+    }
+
+    /// How many messages a page has at most: 1 to 100, which is the default.
+    #[must_use]
+    pub const fn page_size(mut self, messages: usize) -> Self {
+        self.page_size = messages;
+        self
+    }
+
+    /// Where the next page begins; `None` before the first page and after the last.
+    #[must_use]
+    pub const fn position(&self) -> Option<Position> {
+        if self.ended { None } else { self.after }
+    }
+
+    /// The next 100 messages at most, or as many as [`page_size`](Self::page_size) says; `None` after
+    /// the last. What changes its place while the listing goes on may be seen twice or not at all.
     ///
     /// # Errors
     ///
@@ -42,7 +64,7 @@ impl Listing {
     /// for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
-            let list = List { status: self.status, after: self.after, limit: MAX_PAGE };
+            let list = List { status: self.status, after: self.after, limit: self.page_size };
             let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that leads nowhere would go on for ever.

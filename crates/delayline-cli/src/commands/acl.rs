@@ -1,0 +1,57 @@
+//! `delayline acl`.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use delayline::QueueName;
+
+use crate::args::Target;
+use crate::failure::Failure;
+use crate::print::write;
+
+/// Prints the `ACL SETUSER` line that permits a user what a role needs on the queue, and nothing
+/// else. It connects to nothing.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  delayline --queue orders acl worker --user billing | redis-cli
+
+The user has no password then and cannot log in: `ACL SETUSER billing >PASSWORD` gives it one. Redis
+can tell apart commands and keys only; a user who may call scripts may call any script, within the
+commands of its role and the keys of the queue.")]
+pub(crate) struct Acl {
+    /// What the user does
+    #[arg(value_enum)]
+    role: Role,
+
+    /// The user's name
+    #[arg(long, value_name = "NAME")]
+    user: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    /// Sends, cancels, reschedules, looks up by id, counts
+    Producer,
+    /// Handles messages, counts
+    Worker,
+    /// Everything
+    Admin,
+}
+
+pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
+    let name = &args.user;
+    let fits = |c: char| c.is_ascii_graphic() && !"\"'\\".contains(c);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(Failure::usage("a user's name holds letters, digits and signs, no quotes"));
+    }
+    let queue =
+        QueueName::new(target.queue()?).map_err(|error| Failure::usage(error.to_string()))?;
+    let role = match args.role {
+        Role::Producer => delayline::Role::Producer,
+        Role::Worker => delayline::Role::Worker,
+        Role::Admin => delayline::Role::Admin,
+    };
+    write(&format!("ACL SETUSER {name} {}\n", role.rules(&queue)))?;
+    Ok(ExitCode::SUCCESS)
+}

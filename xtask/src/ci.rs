@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{dependencies, test, tidy, workspace};
+use crate::{dependencies, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -17,6 +17,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     step("format", || format(shell))?;
     step("text rules", || tidy::check(&workspace::root()))?;
     step("dependency rules", || dependencies::check(shell))?;
+    step("seeded defects", || zoo::check(shell))?;
     deny(shell)?;
     step("lints", || lints(shell))?;
     step("lints of every feature", || feature_lints(shell))?;

@@ -9,6 +9,7 @@ mod sim;
 mod test;
 mod tidy;
 mod workspace;
+mod zoo;
 
 use std::env;
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn run() -> Result<()> {
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "sim" => sim::run(&shell, args),
+        "zoo" => zoo::run(&shell, args),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             Ok(())
@@ -65,6 +67,9 @@ cargo xtask fix
 
 cargo xtask sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.
+
+cargo xtask zoo [NAME ...]
+    Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.
 
 cargo xtask redis [--tls] [--password PASSWORD]
     Run a private redis-server until Enter or Ctrl-C.";

@@ -7,6 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::{Bytes, Connect, Queue, Raw};
 
 use crate::commands::acl::Acl;
+use crate::commands::bench::Bench;
 use crate::commands::change::{Cancel, Reschedule};
 use crate::commands::completions::Completions;
 use crate::commands::dead::Dead;
@@ -100,6 +101,8 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     /// Print the access rules that a producer, a worker or an admin needs
     Acl(Acl),
+    /// Measure a server: lateness and throughput
+    Bench(Bench),
     /// Print what a shell needs to complete the words of this command
     Completions(Completions),
 }
@@ -243,13 +246,25 @@ impl Target {
             // Of use to try the command's flags and input without a server.
             eprintln!("delayline: a queue in memory ends with this command");
         }
-        let mut connect = Connect::new(&self.url, self.queue()?)?
-            .driver(match self.driver {
+        self.connect_to(&self.url, self.queue()?, self.driver)
+    }
+
+    /// How to get to another queue or place, all else being the same.
+    pub(crate) fn connect_to(
+        &self,
+        url: &str,
+        queue: &str,
+        driver: Driver,
+    ) -> Result<Connect, Failure> {
+        let mut connect = Connect::new(url, queue)?
+            .driver(match driver {
                 Driver::Redis => delayline::Driver::Redis,
                 Driver::Fred => delayline::Driver::Fred,
             })
             .allow_eviction(self.allow_eviction);
-        if let Some(path) = &self.tls_ca {
+        if let Some(path) = &self.tls_ca
+            && url == self.url
+        {
             let pem = std::fs::read(path).map_err(|error| {
                 let what = format!("{} cannot be read", path.display());
                 Failure::usage(format!("{what}: {error}"))

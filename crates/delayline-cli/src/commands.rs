@@ -1,6 +1,7 @@
 //! The verbs.
 
 pub(crate) mod acl;
+pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod completions;
 pub(crate) mod dead;

@@ -54,6 +54,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Resume => commands::change::pause(&args.target, false).await,
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
         Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
+        Verb::Bench(bench) => commands::bench::run(&args.target, bench).await,
         Verb::Completions(completions) => commands::completions::run(&completions),
     }
 }

@@ -153,14 +153,17 @@ impl Claims {
         // Both instants are of the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at)).filter(|told| *told < poll);
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
-        let wait = match (claimed.more, told) {
+        let due = match (claimed.more, told) {
             // More, but nothing for us: other messages are being taken back or buried. That goes
             // on step by step, not as a hot loop.
-            (true, _) if claimed.deliveries.is_empty() => STEP,
-            (true, _) => Duration::ZERO,
-            (false, told) => told.unwrap_or(FAR),
+            (true, _) if claimed.deliveries.is_empty() => now.after(STEP),
+            (true, _) => now,
+            // The queue has told it some time after the claim was sent. A claim that is sent so
+            // much later arrives in time, if it takes as long.
+            (false, Some(told)) => self.sent.after(told),
+            (false, None) => now.after(FAR),
         };
-        self.due = self.due.min(now.after(wait));
+        self.due = self.due.min(due);
         first_sent
     }
 

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use delayline_core::{At, NewMessage, Op, Queueing};
 
-use super::queue::{Queue, after, message};
+use super::queue::{Queue, after, claim, message};
 
 super::cases! { @hints true, "wakeup",
     a_new_message_rings: "G21",
     a_ring_is_kept_for_who_comes_later: "G21",
+    whoever_is_full_leaves_the_next_message_to_another: "G21",
     a_hint_can_be_handed_on: "G21",
+    hints_do_not_pile_up: "G24",
     waiting_ends_by_itself: "G21",
 }
 
@@ -44,6 +46,36 @@ async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
     panic!("{TRIES} new messages, and no hint of any was kept");
 }
 
+async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
+    for n in 0..TRIES {
+        let (now, soon) = (format!("{n} now"), format!("{n} soon"));
+        let soon = NewMessage { schedule: after(1_500), ..message(&soon) };
+        apply(queue, Op::Enqueue(vec![message(&now), soon])).await;
+        silence(queue).await;
+        // It has no room for the second message, so it will not come for it.
+        let token = u8::try_from(n).unwrap_or_default() + 1;
+        apply(queue, Op::Claim(claim(token, 1, 60_000))).await;
+        if wait(&**queue.backend(), PATIENCE).await {
+            return;
+        }
+    }
+    panic!("{TRIES} claims that left something for later, and no hint of any");
+}
+
+async fn hints_do_not_pile_up(queue: &Queue) {
+    silence(queue).await;
+    for n in 0..50 {
+        // Each is due before the one before.
+        let schedule = after(50_000 - 500 * n);
+        apply(queue, Op::Enqueue(vec![NewMessage { schedule, ..message(&n.to_string()) }])).await;
+    }
+    let mut hints = 0;
+    while hints < 50 && wait(&**queue.backend(), Duration::from_millis(20)).await {
+        hints += 1;
+    }
+    assert!(hints <= 5, "{hints} hints were kept for whoever comes first");
+}
+
 async fn a_hint_can_be_handed_on(queue: &Queue) {
     for _ in 0..TRIES {
         silence(queue).await;
@@ -67,7 +99,12 @@ async fn enqueue(queue: &Queue, n: usize) {
     // Soon: a backend may keep silent about what sleepers learn in time when they come by.
     let delay = 2_000 - 100 * u64::try_from(n).unwrap_or_default();
     let news = NewMessage { schedule: after(delay), ..message(&n.to_string()) };
-    let answer = queue.backend().apply(At::Server, &Op::Enqueue(vec![news])).await;
+    apply(queue, Op::Enqueue(vec![news])).await;
+}
+
+/// By the backend's own clock, which hints go by.
+async fn apply(queue: &Queue, op: Op) {
+    let answer = queue.backend().apply(At::Server, &op).await;
     answer.unwrap_or_else(|error| panic!("{error}"));
 }
 

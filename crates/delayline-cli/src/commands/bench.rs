@@ -1,0 +1,102 @@
+//! `delayline bench`.
+
+mod lateness;
+mod throughput;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use delayline::{Bytes, Connect, Queue, QueueName, Queueing, Raw};
+
+use self::lateness::Lateness;
+use self::throughput::Throughput;
+use crate::args::{Driver, Target};
+use crate::failure::Failure;
+
+/// Measures a server, this machine and what lies between them. Build with --release for figures that
+/// mean something.
+///
+/// It uses a queue of its own, `delayline-bench`, and leaves it empty; --queue is not looked at.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayline bench lateness --messages 300
+  delayline bench lateness --compare
+  delayline bench throughput --messages 100000 --concurrency 256")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// How late lone messages reach a handler on an idle server
+    Lateness(Lateness),
+    /// How many messages a second go in and out
+    Throughput(Throughput),
+}
+
+pub(crate) async fn run(target: &Target, args: Bench) -> Result<ExitCode, Failure> {
+    match args.verb {
+        Verb::Lateness(args) => lateness::run(target, args).await,
+        Verb::Throughput(args) => throughput::run(target, args).await,
+    }
+}
+
+/// Where it is measured, in words and as a connection to be.
+struct Place {
+    name: &'static str,
+    url: String,
+    driver: Driver,
+}
+
+impl Place {
+    fn of(target: &Target) -> Self {
+        let name = match (target.url.starts_with("memory:"), target.driver) {
+            (true, _) => "memory",
+            (false, Driver::Redis) => "redis-rs",
+            (false, Driver::Fred) => "fred",
+        };
+        Self { name, url: target.url.clone(), driver: target.driver }
+    }
+
+    fn connect(&self, target: &Target) -> Result<Connect, Failure> {
+        target.connect_to(&self.url, QUEUE, self.driver)
+    }
+
+    /// The queue, which must be empty, because all that is in it will be handled.
+    async fn open(&self, target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
+        let opened = self.connect(target)?.open().await;
+        let backend: Arc<dyn Queueing> = opened.map_err(|error| Failure::opening(&error))?;
+        let name = QueueName::new(QUEUE).map_err(|error| Failure::other("the name", &error))?;
+        let queue = Queue::raw(backend).named(&name);
+        let stats = queue.stats().await?;
+        if stats.scheduled + stats.ready + stats.leased + stats.dead > 0 {
+            let sentence = format!("the queue {QUEUE} is in use, or left from an earlier run");
+            return Err(Failure::usage(sentence)
+                .hint("`delayline --queue delayline-bench work --until-empty` empties it"));
+        }
+        Ok(queue)
+    }
+}
+
+/// What the figures depend on, besides the server.
+fn circumstances() -> String {
+    let build =
+        if cfg!(debug_assertions) { "debug build: no figures to go by" } else { "release build" };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{build}, {cores} cores, delayline {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What the server is.
+async fn server(place: &Place, target: &Target) -> Result<String, Failure> {
+    if place.url.starts_with("memory:") {
+        return Ok("in this process".to_owned());
+    }
+    let inspection = place.connect(target)?.inspect().await?;
+    let field = |name: &str| inspection.info.get(name).map_or("?", String::as_str);
+    Ok(format!("Redis {}, hz {}", field("redis_version"), field("configured_hz")))
+}
+
+const QUEUE: &str = "delayline-bench";

@@ -49,7 +49,8 @@ async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
 async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
     for n in 0..TRIES {
         let (now, soon) = (format!("{n} now"), format!("{n} soon"));
-        let soon = NewMessage { schedule: after(1_500), ..message(&soon) };
+        // Not before all tries are over.
+        let soon = NewMessage { schedule: after(30_000), ..message(&soon) };
         apply(queue, Op::Enqueue(vec![message(&now), soon])).await;
         silence(queue).await;
         // It has no room for the second message, so it will not come for it.

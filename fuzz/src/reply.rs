@@ -55,7 +55,8 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         | (Op::Resume, Reply::Resume { .. })
         | (Op::List(_), Reply::List(_))
         | (Op::Stats, Reply::Stats(_))
-        | (Op::Check(_), Reply::Check(_)) => true,
+        | (Op::Check(_), Reply::Check(_))
+        | (Op::Repair(_), Reply::Repair(_)) => true,
         _ => false,
     }
 }
@@ -65,7 +66,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    match kind % 14 {
+    match kind % 15 {
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(Claim {
             consumer: ConsumerName::new("w").expect("a name of one byte"),
@@ -86,6 +87,7 @@ fn operation(kind: u8, count: u8) -> Op {
         10 => Op::Get(ids().collect()),
         11 => Op::List(List { status: Status::Ready, after: None, limit: 10 }),
         12 => Op::Stats,
-        _ => Op::Check(Check { after: None, limit: 10 }),
+        13 => Op::Check(Check { after: None, limit: 10 }),
+        _ => Op::Repair(Check { after: None, limit: 10 }),
     }
 }

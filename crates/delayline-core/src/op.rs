@@ -45,6 +45,11 @@ pub enum Op {
     Stats,
     /// Audits a page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
+    /// Audits a page and mends what is wrong there (G20): each message gets into the one place that
+    /// it belongs to; what cannot be read, or whose due instant is lost, becomes a dead letter; of
+    /// what is nothing but a trace the trace is removed. Leases that can be read are kept. A queue
+    /// without a fault is not changed. Repeated: finds less.
+    Repair(Check),
 }
 
 /// Leases up to `max` ready messages, in the order of priority, due instant and sequence (G12).
@@ -144,7 +149,7 @@ pub struct List {
     pub limit: usize,
 }
 
-/// A page of the audit: the messages of all statuses, index by index.
+/// A page of the audit or of the repair: the messages of all statuses, index by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Where the page before ended.
@@ -223,7 +228,9 @@ impl Op {
                 }
                 count("the page's limit", list.limit, MAX_PAGE)
             }
-            Self::Check(check) => count("the page's limit", check.limit, MAX_PAGE),
+            Self::Check(check) | Self::Repair(check) => {
+                count("the page's limit", check.limit, MAX_PAGE)
+            }
             Self::Pause | Self::Resume | Self::Stats => Ok(()),
         }
     }
@@ -246,6 +253,7 @@ impl Op {
             Self::List(_) => "list",
             Self::Stats => "stats",
             Self::Check(_) => "check",
+            Self::Repair(_) => "repair",
         }
     }
 }

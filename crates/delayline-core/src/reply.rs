@@ -56,6 +56,8 @@ pub enum Reply {
     Stats(Stats),
     /// To [`Op::Check`](crate::Op::Check).
     Check(Checked),
+    /// To [`Op::Repair`](crate::Op::Repair): what was wrong, and is mended.
+    Repair(Checked),
 }
 
 /// What became of one message of an enqueue.
@@ -265,6 +267,12 @@ pub enum Finding {
     },
     /// A leased or dead message without the details that its state needs.
     MissingDetails {
+        /// The id.
+        id: MessageId,
+    },
+    /// What stands about an id that is in no index. Found by a repair; an audit tells the number
+    /// only.
+    Orphan {
         /// The id.
         id: MessageId,
     },

@@ -121,6 +121,8 @@ impl State {
             Op::List(list) => Reply::List(self.list(now, list)),
             Op::Stats => Reply::Stats(self.stats(now)),
             Op::Check(check) => Reply::Check(self.check(check)),
+            // The model has nothing to mend.
+            Op::Repair(check) => Reply::Repair(self.check(check)),
         };
         self.commit(now, changes);
         Applied { at: now, revision: self.revision, reply }

@@ -1,59 +1,10 @@
 -- State::check. ARGV: now, limit, and the position to go on from, if any: index, instant, sequence
 -- in two halves.
 -- Results: examined, 1 if there may be more, the index, instant and halves of the sequence of the
--- last entry, then for each finding its kind and two values:
---   1 malformed entry: index, ''         4 in two states: id, ''
---   2 missing record: id, ''             5 missing details: id, ''
---   3 wrong record: id, ''               6 record count: records, indexed
---                                        7 conservation: enqueued, accounted
+-- last entry, then the findings; see audit.lua.
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
-local results, examined = {0, now, control.revision, 0, 0, 0, 0, 0, 0}, 0
-
-local function find(kind, first, second)
-  local n = #results
-  results[n + 1], results[n + 2], results[n + 3] = kind, first, second
-end
-
-local function in_another(index, member)
-  return index ~= due and redis.call('ZSCORE', key.due, member)
-    or index ~= leased and redis.call('ZSCORE', key.leased, member)
-    or index ~= dead and redis.call('ZSCORE', key.dead, member)
-end
-
-local function has_content(id, record)
-  if struct.unpack('>I2', record, 34) ~= LARGE then
-    return true
-  end
-  local headers, payload = content_lengths(record)
-  return redis.call('HSTRLEN', key.contents, id) == 2 + headers + payload
-end
-
-local function examine(index, number, member)
-  local id = sub(member, 9)
-  if #member < 9 or #id > 128 then
-    return find(1, number, '')
-  end
-  local record, details =
-    redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
-  if not readable_record(record) or not has_content(id, record) then
-    return find(2, id, '')
-  elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
-    return find(3, id, '')
-  elseif in_another(index, member) then
-    return find(4, id, '')
-  end
-  local phase = WAITING_PHASE
-  if details then
-    phase = readable_details(details) and byte(details) or -1
-  end
-  local fits = index == due and phase == WAITING_PHASE
-    or index == leased and (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
-    or index == dead and phase == DEAD_PHASE
-  if not fits then
-    find(5, id, '')
-  end
-end
+local examined = 0
 
 -- How many entries have an instant that can be.
 local possible = {}

@@ -75,6 +75,7 @@ impl Reader {
             Op::List(_) => Reply::List(self.page(at)?),
             Op::Stats => Reply::Stats(self.stats()?),
             Op::Check(_) => Reply::Check(self.checked()?),
+            Op::Repair(_) => Reply::Repair(self.checked()?),
         })
     }
 
@@ -239,13 +240,14 @@ impl Reader {
 
     fn finding(&mut self) -> Result<Finding, Error> {
         let kind = self.int()?;
-        if matches!(kind, 2..=5) {
+        if matches!(kind, 2..=5 | 8) {
             let id = self.id()?;
             self.bytes()?;
             return Ok(match kind {
                 2 => Finding::MissingRecord { id },
                 3 => Finding::WrongRecord { id },
                 4 => Finding::InTwoStates { id },
+                8 => Finding::Orphan { id },
                 _ => Finding::MissingDetails { id },
             });
         }

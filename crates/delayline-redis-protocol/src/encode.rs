@@ -61,7 +61,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.position(list.after);
         }
         Op::Stats => {}
-        Op::Check(check) => {
+        Op::Check(check) | Op::Repair(check) => {
             args.count(check.limit);
             args.position(check.after);
         }

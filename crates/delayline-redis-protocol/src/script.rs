@@ -31,7 +31,7 @@ macro_rules! scripts {
 
 scripts! {
     ENQUEUE: "enqueue.lua";
-    CLAIM: "claim.lua";
+    CLAIM: "remains.lua", "claim.lua";
     SETTLE: "settle.lua";
     EXTEND: "extend.lua";
     CANCEL: "cancel.lua";
@@ -42,7 +42,8 @@ scripts! {
     GET: "get.lua";
     LIST: "walk.lua", "list.lua";
     STATS: "stats.lua";
-    CHECK: "walk.lua", "check.lua";
+    CHECK: "walk.lua", "audit.lua", "check.lua";
+    REPAIR: "walk.lua", "audit.lua", "remains.lua", "repair.lua";
     RING: "ring.lua";
 }
 
@@ -64,6 +65,7 @@ impl Script {
             Op::List(_) => &LIST,
             Op::Stats => &STATS,
             Op::Check(_) => &CHECK,
+            Op::Repair(_) => &REPAIR,
         }
     }
 

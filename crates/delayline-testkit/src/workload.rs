@@ -67,6 +67,8 @@ pub enum Action {
     List(Status, Cursor, usize),
     /// [`Op::Check`].
     Check(Cursor, usize),
+    /// [`Op::Repair`].
+    Repair(Cursor, usize),
     /// One of the latest operations once more, unchanged: the retry after a lost reply.
     Again(usize),
 }

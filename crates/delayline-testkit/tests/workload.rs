@@ -7,7 +7,7 @@ use delayline_testkit::{Trace, workload};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-const SEQUENCES: usize = 500;
+const SEQUENCES: usize = 1_000;
 
 /// How often each kind of answer must come.
 const LEAST: usize = 1;
@@ -99,6 +99,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
             kinds
         }
         Reply::Stats(_) => vec!["stats".to_owned()],
+        Reply::Repair(_) => vec!["repair".to_owned()],
         Reply::Check(checked) => vec![format!("check, next: {}", checked.next.is_some())],
     }
 }

@@ -376,6 +376,20 @@ impl<T, C> Queue<T, C> {
         listing::audit(&self.client).await
     }
 
+    /// Mends what [`check`](Self::check) finds, page by page, until a pass finds nothing or three
+    /// are over; the queue may be in use meanwhile. Answers what was wrong.
+    ///
+    /// Each message gets into the one place that it belongs to. What cannot be read, or whose due
+    /// instant is lost, becomes a dead letter, to be looked at and redriven or purged. Messages of
+    /// which nothing at all is left count as purged from then on (G20).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Calling again goes on.
+    pub async fn repair(&self) -> Result<Audit, Error> {
+        listing::repair(&self.client).await
+    }
+
     async fn reschedule(&self, id: MessageId, schedule: Schedule) -> Result<Rescheduled, Error> {
         let reply = self.ask(&Op::Reschedule(vec![Reschedule { id, schedule }])).await?;
         let Reply::Reschedule(items) = reply else { return Err(Error::unexpected_reply()) };

@@ -131,9 +131,13 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         Op::Reschedule(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),
         Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => (ids.len(), ids.first()),
-        Op::Claim(_) | Op::Pause | Op::Resume | Op::List(_) | Op::Stats | Op::Check(_) => {
-            return None;
-        }
+        Op::Claim(_)
+        | Op::Pause
+        | Op::Resume
+        | Op::List(_)
+        | Op::Stats
+        | Op::Check(_)
+        | Op::Repair(_) => return None,
     };
     first.map(|first| (count, first))
 }

@@ -13,6 +13,7 @@
 pub mod access;
 pub mod hostile;
 pub mod refusals;
+pub mod repair;
 pub mod servers;
 
 use std::future::Future;
@@ -134,6 +135,7 @@ pub fn every_op() -> Vec<Op> {
         list(Status::Dead),
         Op::Stats,
         Op::Check(Check { after: None, limit: 100 }),
+        Op::Repair(Check { after: None, limit: 100 }),
     ]
 }
 
@@ -177,6 +179,10 @@ macro_rules! queue_cases {
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;
+            repair: a_queue_without_a_fault_is_not_changed;
+            repair: each_kind_of_damage_is_mended;
+            repair: whatever_is_damaged_the_rest_is_as_it_was;
+            repair: many_orphans_are_found_page_by_page;
         );
     };
     (@ $connect:ty; $($module:ident: $case:ident;)+) => {$(

@@ -144,6 +144,10 @@ pub mod scenes {
     pub fn stats(n: u64) -> Scene {
         scene(vec![super::enqueue(n)], Op::Stats, vec![super::cancel(n)])
     }
+    pub fn repair(n: u64) -> Scene {
+        let check = Check { limit: 10, after: None };
+        scene(vec![super::enqueue(n)], Op::Repair(check), vec![super::cancel(n)])
+    }
     pub fn check(n: u64) -> Scene {
         let check = Check { limit: 10, after: None };
         scene(vec![super::enqueue(n)], Op::Check(check), vec![super::cancel(n)])
@@ -178,7 +182,8 @@ pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
     println!("{all:?}");
     // Three ends, at every byte of a request with twelve keys.
     assert!(all.cuts > 3 * 300 && all.lost > 300, "{all:?}");
-    let changes = !matches!(scene(0).op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_));
+    let changes =
+        !matches!(scene(0).op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_));
     let tells = !matches!(
         scene(0).op,
         // These answer the same however often they are executed.
@@ -308,7 +313,7 @@ macro_rules! wire_cases {
     };
     ($connect:ty) => {
         wire_cases!($connect: enqueue claim ack retry extend cancel reschedule redrive purge pause
-            resume get list stats check);
+            resume get list stats check repair);
     };
 }
 pub(crate) use wire_cases;

@@ -76,6 +76,10 @@ impl FromStr for Step {
                 limit: number(words.required("limit")?)?,
                 after: words.optional("after").map(position).transpose()?,
             }),
+            "repair" => Op::Repair(Check {
+                limit: number(words.required("limit")?)?,
+                after: words.optional("after").map(position).transpose()?,
+            }),
             _ => return Err(format!("there is no operation {name:?}")),
         };
         words.end()?;

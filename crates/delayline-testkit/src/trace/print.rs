@@ -55,7 +55,7 @@ impl fmt::Display for Step {
             }
             Op::Pause | Op::Resume | Op::Stats => Ok(()),
             Op::List(list) => page(f, list),
-            Op::Check(check) => {
+            Op::Check(check) | Op::Repair(check) => {
                 write!(f, " limit={}", check.limit)?;
                 after(f, check.after)
             }

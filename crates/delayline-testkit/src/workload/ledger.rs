@@ -80,6 +80,9 @@ impl Ledger {
             Action::Check(after, limit) => {
                 Op::Check(Check { after: self.position(*after), limit: *limit })
             }
+            Action::Repair(after, limit) => {
+                Op::Repair(Check { after: self.position(*after), limit: *limit })
+            }
             Action::Again(back) => recent(&self.sent, *back).cloned().unwrap_or(Op::Stats),
         };
         if self.sent.len() == REMEMBERED {

@@ -59,7 +59,8 @@ fn reading() -> impl Strategy<Value = Action> {
         4 => (status, cursor(), page_limit()).prop_map(|(status, after, limit)| {
             Action::List(status, after, limit)
         }),
-        2 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Check(after, limit)),
+        1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Check(after, limit)),
+        1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Repair(after, limit)),
         1 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
         1 => Just(Action::Send(Op::Stats)),
         1 => invalid().prop_map(Action::Send),

@@ -78,7 +78,7 @@ impl Listing {
     }
 }
 
-/// What an audit of a whole queue has found.
+/// What an audit of a whole queue has found, or a repair has mended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
@@ -89,12 +89,31 @@ pub struct Audit {
 }
 
 pub(super) async fn audit(client: &Client) -> Result<Audit, Error> {
+    pass(client, Op::Check).await
+}
+
+pub(super) async fn repair(client: &Client) -> Result<Audit, Error> {
+    let mut repaired = Audit::default();
+    for _ in 0..MAX_PASSES {
+        let pass = pass(client, Op::Repair).await?;
+        let done = pass.findings.is_empty();
+        repaired.examined = repaired.examined.max(pass.examined);
+        repaired.findings.extend(pass.findings);
+        if done {
+            break;
+        }
+    }
+    Ok(repaired)
+}
+
+async fn pass(client: &Client, op: impl Fn(Check) -> Op) -> Result<Audit, Error> {
     let mut audit = Audit::default();
     let mut after = None;
     loop {
-        let op = Op::Check(Check { after, limit: MAX_PAGE });
-        let reply = client.apply(&op).await?.reply;
-        let Reply::Check(page) = reply else { return Err(Error::unexpected_reply()) };
+        let reply = client.apply(&op(Check { after, limit: MAX_PAGE })).await?.reply;
+        let (Reply::Check(page) | Reply::Repair(page)) = reply else {
+            return Err(Error::unexpected_reply());
+        };
         audit.examined = audit.examined.saturating_add(page.examined);
         audit.findings.extend(page.findings);
         if page.next.is_none() || page.next == after {
@@ -103,3 +122,6 @@ pub(super) async fn audit(client: &Client) -> Result<Audit, Error> {
         after = page.next;
     }
 }
+
+/// What one pass moves another may have to look at.
+const MAX_PASSES: usize = 3;

@@ -1,0 +1,219 @@
+-- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be
+-- 6, 7 or 8: records, details and contents without an index entry, which are looked for with a
+-- cursor (in the halves of the sequence) if the counts say that there are some.
+
+local limit, position = tonumber(ARGV[2]), position_from(3)
+local RECORDS, DETAILS, CONTENTS = 6, 7, 8
+local HALF = 4294967296
+local examined, changed = 0, false
+
+-- They fail here, before any write, if a key holds something else.
+local counts = {
+  redis.call('ZCARD', key.due), redis.call('ZCARD', key.leased), redis.call('ZCARD', key.dead),
+  redis.call('HLEN', key.records), redis.call('HLEN', key.details),
+  redis.call('HLEN', key.contents), redis.call('LLEN', key.bell),
+}
+
+local function write()
+  begin_writes()
+  changed = true
+end
+
+local function possible(instant)
+  return instant and instant >= 0 and instant <= MAX_TIMESTAMP
+end
+
+local function remove_entries(member)
+  redis.call('ZREM', key.due, member)
+  redis.call('ZREM', key.leased, member)
+  redis.call('ZREM', key.dead, member)
+end
+
+-- Puts a message into the one place that it belongs to, or to the dead letters if that is not known
+-- any more: a due instant that is lost could only be guessed, and too early. `stray` is the member
+-- that led to it, if one did.
+local function mend(id, stray)
+  write()
+  if not is_id(id) then
+    return remove_entries(stray)
+  end
+  local record = redis.call('HGET', key.records, id)
+  local entry = redis.call('HGET', key.details, id)
+  local whole = readable_record(record) and has_content(id, record)
+  local member = whole and member_of(record, id) or stray
+    or record and #record >= 8 and member_of(record, id) or string.rep('\0', 8) .. id
+  if stray and stray ~= member then
+    remove_entries(stray)
+  end
+  local due_score_now = tonumber(redis.call('ZSCORE', key.due, member) or -1)
+  local due_at = due_score_now >= 0 and due_score_now < 4 * LEVEL and due_score_now % LEVEL
+  local lease_end = tonumber(redis.call('ZSCORE', key.leased, member) or -1)
+  local died_at = tonumber(redis.call('ZSCORE', key.dead, member) or -1)
+  local phase = not entry and WAITING_PHASE or -1
+  if entry and whole and readable_details(entry)
+    and belong_together(entry, sub(record, 1, 8), record) then
+    phase = byte(entry)
+  end
+  remove_entries(member)
+  if whole and phase == WAITING_PHASE and possible(due_at) then
+    redis.call('ZADD', key.due, due_score(level_of(record), due_at), member)
+  elseif whole and (phase == LEASED_PHASE or phase == CANCELLING_PHASE) then
+    -- A lease whose end is lost is over: the next claim takes it back.
+    redis.call('ZADD', key.leased, possible(lease_end) and lease_end or now, member)
+  elseif whole and phase == DEAD_PHASE then
+    redis.call('ZADD', key.dead, possible(died_at) and died_at or now, member)
+  else
+    local left, stub = remains(member, record, possible(due_at) and due_at or now)
+    redis.call('HSET', key.details, id, left)
+    if stub then
+      redis.call('HSET', key.records, id, stub)
+    end
+    redis.call('ZADD', key.dead, now, member)
+  end
+end
+
+-- Looks at a page of one index, and mends what is wrong there.
+local function repair(index, number, base)
+  if position and position.index > number or examined >= limit then
+    return
+  end
+  local after_position = position and position.index == number and position or nil
+  local found = walk(index, base, 0, MAX_TIMESTAMP, after_position, limit - examined)
+  for i = 1, #found, 2 do
+    local member, before = found[i], #results
+    examine(index, number, member)
+    if #results > before then
+      mend(sub(member, 9), member)
+    end
+    examined = examined + 1
+    results[6], results[7] = number, tonumber(found[i + 1]) - base
+    results[8], results[9] = sequence_of(member)
+  end
+end
+
+-- Mends entries with instants that cannot be.
+local function repair_range(number, members)
+  for _, member in ipairs(members) do
+    find(1, number, '')
+    mend(sub(member, 9), member)
+  end
+end
+
+local function repair_impossible()
+  local from = '-inf'
+  for level = 0, 4 do
+    local to = level < 4 and format('(%.0f', level * LEVEL) or '+inf'
+    repair_range(0, redis.call('ZRANGEBYSCORE', key.due, from, to, 'LIMIT', 0, limit))
+    from = format('(%.0f', level * LEVEL + MAX_TIMESTAMP)
+  end
+  repair_range(4, redis.call('ZRANGEBYSCORE', key.leased, '-inf', '(0', 'LIMIT', 0, limit))
+  repair_range(4,
+    redis.call('ZRANGEBYSCORE', key.leased, '(' .. MAX_TIMESTAMP, '+inf', 'LIMIT', 0, limit))
+  repair_range(5, redis.call('ZRANGEBYSCORE', key.dead, '-inf', '(0', 'LIMIT', 0, limit))
+  repair_range(5,
+    redis.call('ZRANGEBYSCORE', key.dead, '(' .. MAX_TIMESTAMP, '+inf', 'LIMIT', 0, limit))
+end
+
+local function is_indexed(member)
+  return redis.call('ZSCORE', key.due, member) or redis.call('ZSCORE', key.leased, member)
+    or redis.call('ZSCORE', key.dead, member)
+end
+
+local function without_record(id)
+  if redis.call('HEXISTS', key.records, id) == 0 then
+    find(8, id, '')
+    write()
+    redis.call('HDEL', key.details, id)
+    redis.call('HDEL', key.contents, id)
+  end
+end
+
+-- Looks at some records, details or contents. Answers where to go on, or nil.
+local function repair_orphans(number, cursor)
+  local page
+  if number == RECORDS then
+    page = redis.call('HSCAN', key.records, cursor, 'COUNT', limit)
+  elseif number == DETAILS then
+    page = redis.call('HSCAN', key.details, cursor, 'COUNT', limit)
+  else
+    page = redis.call('HSCAN', key.contents, cursor, 'COUNT', limit)
+  end
+  for i = 1, #page[2], 2 do
+    local id, value = page[2][i], page[2][i + 1]
+    if number ~= RECORDS then
+      without_record(id)
+    elseif not is_id(id) then
+      find(8, sub(id, 1, 128), '')
+      write()
+      redis.call('HDEL', key.records, id)
+      redis.call('HDEL', key.details, id)
+    elseif #value < 8 or not is_indexed(member_of(value, id)) then
+      find(8, id, '')
+      mend(id)
+    end
+  end
+  if page[1] ~= '0' then
+    return number, tonumber(page[1])
+  elseif number < CONTENTS then
+    return number + 1, 0
+  end
+end
+
+local function indexed()
+  return redis.call('ZCARD', key.due) + redis.call('ZCARD', key.leased)
+    + redis.call('ZCARD', key.dead)
+end
+
+local function accounted_for()
+  return indexed() + control.acked + control.cancelled + control.purged
+end
+
+for level = 0, 3 do
+  repair(due, level, level * LEVEL)
+end
+repair(leased, 4, 0)
+repair(dead, 5, 0)
+
+local goes_on = examined == limit
+if not goes_on then
+  local number, cursor = RECORDS, 0
+  if position and position.index >= RECORDS then
+    number, cursor = position.index, position.high * HALF + position.low
+  else
+    repair_impossible()
+  end
+  local records = redis.call('HLEN', key.records)
+  local wrong = number > RECORDS or cursor > 0 or records ~= indexed()
+    or accounted_for() ~= control.sequence
+    or redis.call('HLEN', key.details) > records or redis.call('HLEN', key.contents) > records
+  if wrong then
+    number, cursor = repair_orphans(number, format('%.0f', cursor))
+    if number then
+      goes_on = true
+      results[6], results[7] = number, 0
+      results[8], results[9] = math.floor(cursor / HALF), cursor % HALF
+    end
+  end
+  if not goes_on then
+    local accounted = accounted_for()
+    if accounted ~= control.sequence then
+      find(7, control.sequence, accounted)
+      write()
+      if accounted > control.sequence then
+        control.sequence = accounted
+      else
+        -- Of these nothing is left.
+        control.purged = control.purged + control.sequence - accounted
+      end
+    end
+  end
+end
+
+results[4] = examined
+results[5] = goes_on and 1 or 0
+if changed then
+  push_bell()
+  commit(true)
+end
+results[3] = control.revision
+return results

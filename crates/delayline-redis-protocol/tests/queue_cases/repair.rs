@@ -1,0 +1,227 @@
+//! Damage that is mended (G20).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use delayline_core::{Finding, Found, MessageState, Position};
+
+use super::*;
+
+/// Indexes of keys in [`Keys`](delayline_redis_protocol::Keys).
+const DUE: usize = 1;
+const LEASED: usize = 2;
+const DEAD: usize = 3;
+const RECORDS: usize = 4;
+const DETAILS: usize = 5;
+
+/// What [`fill`] leaves alive.
+const LIVE: [&str; 5] = ["dead", "leased", "expiring", "scheduled", "ready"];
+
+/// Repairs page by page until a pass finds nothing, and answers what was found.
+async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        let (mut found, mut after) = (Vec::new(), None::<Position>);
+        for pages in 0.. {
+            assert!(pages < 500, "it goes on for ever: {all:?}");
+            let reply = apply(queue, ms, Op::Repair(Check { after, limit })).await;
+            let Reply::Repair(page) = reply else { panic!("{reply:?}") };
+            found.extend(page.findings);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        if found.is_empty() {
+            assert_eq!(findings(queue, ms).await, [], "after {all:?}");
+            return all;
+        }
+        all.extend(found);
+    }
+    panic!("five passes are not enough: {all:?}");
+}
+
+async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
+    let Reply::Get(mut found) = apply(queue, ms, Op::Get(vec![id(name)])).await else {
+        panic!("not the reply to a get")
+    };
+    found.remove(0)
+}
+
+fn is_dead(found: &Found) -> bool {
+    let Found::Live(message) = found else { return false };
+    matches!(message.info.state, MessageState::Dead { .. })
+}
+
+/// The members of an index that belong to an id.
+fn member(server: &Server, key: &Bytes, name: &str) -> Vec<u8> {
+    let Raw::Array(members) = server.command(&[b"ZRANGE", &key[..], b"0", b"-1"]) else {
+        panic!("no members")
+    };
+    let bytes = members.into_iter().filter_map(|member| match member {
+        Raw::BulkString(bytes) => Some(bytes),
+        _ => None,
+    });
+    bytes.into_iter().find(|bytes| bytes.ends_with(name.as_bytes())).expect(name)
+}
+
+pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    assert_eq!(repaired(&queue, 0, 10).await, []);
+    fill(&queue).await;
+    let before = dump(&server, queue.keys().all());
+    for limit in [1, 2, 100] {
+        assert_eq!(repaired(&queue, 6_000, limit).await, []);
+    }
+    assert!(before == dump(&server, queue.keys().all()));
+}
+
+pub async fn each_kind_of_damage_is_mended<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let anew = async || {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+    };
+
+    // A record that is gone: a dead letter, that can be purged.
+    anew().await;
+    server.command(&[b"HDEL", &keys[RECORDS][..], b"scheduled"]);
+    assert_eq!(repaired(&queue, 10, 2).await, [Finding::MissingRecord { id: id("scheduled") }]);
+    assert!(is_dead(&found(&queue, 10, "scheduled").await));
+    let purge = Op::Purge(vec![id("scheduled")]);
+    apply(&queue, 10, purge).await;
+    assert_eq!(findings(&queue, 11).await, []);
+
+    // An index entry that is gone: nobody knows when it was due, so it is not delivered.
+    anew().await;
+    let entry = member(&server, &keys[DUE], "scheduled");
+    server.command(&[b"ZREM", &keys[DUE][..], &entry]);
+    let all = repaired(&queue, 10, 100).await;
+    assert!(all.contains(&Finding::Orphan { id: id("scheduled") }), "{all:?}");
+    assert!(is_dead(&found(&queue, 10, "scheduled").await));
+    let redrive = Op::Redrive(Redrive { ids: vec![id("scheduled")], schedule: Schedule::NOW });
+    apply(&queue, 11, redrive).await;
+
+    // The end of a lease that is gone: the lease is over, and counts as a crash.
+    anew().await;
+    let entry = member(&server, &keys[LEASED], "leased");
+    server.command(&[b"ZREM", &keys[LEASED][..], &entry]);
+    repaired(&queue, 10, 100).await;
+    let deliveries = claimed(&queue, 11, 9).await.deliveries;
+    let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
+    assert_eq!(again.map(|delivery| delivery.message.info.crashes), Some(1));
+
+    // A leased message that also stands among the due ones stays with its worker.
+    anew().await;
+    let entry = member(&server, &keys[LEASED], "leased");
+    let normal = (2_u64 << 48).to_string();
+    server.command(&[b"ZADD", &keys[DUE][..], normal.as_bytes(), &entry]);
+    assert!(repaired(&queue, 10, 100).await.contains(&Finding::InTwoStates { id: id("leased") }));
+    let Reply::Settle(settled) = apply(&queue, 11, settle("leased", 1, Outcome::Ack)).await else {
+        panic!("not the reply to a settlement")
+    };
+    assert!(matches!(settled[0], delayline_core::Settled::Done { .. }), "{settled:?}");
+
+    // Junk goes, whatever its instant.
+    anew().await;
+    for score in ["-inf", "-5", "5", "281474976710650", "+inf", "1e18"] {
+        for index in [DUE, LEASED, DEAD] {
+            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"junk"]);
+            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"12345678stray"]);
+        }
+    }
+    repaired(&queue, 10, 3).await;
+    assert!(is_dead(&found(&queue, 10, "stray").await), "an id that may have been a message's");
+
+    // Counters that have lost something.
+    anew().await;
+    server.command(&[b"DEL", &keys[0][..]]);
+    let all = repaired(&queue, 10, 100).await;
+    assert!(matches!(all[..], [Finding::Conservation { .. }]), "{all:?}");
+}
+
+/// Random damage to random messages: what was not touched is as it was, and the queue works.
+pub async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let mut chance = 7_u64;
+    let mut below = |end: usize| {
+        chance =
+            chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(chance >> 33).unwrap() % end
+    };
+    let mut mended = 0;
+    for round in 0..200 {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        let mut before = Vec::new();
+        for name in LIVE {
+            before.push(found(&queue, 4, name).await);
+        }
+        let mut touched = BTreeSet::new();
+        for _ in 0..=below(3) {
+            let name = LIVE[below(LIVE.len())];
+            touched.insert(name);
+            let home = match name {
+                "dead" => DEAD,
+                "leased" | "expiring" => LEASED,
+                _ => DUE,
+            };
+            let Raw::Array(entries) = server.command(&[b"ZRANGE", &keys[home][..], b"0", b"-1"])
+            else {
+                panic!("no entries")
+            };
+            let entry = entries.into_iter().find_map(|entry| match entry {
+                Raw::BulkString(bytes) if bytes.ends_with(name.as_bytes()) => Some(bytes),
+                _ => None,
+            });
+            let entry = entry.unwrap_or_else(|| [b"12345678", name.as_bytes()].concat());
+            let other = [DUE, LEASED, DEAD][below(3)];
+            let junk = [&b""[..], b"junk", &[0; 70], &[0xff; 90]][below(4)];
+            let score = ["-inf", "5", "1800000000050", "9e15", "+inf"][below(5)];
+            match below(6) {
+                0 => server.command(&[b"HDEL", &keys[RECORDS][..], name.as_bytes()]),
+                1 => server.command(&[b"HDEL", &keys[DETAILS][..], name.as_bytes()]),
+                2 => server.command(&[b"HSET", &keys[RECORDS][..], name.as_bytes(), junk]),
+                3 => server.command(&[b"HSET", &keys[DETAILS][..], name.as_bytes(), junk]),
+                4 => server.command(&[b"ZREM", &keys[home][..], &entry]),
+                _ => server.command(&[b"ZADD", &keys[other][..], score.as_bytes(), &entry]),
+            };
+        }
+        mended += repaired(&queue, 4, 1 + below(4)).await.len();
+        for (name, before) in LIVE.iter().zip(&before) {
+            if !touched.contains(name) {
+                assert_eq!(&found(&queue, 4, name).await, before, "{name} in round {round}");
+            }
+        }
+        // Whatever became of the others, nothing is in the way of the next message.
+        apply(&queue, 5, Op::Enqueue(vec![message("fresh")])).await;
+        let mut names = Vec::new();
+        for (ms, token) in (0..).map(|n| 100_000 + 20_000 * n).zip(20..24) {
+            let deliveries = claimed(&queue, ms, token).await.deliveries;
+            names.extend(
+                deliveries.into_iter().map(|delivery| delivery.message.info.id.to_string()),
+            );
+        }
+        assert!(names.iter().any(|name| name == "fresh"), "round {round}: {names:?}");
+        assert_eq!(repaired(&queue, 200_000, 3).await, [], "round {round}");
+    }
+    assert!(mended >= 150, "{mended} findings in 200 rounds");
+}
+
+pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let names: Vec<_> = (0..700).map(|n| format!("m{n}")).collect();
+    apply(&queue, 0, Op::Enqueue(names.iter().map(|name| message(name)).collect())).await;
+    let due = queue.keys().all()[DUE].clone();
+    server.command(&[b"DEL", &due[..]]);
+    let all = repaired(&queue, 1, 50).await;
+    assert_eq!(all.len(), 700);
+    let Reply::Stats(stats) = apply(&queue, 2, Op::Stats).await else { panic!("no counts") };
+    assert_eq!((stats.dead, stats.enqueued_total), (700, 700));
+}

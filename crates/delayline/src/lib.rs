@@ -53,7 +53,7 @@ pub use bytes::Bytes;
 pub use delayline_core::{
     At, Backend, Backoff, Cancelled, Class, DeathReason, Enqueued, ErrorKind, Finding, FinishedIds,
     Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState, Millis,
-    NewMessage, Op, Priority, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled,
+    NewMessage, Op, Position, Priority, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled,
     RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, limits,
 };
 pub use tokio_util::sync::CancellationToken;

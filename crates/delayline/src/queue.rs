@@ -167,6 +167,24 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
+    /// Takes many messages out, in as few operations as their number allows. Answers id by id, in
+    /// order, like [`cancel`](Self::cancel).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
+    /// cancelled; calling again with the same ids does the rest.
+    pub async fn cancel_batch(
+        &self,
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Cancelled>, Error> {
+        self.each(ids, Op::Cancel, |reply| match reply {
+            Reply::Cancel(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
     /// Makes a waiting message due `delay` from now, by the server's clock.
     ///
     /// # Errors
@@ -265,7 +283,22 @@ impl<T, C> Queue<T, C> {
         &self,
         ids: impl IntoIterator<Item = MessageId>,
     ) -> Result<Vec<Redriven>, Error> {
-        let op = |ids| Op::Redrive(Redrive { ids, schedule: Schedule::NOW });
+        self.redrive_in(Duration::ZERO, ids).await
+    }
+
+    /// Makes dead letters due `delay` from now, by the server's clock; otherwise like
+    /// [`redrive`](Self::redrive).
+    ///
+    /// # Errors
+    ///
+    /// Like [`redrive`](Self::redrive); also if the delay is longer than 100 years.
+    pub async fn redrive_in(
+        &self,
+        delay: Duration,
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Redriven>, Error> {
+        let schedule = Schedule::In(Millis::try_from(delay)?);
+        let op = |ids| Op::Redrive(Redrive { ids, schedule });
         self.each(ids, op, |reply| match reply {
             Reply::Redrive(items) => Some(items),
             _ => None,

@@ -25,15 +25,39 @@ pub struct Listing {
     client: Client,
     status: Status,
     after: Option<Position>,
+    page_size: usize,
     ended: bool,
 }
 
 impl Listing {
     pub(super) const fn new(client: Client, status: Status) -> Self {
-        Self { client, status, after: None, ended: false }
+        Self { client, status, after: None, page_size: MAX_PAGE, ended: false }
     }
 
-    /// The next 100 messages at most; `None` after the last. What changes its place while the
+    /// Begins after a place in the order of this status, such as the [`position`](Self::position)
+    /// that another process has reached in the same status.
+    #[must_use]
+    pub const fn after(mut self, position: Position) -> Self {
+        (self.after, self.ended) = (Some(position), false);
+        self
+    }
+
+    /// How many messages a page has at most: 1 to 100, and 100 unless told. With any other number
+    /// the next page is an error.
+    #[must_use]
+    pub const fn page_size(mut self, messages: usize) -> Self {
+        self.page_size = messages;
+        self
+    }
+
+    /// Where the next page begins: `None` before the first page and after the last. There may be
+    /// nothing after it. It stays valid whatever happens to the message that stood there.
+    #[must_use]
+    pub const fn position(&self) -> Option<Position> {
+        self.after
+    }
+
+    /// The next page; `None` after the last. What changes its place while the
     /// listing goes on may be seen twice or not at all.
     ///
     /// # Errors
@@ -42,7 +66,7 @@ impl Listing {
     /// for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
-            let list = List { status: self.status, after: self.after, limit: MAX_PAGE };
+            let list = List { status: self.status, after: self.after, limit: self.page_size };
             let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that leads nowhere would go on for ever.

@@ -1,15 +1,32 @@
 //! The command line.
 
+mod cancel;
+mod completions;
+mod dead;
+mod get;
+mod list;
+mod reschedule;
+mod stats;
+mod switch;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use delayline::Connect;
+use delayline::{Bytes, Connect, Queue, Raw};
 
+pub(crate) use self::cancel::Cancel;
+pub(crate) use self::completions::Completions;
+pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
+pub(crate) use self::get::Get;
+pub(crate) use self::list::{List, Paging, State};
+pub(crate) use self::reschedule::Reschedule;
+pub(crate) use self::stats::Stats;
+pub(crate) use self::switch::{Pause, Resume};
 use crate::failure::Failure;
 
 /// An exact delay queue: send messages that are delivered at the instant they are due, handle them,
-/// and count them.
+/// and look after them.
 #[derive(Parser)]
 #[command(name = "delayline", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -75,6 +92,22 @@ pub(crate) enum Verb {
     Work(Work),
     /// Count the messages of a queue
     Stats(Stats),
+    /// List messages
+    List(List),
+    /// Show all that is known of messages
+    Get(Get),
+    /// Take messages out before they are delivered
+    Cancel(Cancel),
+    /// Make messages due at another instant
+    Reschedule(Reschedule),
+    /// Look after dead letters
+    Dead(Dead),
+    /// Stop deliveries
+    Pause(Pause),
+    /// Let deliveries go on
+    Resume(Resume),
+    /// Print a script of completions for a shell
+    Completions(Completions),
 }
 
 /// Sends one message, made of these flags, or one for each line of a file.
@@ -184,14 +217,6 @@ pub(crate) struct Work {
     pub(crate) exec: Vec<OsString>,
 }
 
-/// Counts messages by state, and those that were ever sent and finished.
-#[derive(clap::Args)]
-pub(crate) struct Stats {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
@@ -221,6 +246,12 @@ impl Target {
         }
         Ok(connect)
     }
+
+    /// The queue, whose payloads are bytes.
+    pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        let backend = self.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
+        Ok(Queue::raw(backend))
+    }
 }
 
 impl From<Priority> for delayline::Priority {
@@ -237,13 +268,18 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  some input lines were bad, or an id is taken by another message; the rest was sent
+  1  some of it was not done: an input line is bad, an id is taken by another message, unknown, or in
+     another state than it has to be, or the answer to the question was no; the rest was done
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
   4  the server's answer was lost: the operation may have been executed; it can be repeated
   5  something else, such as output that cannot be written";
 
-const SEND_HELP: &str = r#"A line of the file is a JSON object:
+const SEND_HELP: &str = r#"Examples:
+  delayline send --id order-1234 --payload '{"total":9}' --delay 30m
+  delayline send --file orders.jsonl
+
+A line of the file is a JSON object:
   {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}
 with the fields
   id                       required, unless --make-ids is given
@@ -258,6 +294,10 @@ again sends what is missing: a known id with the same content is a duplicate, wh
 An id is known until one hour at least after its message was finished."#;
 
 const WORK_HELP: &str = "\
+Examples:
+  delayline work --concurrency 4 --exec ./close-order
+  delayline work --until-empty > handled.jsonl
+
 A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
 lateness_ms, epoch, failures, crashes and headers. When stdout is closed, the messages that were not
 printed are given back.

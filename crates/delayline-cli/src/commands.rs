@@ -1,6 +1,13 @@
 //! The verbs.
 
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod dead;
 pub(crate) mod demo;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod reschedule;
 pub(crate) mod send;
 pub(crate) mod stats;
+pub(crate) mod switch;
 pub(crate) mod work;

@@ -1,10 +1,15 @@
-//! The `delayline` command: sends, handles and counts the messages of a delay queue.
+//! The `delayline` command: sends, handles and looks after the messages of a delay queue.
 
 mod args;
 mod commands;
+mod confirm;
+mod cursor;
 mod failure;
 mod input;
 mod print;
+mod progress;
+mod report;
+mod signals;
 mod time;
 
 use std::process::ExitCode;
@@ -41,6 +46,14 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Send(send) => commands::send::run(&args.target, send).await,
         Verb::Work(work) => commands::work::run(&args.target, work).await,
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
+        Verb::List(list) => commands::list::run(&args.target, list).await,
+        Verb::Get(get) => commands::get::run(&args.target, get).await,
+        Verb::Cancel(cancel) => commands::cancel::run(&args.target, cancel).await,
+        Verb::Reschedule(reschedule) => commands::reschedule::run(&args.target, reschedule).await,
+        Verb::Dead(dead) => commands::dead::run(&args.target, dead.verb).await,
+        Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
+        Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
+        Verb::Completions(completions) => commands::completions::run(&completions),
     }
 }
 

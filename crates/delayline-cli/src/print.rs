@@ -1,6 +1,41 @@
 //! Text that others wrote, on its way to a terminal.
 
+pub(crate) mod json;
+mod table;
+
 use std::fmt::Write as _;
+use std::io;
+use std::ops::ControlFlow;
+
+pub(crate) use self::table::Table;
+use crate::failure::Failure;
+
+/// Writes to stdout. A reader who has gone away has seen enough.
+pub(crate) fn write(text: &str) -> Result<(), Failure> {
+    write_on(text).map(drop)
+}
+
+/// Writes to stdout, and says whether somebody is reading still.
+pub(crate) fn write_on(text: &str) -> Result<ControlFlow<()>, Failure> {
+    write_bytes(text.as_bytes())
+}
+
+/// Like [`write_on`], for bytes as they are.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
+    use io::Write as _;
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::other("the output could not be written", &error)),
+    }
+}
+
+/// [`harmless`] text in one line: line breaks are escaped as well, so that no text can look like a
+/// line of ours.
+pub(crate) fn harmless_line(text: &str) -> String {
+    harmless(text).replace('\n', "\\n")
+}
 
 /// A text without anything that could steer a terminal or turn the direction of writing: such
 /// characters become escapes like `\u{1b}`.
@@ -36,7 +71,7 @@ pub(crate) fn harmless_json(json: &str) -> String {
 
 fn steers(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -46,6 +81,7 @@ mod tests {
     #[test]
     fn terminals_are_not_steered() {
         assert_eq!(harmless("a\u{1b}[2J\u{202e}\u{e9}\n"), "a\\u{1b}[2J\\u{202e}\u{e9}\n");
+        assert_eq!(harmless_line("a\u{1b}\r\nstate"), "a\\u{1b}\\u{d}\\nstate");
         assert_eq!(harmless_json("\"\u{9b}2J\u{e9}\""), "\"\\u009b2J\u{e9}\"");
     }
 }

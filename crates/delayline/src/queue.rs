@@ -236,6 +236,15 @@ impl<T, C> Queue<T, C> {
         }
     }
 
+    /// What the server's clock shows, by which everything is due and expires.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn server_time(&self) -> Result<Timestamp, Error> {
+        Ok(self.client.apply(&Op::Stats).await?.at)
+    }
+
     /// Counts like [`stats`](Self::stats), and sets the gauges in [`telemetry`] by it, if the
     /// feature `metrics` is on. Call it every few seconds, in one process of those that share the
     /// queue.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use delayline::{Cancelled, Job, Outcome, Queue, Status, Summary, Worker};
 
-use super::stats::write;
 use crate::failure::Failure;
+use crate::print::write;
 
 /// The orders of the demonstration: what becomes of each, and when it is due.
 const ORDERS: [(&str, Kind, u64); 6] = [

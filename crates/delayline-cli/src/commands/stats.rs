@@ -1,21 +1,87 @@
 //! `delayline stats`.
 
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use delayline::Queue;
-use serde_json::json;
+use console::Term;
+use delayline::{Bytes, Queue, Raw};
+use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use crate::args::{Stats, Target};
 use crate::failure::Failure;
-use crate::print::harmless;
-use crate::time::rfc3339;
+use crate::print::{harmless, write, write_on};
+use crate::signals::Signals;
+use crate::time::{duration, now, rfc3339};
 
 pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
-    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-    let stats = Queue::raw(backend).stats().await?;
-    let queue = target.queue()?;
-    let earliest_due = stats.earliest_due.map(rfc3339);
-    let counts = [
+    let interval = args.watch.as_deref().map(interval).transpose()?;
+    let queue = target.open().await?;
+    let name = target.queue()?;
+    match interval {
+        Some(interval) => watch(&queue, name, interval, args.json).await?,
+        None => {
+            let stats = queue.stats().await?;
+            write(&if args.json {
+                object(name, &stats).to_string() + "\n"
+            } else {
+                table(name, &stats)
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let interval = duration(text).map_err(Failure::usage)?;
+    if interval < SHORTEST {
+        return Err(Failure::usage(format!("the interval {text} is shorter than 100ms")));
+    }
+    Ok(interval)
+}
+
+/// Counts until somebody ends it, or nobody reads.
+async fn watch(
+    queue: &Queue<Bytes, Raw>,
+    name: &str,
+    interval: Duration,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let redraw = !as_json && std::io::stdout().is_terminal();
+    let mut drawn = 0;
+    loop {
+        let stats = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(()),
+            stats = async { ticks.tick().await; queue.stats().await } => stats?,
+        };
+        let text = match (as_json, redraw) {
+            (true, _) => {
+                let mut object = object(name, &stats);
+                object["at"] = rfc3339(now()).into();
+                format!("{object}\n")
+            }
+            (false, true) => table(name, &stats),
+            (false, false) => line(&stats),
+        };
+        if redraw {
+            // A terminal that cannot do that shows one table below the other.
+            let _ = Term::stdout().clear_last_lines(drawn);
+            drawn = text.lines().count();
+        }
+        if write_on(&text)? == ControlFlow::Break(()) {
+            return Ok(());
+        }
+    }
+}
+
+fn counts(stats: &delayline::Stats) -> [(&'static str, u64); 9] {
+    [
         ("scheduled", stats.scheduled),
         ("ready", stats.ready),
         ("leased", stats.leased),
@@ -25,39 +91,37 @@ pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failur
         ("cancelled_total", stats.cancelled_total),
         ("purged_total", stats.purged_total),
         ("expired_total", stats.expired_total),
-    ];
-    if args.json {
-        let mut object = json!({
-            "queue": queue,
-            "paused": stats.paused,
-            "earliest_due": earliest_due,
-        });
-        for (name, count) in counts {
-            object[name] = json!(count);
-        }
-        write(&format!("{object}\n"))?;
-    } else {
-        let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
-        for (name, count) in counts {
-            let name = name.replace('_', " ");
-            table += &format!("{name:<16}{count:>12}\n");
-        }
-        let due = earliest_due.unwrap_or_else(|| "-".to_owned());
-        table += &format!("{:<16}{due}\n", "earliest due");
-        table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
-        write(&table)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    ]
 }
 
-/// Writes to stdout. A reader who has gone away has seen enough.
-pub(crate) fn write(text: &str) -> Result<(), Failure> {
-    use std::io::{ErrorKind, Write as _};
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::other("the output could not be written", &error))
-        }
-        _ => Ok(()),
+fn object(queue: &str, stats: &delayline::Stats) -> Value {
+    let mut object = json!({
+        "queue": queue,
+        "paused": stats.paused,
+        "earliest_due": stats.earliest_due.map(rfc3339),
+    });
+    for (name, count) in counts(stats) {
+        object[name] = json!(count);
     }
+    object
 }
+
+fn table(queue: &str, stats: &delayline::Stats) -> String {
+    let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
+    for (name, count) in counts(stats) {
+        let name = name.replace('_', " ");
+        table += &format!("{name:<16}{count:>12}\n");
+    }
+    let due = stats.earliest_due.map_or_else(|| "-".to_owned(), rfc3339);
+    table += &format!("{:<16}{due}\n", "earliest due");
+    table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
+    table
+}
+
+fn line(stats: &delayline::Stats) -> String {
+    let counts = counts(stats).map(|(name, count)| format!("{name} {count}")).join("  ");
+    let paused = if stats.paused { "  paused" } else { "" };
+    format!("{}  {counts}{paused}\n", rfc3339(now()))
+}
+
+const SHORTEST: Duration = Duration::from_millis(100);

@@ -12,8 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin};
 use tokio::time::timeout;
 
-use super::{Delivery, line};
+use super::Delivery;
 use crate::failure::Failure;
+use crate::print::json;
 use crate::time::rfc3339;
 
 /// A program and its arguments.
@@ -79,7 +80,7 @@ impl Command {
             .env("DELAYLINE_ATTEMPT", job.attempt().to_string())
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
-            .env("DELAYLINE_HEADERS", line::headers(job).to_string())
+            .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.

@@ -2,13 +2,11 @@
 
 use std::io::{self, Write as _};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Delivery;
-use crate::print::harmless_json;
+use crate::print::json::{self, text_or_base64};
 use crate::time::rfc3339;
 
 /// A delivery. Bytes that are not UTF-8 stand under another name, in base64.
@@ -44,18 +42,9 @@ pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
         epoch: job.epoch(),
         failures: job.failures(),
         crashes: job.crashes(),
-        headers: headers(job),
+        headers: json::headers(job.headers()),
     };
-    Ok(harmless_json(&serde_json::to_string(&line)?) + "\n")
-}
-
-/// The headers as an object; a value that is not UTF-8 stands under `NAME_base64`.
-pub(super) fn headers(job: &Delivery) -> Value {
-    let headers = job.headers().iter().map(|(name, value)| match text_or_base64(value) {
-        (Some(text), _) => (name.to_owned(), text.into()),
-        (None, base64) => (format!("{name}_base64"), base64.into()),
-    });
-    Value::Object(headers.collect::<Map<_, _>>())
+    json::line(&line)
 }
 
 /// Writes a line to stdout, whole and at once.
@@ -63,11 +52,4 @@ pub(super) fn write(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(line.as_bytes())?;
     stdout.flush()
-}
-
-fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(_) => (None, Some(STANDARD.encode(bytes))),
-    }
 }

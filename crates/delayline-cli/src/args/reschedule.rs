@@ -1,0 +1,34 @@
+//! `delayline reschedule`.
+
+use std::ffi::OsString;
+
+/// Makes waiting messages, scheduled or ready, due at another instant.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+#[group(id = "when", required = true, multiple = false, args = ["delay", "at"])]
+pub(crate) struct Reschedule {
+    /// Ids of messages
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<OsString>,
+
+    /// How long from now they are due: 90s, 30m, 1h30m, 2 days
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
+
+    /// When they are due: 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// Print JSON, one line for each id
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  delayline reschedule order-1234 --delay 2h
+  delayline reschedule order-1234 --at 2026-12-01T09:00:00Z
+  delayline reschedule order-1234 --delay 0s      # due at once
+
+Exit code 1 if a message is unknown, with a worker (in-flight), or dead (`delayline dead redrive`
+revives it); the others are moved then. The other exit codes: see `delayline --help`.";

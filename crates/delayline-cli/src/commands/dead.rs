@@ -1,0 +1,175 @@
+//! `delayline dead`.
+
+mod deed;
+mod filter;
+mod letters;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Status};
+use serde_json::json;
+
+use self::deed::{Deed, Pace};
+use self::filter::Filter;
+use self::letters::Letters;
+use super::list::{self, Pages};
+use crate::args::{DeadList, DeadVerb, Selection, State, Target};
+use crate::confirm::{confirm, number};
+use crate::cursor::Cursor;
+use crate::failure::Failure;
+use crate::print::write;
+use crate::report::{Fate, Report};
+use crate::signals::Signals;
+use crate::time::duration;
+use crate::{input, progress};
+
+pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Failure> {
+    match verb {
+        DeadVerb::List(args) => show(target, args).await,
+        DeadVerb::Redrive(args) => {
+            let delay = args.delay.as_deref().map(duration).transpose().map_err(Failure::usage)?;
+            let delay = delay.unwrap_or(Duration::ZERO);
+            work(target, args.selection, Deed::Redrive { delay }, args.rate).await
+        }
+        DeadVerb::Purge(args) => work(target, args.selection, Deed::Purge, None).await,
+    }
+}
+
+async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
+    let mut start = list::start(&args.paging, &DEAD)?;
+    let filter = Filter::read(&args.filter)?;
+    let queue = target.open().await?;
+    let wanted = filter.at(queue.server_time().await?);
+    let position = wanted.first().max(start.and_then(|cursor| cursor.position));
+    if position.is_some() {
+        start = Some(Cursor { state: State::Dead, position });
+    }
+    let passes = |letter: &MessageInfo| wanted.passes(letter);
+    let passes = (!wanted.is_everything()).then_some(&passes as list::Passes<'_>);
+    let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
+    list::print(pages, args.json).await
+}
+
+async fn work(
+    target: &Target,
+    selection: Selection,
+    deed: Deed,
+    rate: Option<u32>,
+) -> Result<ExitCode, Failure> {
+    let name = target.queue()?.to_owned();
+    let filter = Filter::read(&selection.filter)?;
+    let ids = input::ids(selection.ids.clone())?;
+    if !selection.all {
+        if deed == Deed::Purge && !selection.yes && !selection.dry_run {
+            ask(deed, number(ids.len() as u64, "dead letter"), &name)?;
+        }
+        let queue = target.open().await?;
+        return named(&queue, ids, &selection, deed, rate).await;
+    }
+    let queue = target.open().await?;
+    let wanted = filter.at(queue.server_time().await?);
+    let most = selection.limit.unwrap_or(u64::MAX);
+    if selection.dry_run || !selection.yes {
+        let count = Letters::new(&queue, &wanted, most).count().await?;
+        if selection.dry_run {
+            return would(deed, count, selection.json);
+        }
+        if count > 0 {
+            ask(deed, number(count, "dead letter"), &name)?;
+        }
+    }
+    all(&queue, Letters::new(&queue, &wanted, most), deed, rate, selection.json).await
+}
+
+fn ask(deed: Deed, what: String, queue: &str) -> Result<(), Failure> {
+    confirm(&format!("{} {what} of the queue {queue}", deed.verb()), true)
+}
+
+fn would(deed: Deed, count: u64, as_json: bool) -> Result<ExitCode, Failure> {
+    let word = deed.done();
+    write(&if as_json {
+        let name = format!("would_be_{word}");
+        format!("{}\n", json!({name: count}))
+    } else {
+        format!("{} would be {word}\n", number(count, "dead letter"))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The letters that are named, each with an answer of its own.
+async fn named(
+    queue: &Queue<Bytes, Raw>,
+    ids: Vec<MessageId>,
+    selection: &Selection,
+    deed: Deed,
+    rate: Option<u32>,
+) -> Result<ExitCode, Failure> {
+    let mut report = Report::new(selection.json, &[]);
+    if selection.dry_run {
+        for id in ids {
+            let fate = match queue.get(id.clone()).await? {
+                Found::Live(message) if message.info.state.status() == Status::Dead => {
+                    Fate::done(deed.would())
+                }
+                Found::Unknown => Fate::not_done("not_found"),
+                _ => Fate::not_done("not_dead"),
+            };
+            report.tell(&id, fate)?;
+        }
+        return Ok(report.code());
+    }
+    let mut signals = Signals::listen()?;
+    let mut pace = Pace::new(rate);
+    for batch in ids.chunks(pace.batch) {
+        tokio::select! {
+            biased;
+            () = signals.next() => return Err(interrupted()),
+            () = pace.wait() => {}
+        }
+        for (id, fate) in batch.iter().zip(deed.apply(queue, batch.to_vec()).await?) {
+            report.tell(id, fate)?;
+        }
+    }
+    Ok(report.code())
+}
+
+/// All letters that are wanted, counted.
+async fn all(
+    queue: &Queue<Bytes, Raw>,
+    mut letters: Letters<'_>,
+    deed: Deed,
+    rate: Option<u32>,
+    as_json: bool,
+) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let mut report = Report::new(as_json, &[deed.done()]);
+    let mut pace = Pace::new(rate);
+    let bar = progress::messages(queue.stats().await?.dead);
+    let result = loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break Err(interrupted()),
+            () = pace.wait() => {}
+        }
+        let fates = async {
+            let ids = letters.next(pace.batch).await?;
+            if ids.is_empty() { Ok(Vec::new()) } else { deed.apply(queue, ids).await }
+        };
+        match fates.await {
+            Ok(fates) if fates.is_empty() => break Ok(()),
+            Ok(fates) => fates.into_iter().for_each(|fate| report.count(fate)),
+            Err(failure) => break Err(failure),
+        }
+        bar.set_position(letters.looked_at());
+    };
+    bar.finish_and_clear();
+    report.summary()?;
+    result.map(|()| report.code())
+}
+
+fn interrupted() -> Failure {
+    Failure::input("interrupted; what was done until now stays done")
+}
+
+const DEAD: [State; 1] = [State::Dead];

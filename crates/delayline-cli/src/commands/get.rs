@@ -1,0 +1,116 @@
+//! `delayline get`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use delayline::{Found, Message, MessageId, MessageState, Status};
+
+use crate::args::{Get, Target};
+use crate::failure::{Failure, SOME_BAD};
+use crate::input;
+use crate::print::{harmless, harmless_line, json, write, write_bytes};
+use crate::time::rfc3339;
+
+pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure> {
+    let ids = input::ids(args.ids)?;
+    if args.raw && ids.len() > 1 {
+        return Err(Failure::usage("--raw writes the payload of one message only"));
+    }
+    let queue = target.open().await?;
+    let mut unknown = false;
+    for (number, id) in ids.iter().enumerate() {
+        let found = queue.get(id.clone()).await?;
+        unknown |= found == Found::Unknown;
+        if args.raw {
+            return raw(id, &found);
+        }
+        let text = if args.json { line(id, &found)? } else { text(id, &found) };
+        let gap = if number > 0 && !args.json { "\n" } else { "" };
+        write(&format!("{gap}{text}"))?;
+    }
+    Ok(if unknown { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
+}
+
+fn raw(id: &MessageId, found: &Found) -> Result<ExitCode, Failure> {
+    let Found::Live(message) = found else {
+        return Err(Failure::input(format!("{id} has no payload: it is {}", state(found))));
+    };
+    write_bytes(&message.payload).map(drop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(id: &MessageId, found: &Found) -> Result<String, Failure> {
+    let value = match found {
+        Found::Live(message) => json::message(message),
+        _ => json::stateless(id, state(found)),
+    };
+    json::line(&value).map_err(|error| Failure::other("no JSON", &error))
+}
+
+const fn state(found: &Found) -> &'static str {
+    match found {
+        Found::Live(message) => json::state(&message.info.state),
+        Found::Finished(Status::Acked) => "acked",
+        Found::Finished(Status::Cancelled) => "cancelled",
+        Found::Finished(Status::Purged) => "purged",
+        Found::Finished(_) => "finished",
+        Found::Unreadable => "unreadable",
+        Found::Unknown => "unknown",
+    }
+}
+
+fn text(id: &MessageId, found: &Found) -> String {
+    let mut rows = vec![("id", harmless_line(&id.to_string())), ("state", state(found).to_owned())];
+    let Found::Live(message) = found else { return lines(rows) };
+    rows.extend(details(message));
+    let mut text = lines(rows);
+    for (name, value) in message.headers.iter() {
+        let (plain, base64) = json::text_or_base64(value);
+        let kind = if plain.is_some() { "" } else { " (base64)" };
+        let value = harmless_line(plain.or(base64.as_deref()).unwrap_or_default());
+        let _ = writeln!(text, "header {}{kind}: {value}", harmless_line(name));
+    }
+    let (plain, base64) = json::text_or_base64(&message.payload);
+    let kind = if plain.is_some() { "" } else { ", in base64" };
+    let _ = writeln!(text, "payload of {} bytes{kind}:", message.payload.len());
+    // Indented, so that no payload can look like a line of ours.
+    for line in plain.or(base64.as_deref()).unwrap_or_default().lines() {
+        let _ = writeln!(text, "  {}", harmless(line));
+    }
+    text
+}
+
+fn details(message: &Message) -> Vec<(&'static str, String)> {
+    let info = &message.info;
+    let mut rows = Vec::new();
+    match info.state {
+        MessageState::Scheduled | MessageState::Ready => {}
+        MessageState::Leased { deadline, cancel_requested } => {
+            rows.push(("lease until", rfc3339(deadline)));
+            if cancel_requested {
+                rows.push(("cancel", "requested".to_owned()));
+            }
+        }
+        MessageState::Dead { reason, since } => {
+            rows.push(("reason", json::reason(reason).replace('_', "-")));
+            rows.push(("dead since", rfc3339(since)));
+        }
+    }
+    rows.extend([
+        ("due", rfc3339(info.due)),
+        ("enqueued", rfc3339(info.enqueued_at)),
+        ("priority", json::priority(info.priority).to_owned()),
+        ("failures", format!("{} of {}", info.failures, info.max_failures)),
+        ("crashes", format!("{} of {}", info.crashes, info.max_crashes)),
+        ("epoch", info.epoch.to_string()),
+        ("sequence", info.sequence.to_string()),
+    ]);
+    rows.extend(info.expires_at.map(|expires| ("expires", rfc3339(expires))));
+    rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
+    rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
+    rows
+}
+
+fn lines(rows: Vec<(&'static str, String)>) -> String {
+    rows.into_iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
+}

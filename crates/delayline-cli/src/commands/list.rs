@@ -1,0 +1,188 @@
+//! `delayline list`, and what `delayline dead list` shares with it.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use delayline::{Bytes, Listing, MessageInfo, Queue, Raw, limits};
+use serde_json::json;
+
+use crate::args::{List, Paging, State, Target};
+use crate::cursor::Cursor;
+use crate::failure::Failure;
+use crate::print::{Table, json, write_on};
+
+pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure> {
+    let states = match &args.state {
+        Some(state) => std::slice::from_ref(state),
+        None => &State::ALL,
+    };
+    let start = start(&args.paging, states)?;
+    let queue = target.open().await?;
+    let pages = Pages::new(&queue, states, start, args.paging.most(), None);
+    print(pages, args.json).await
+}
+
+/// Where to begin.
+pub(super) fn start(paging: &Paging, states: &[State]) -> Result<Option<Cursor>, Failure> {
+    let Some(text) = &paging.after else { return Ok(None) };
+    let cursor: Cursor = text.parse().map_err(Failure::usage)?;
+    if states.contains(&cursor.state) {
+        return Ok(Some(cursor));
+    }
+    Err(Failure::usage(format!("{cursor} is a cursor of another state")))
+}
+
+/// Says which messages to list.
+pub(super) type Passes<'a> = &'a (dyn Fn(&MessageInfo) -> bool + Sync);
+
+/// Messages, state by state and page by page, up to a number of them.
+pub(super) struct Pages<'a> {
+    queue: &'a Queue<Bytes, Raw>,
+    /// The states that come after this one.
+    states: std::slice::Iter<'a, State>,
+    current: Option<(State, Listing)>,
+    left: u64,
+    passes: Option<Passes<'a>>,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn new(
+        queue: &'a Queue<Bytes, Raw>,
+        states: &'a [State],
+        start: Option<Cursor>,
+        most: u64,
+        passes: Option<Passes<'a>>,
+    ) -> Self {
+        let skipped = states.iter().take_while(|&&it| start.is_some_and(|at| at.state != it));
+        let mut states = states[skipped.count()..].iter();
+        let current = states.next().map(|&state| {
+            let listing = queue.list(state.into());
+            let position = start.and_then(|at| at.position);
+            (state, position.map_or_else(|| listing.clone(), |at| listing.clone().after(at)))
+        });
+        Self { queue, states, current, left: most, passes }
+    }
+
+    /// The next page with a message to show, and where the one after it begins; `None` after the
+    /// last.
+    async fn next(&mut self) -> Result<Option<(Vec<MessageInfo>, Option<Cursor>)>, Failure> {
+        while let Some((state, listing)) = &mut self.current {
+            if self.left == 0 {
+                return Ok(None);
+            }
+            let Some(page) = wanted(listing, self.left, self.passes).await? else {
+                self.next_state();
+                continue;
+            };
+            let position = listing.position();
+            let after = match position {
+                Some(_) => Some(Cursor { state: *state, position }),
+                None => {
+                    self.next_state();
+                    self.current.as_ref().map(|(state, _)| Cursor { state: *state, position: None })
+                }
+            };
+            if !page.is_empty() {
+                self.left -= page.len() as u64;
+                return Ok(Some((page, after)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_state(&mut self) {
+        self.current = self.states.next().map(|&state| (state, self.queue.list(state.into())));
+    }
+
+    /// Whether there is a message after the last page, also one that would not pass.
+    async fn more(&mut self) -> Result<bool, Failure> {
+        while let Some((_, listing)) = &mut self.current {
+            let mut look = listing.clone().page_size(1);
+            if look.next_page().await?.is_some() {
+                return Ok(true);
+            }
+            self.next_state();
+        }
+        Ok(false)
+    }
+}
+
+/// The next messages of a listing that pass, and not more of them than wanted.
+async fn wanted(
+    listing: &mut Listing,
+    most: u64,
+    passes: Option<Passes<'_>>,
+) -> Result<Option<Vec<MessageInfo>>, Failure> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(limits::MAX_PAGE);
+    let Some(passes) = passes else {
+        *listing = listing.clone().page_size(most);
+        return Ok(listing.next_page().await?);
+    };
+    // Whole pages, because few messages may pass. If too many do, the page is read again up to the
+    // last one wanted: the position is known at the ends of pages only.
+    let before = listing.clone();
+    let Some(mut page) = listing.next_page().await? else { return Ok(None) };
+    if let Some((end, _)) = page.iter().enumerate().filter(|(_, it)| passes(it)).nth(most) {
+        *listing = before.page_size(end);
+        page = listing.next_page().await?.unwrap_or_default();
+        *listing = listing.clone().page_size(limits::MAX_PAGE);
+    }
+    page.retain(|it| passes(it));
+    page.truncate(most);
+    Ok(Some(page))
+}
+
+/// Prints pages as they come.
+pub(super) async fn print(mut pages: Pages<'_>, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut output = Output { as_json, table: Table::default() };
+    let Some((mut page, mut next)) = pages.next().await? else {
+        return output.nothing();
+    };
+    loop {
+        // A page is printed when it is known whether another one follows.
+        let following = pages.next().await?;
+        if following.is_none() && !pages.more().await? {
+            next = None;
+        }
+        let reader = output.page(&page, next, following.is_none())?;
+        match following {
+            Some(following) if reader.is_continue() => (page, next) = following,
+            _ => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+struct Output {
+    as_json: bool,
+    table: Table,
+}
+
+impl Output {
+    fn page(
+        &mut self,
+        page: &[MessageInfo],
+        next: Option<Cursor>,
+        last: bool,
+    ) -> Result<ControlFlow<()>, Failure> {
+        let next = next.map(|next| next.to_string());
+        if self.as_json {
+            let messages: Vec<_> = page.iter().map(json::info).collect();
+            let line = json::line(&json!({"messages": messages, "next": next}));
+            return write_on(&line.map_err(|error| Failure::other("no JSON", &error))?);
+        }
+        let reader = write_on(&self.table.page(page))?;
+        if let (Some(next), true) = (next, last) {
+            eprintln!("there are more: --after {next}");
+        }
+        Ok(reader)
+    }
+
+    fn nothing(&self) -> Result<ExitCode, Failure> {
+        if self.as_json {
+            write_on("{\"messages\":[],\"next\":null}\n").map(drop)?;
+        } else {
+            eprintln!("no messages");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

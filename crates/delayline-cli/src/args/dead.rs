@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Subcommand, ValueEnum};
+use clap::{ArgGroup, Subcommand, ValueEnum};
 use delayline::DeathReason;
 
 use super::Paging;
@@ -72,11 +72,11 @@ pub(crate) struct Purge {
 
 /// Which dead letters to do something with.
 #[derive(clap::Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]
 pub(crate) struct Selection {
     /// Ids of dead letters
     #[arg(
-        required_unless_present = "all",
-        conflicts_with_all = ["all", "limit", "reason", "error", "died_before", "died_after"],
+        conflicts_with_all = ["limit", "reason", "error", "died_before", "died_after"],
         value_name = "ID"
     )]
     pub(crate) ids: Vec<OsString>,

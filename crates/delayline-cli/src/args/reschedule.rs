@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 
+use clap::ArgGroup;
+
 /// Makes waiting messages, scheduled or ready, due at another instant.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
-#[group(id = "when", required = true, multiple = false, args = ["delay", "at"])]
+#[command(group(ArgGroup::new("when").required(true).args(["delay", "at"])))]
 pub(crate) struct Reschedule {
     /// Ids of messages
     #[arg(required = true, value_name = "ID")]

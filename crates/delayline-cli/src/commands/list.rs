@@ -170,7 +170,11 @@ impl Output {
             let line = json::line(&json!({"messages": messages, "next": next}));
             return write_on(&line.map_err(|error| Failure::other("no JSON", &error))?);
         }
-        let reader = write_on(&self.table.page(page))?;
+        self.table.add(page);
+        if !last && !self.table.is_full() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let reader = write_on(&self.table.piece())?;
         if let (Some(next), true) = (next, last) {
             eprintln!("there are more: --after {next}");
         }

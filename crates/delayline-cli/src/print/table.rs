@@ -6,22 +6,33 @@ use delayline::{MessageInfo, MessageState};
 use super::{harmless_line, json};
 use crate::time::rfc3339;
 
-/// A table that grows page by page. A column never becomes narrower, so that the pages fit together
-/// as long as their cells do.
+/// A table that is printed piece by piece. A column never becomes narrower, so that the pieces fit
+/// together as long as their cells do.
 #[derive(Default)]
 pub(crate) struct Table {
     widths: Vec<u16>,
+    rows: Vec<[String; COLUMNS]>,
 }
 
 impl Table {
-    /// A page of messages, with the heads of the columns if it is the first.
-    pub(crate) fn page(&mut self, messages: &[MessageInfo]) -> String {
+    /// Adds messages.
+    pub(crate) fn add(&mut self, messages: &[MessageInfo]) {
+        self.rows.extend(messages.iter().map(row));
+    }
+
+    /// Whether there is enough for a piece.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows.len() >= PIECE_ROWS
+    }
+
+    /// What was added since the last piece, with the heads of the columns if it is the first.
+    pub(crate) fn piece(&mut self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING);
         if self.widths.is_empty() {
             table.set_header(HEADS);
         }
-        table.add_rows(messages.iter().map(row));
+        table.add_rows(self.rows.drain(..));
         for (number, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             if NUMBERS.contains(&number) {
@@ -40,7 +51,7 @@ impl Table {
     }
 }
 
-fn row(info: &MessageInfo) -> [String; 8] {
+fn row(info: &MessageInfo) -> [String; COLUMNS] {
     [
         harmless_line(&info.id.to_string()),
         json::state(&info.state).to_owned(),
@@ -78,7 +89,10 @@ fn note(info: &MessageInfo) -> String {
     parts.join("; ")
 }
 
-const HEADS: [&str; 8] = ["ID", "STATE", "DUE", "PRIORITY", "FAILURES", "CRASHES", "BYTES", "NOTE"];
+const PIECE_ROWS: usize = 1_000;
+const COLUMNS: usize = 8;
+const HEADS: [&str; COLUMNS] =
+    ["ID", "STATE", "DUE", "PRIORITY", "FAILURES", "CRASHES", "BYTES", "NOTE"];
 const NUMBERS: std::ops::RangeInclusive<usize> = 4..=6;
 /// `get` shows the whole of it.
 const ERROR_CHARS: usize = 60;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -12,7 +13,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 pub struct OnTerminal {
     pub child: Child,
     keyboard: File,
-    screen: JoinHandle<String>,
+    screen: Arc<Mutex<Vec<u8>>>,
+    watcher: Option<JoinHandle<()>>,
 }
 
 /// Starts a command whose stdin, stdout and stderr are one terminal.
@@ -27,16 +29,17 @@ pub fn start(mut command: Command) -> OnTerminal {
     let child = command.spawn().unwrap();
     // It holds the terminal open as well, and would keep the screen from ending.
     drop(command);
-    let mut screen = File::from(OwnedFd::try_clone(&master).unwrap());
-    let screen = std::thread::spawn(move || {
-        let (mut seen, mut chunk) = (Vec::new(), [0; 4_096]);
+    let mut output = File::from(OwnedFd::try_clone(&master).unwrap());
+    let screen = Arc::<Mutex<Vec<u8>>>::default();
+    let seen = Arc::clone(&screen);
+    let watcher = std::thread::spawn(move || {
+        let mut chunk = [0; 4_096];
         // It fails when the command has closed its side.
-        while let Ok(count @ 1..) = screen.read(&mut chunk) {
-            seen.extend_from_slice(&chunk[..count]);
+        while let Ok(count @ 1..) = output.read(&mut chunk) {
+            seen.lock().unwrap().extend_from_slice(&chunk[..count]);
         }
-        String::from_utf8_lossy(&seen).into_owned()
     });
-    OnTerminal { child, keyboard: File::from(master), screen }
+    OnTerminal { child, keyboard: File::from(master), screen, watcher: Some(watcher) }
 }
 
 impl OnTerminal {
@@ -45,9 +48,15 @@ impl OnTerminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
+    /// All that was on the screen until now.
+    pub fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+    }
+
     /// The exit code, and all that was on the screen.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        (code, self.screen.join().unwrap())
+        self.watcher.take().unwrap().join().unwrap();
+        (code, self.screen())
     }
 }

@@ -1,0 +1,254 @@
+//! `delayline dead`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use delayline_test_server::Server;
+use serde_json::{Value, json};
+use support::{DRIVERS, Ended, count, let_die, on, run, send};
+
+fn dead(server: &Server, driver: &str, args: &[&str]) -> Ended {
+    let args: Vec<_> = ["--driver", driver, "dead"].iter().chain(args).copied().collect();
+    run(on(server, &args))
+}
+
+fn listed(server: &Server, filter: &[&str]) -> Vec<String> {
+    let args: Vec<_> = ["list", "--all", "--json"].iter().chain(filter).copied().collect();
+    let pages = dead(server, "redis", &args).code(0).lines();
+    let letters = pages.iter().flat_map(|page| page["messages"].as_array().unwrap());
+    letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn letters_that_are_named() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let_die(&server, 3, "the bank is down");
+        send(&server, &["--id", "alive", "--payload", "x", "--delay", "1h"]);
+        let ended =
+            dead(&server, driver, &["redrive", "bad-0", "alive", "nobody", "--json"]).code(1);
+        let outcomes: Vec<_> = ended.lines().iter().map(|it| it["outcome"].clone()).collect();
+        assert_eq!(outcomes, ["redriven", "not_dead", "not_found"]);
+        let ended = dead(&server, driver, &["redrive", "bad-1", "--delay", "1h"]).code(0);
+        assert!(ended.stdout.starts_with("bad-1: redriven, due 20"), "{}", ended.stdout);
+        assert_eq!((count(&server, "ready"), count(&server, "scheduled")), (1, 2));
+
+        let ended = dead(&server, driver, &["purge", "bad-2"]).code(2);
+        assert!(
+            ended.stderr.contains("purge 1 dead letter of the queue orders"),
+            "{}",
+            ended.stderr
+        );
+        let ended = dead(&server, driver, &["purge", "bad-2", "nobody", "--dry-run"]).code(1);
+        assert_eq!(ended.stdout, "bad-2: would be purged\nnobody: not found\n");
+        assert_eq!(count(&server, "dead"), 1);
+        let ended = dead(&server, driver, &["purge", "bad-2", "alive", "--yes"]).code(1);
+        assert_eq!(ended.stdout, "bad-2: purged\nalive: not dead\n");
+        assert_eq!(count(&server, "dead"), 0);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn all_letters_of_more_than_one_page() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let_die(&server, 250, "no");
+        let would = dead(&server, driver, &["redrive", "--all", "--dry-run"]).code(0);
+        assert_eq!(would.stdout, "250 dead letters would be redriven\n");
+        let ended = dead(&server, driver, &["redrive", "--all"]).code(2);
+        assert!(ended.stderr.contains("redrive 250 dead letters"), "{}", ended.stderr);
+        assert_eq!(count(&server, "dead"), 250);
+        let some = dead(&server, driver, &["redrive", "--all", "--limit", "120", "--yes"]).code(0);
+        assert_eq!(some.stdout, "redriven 120\n");
+        let rest = dead(&server, driver, &["redrive", "--all", "--yes", "--json"]).code(0);
+        assert_eq!(rest.lines(), [json!({"redriven": 130})]);
+        assert_eq!((count(&server, "dead"), count(&server, "ready")), (0, 250));
+        // They fail again, and keep their ids.
+        run(on(&server, &["work", "--until-empty", "--exec", "false"])).code(0);
+        let gone = dead(&server, driver, &["purge", "--all", "--yes", "--json"]).code(0);
+        assert_eq!(gone.lines(), [json!({"purged": 250})]);
+        assert_eq!(count(&server, "dead"), 0);
+        assert_eq!(dead(&server, driver, &["purge", "--all"]).code(0).stdout, "purged 0\n");
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn filters_by_reason_error_and_age() {
+    let server = Server::start();
+    let_die(&server, 120, "the bank is down");
+    let between = listed_since(&server);
+    send(&server, &["--id", "late", "--payload", "x", "--expires-in", "0s"]);
+    run(on(&server, &["work", "--until-empty"])).code(0);
+    assert_eq!(listed(&server, &["--reason", "expired"]), ["late"]);
+    assert_eq!(listed(&server, &["--reason", "max-failures"]).len(), 120);
+    assert_eq!(listed(&server, &["--reason", "expired", "--reason", "max_failures"]).len(), 121);
+    assert_eq!(listed(&server, &["--reason", "rejected"]).len(), 0);
+    assert_eq!(listed(&server, &["--error", "bank is"]).len(), 120);
+    assert_eq!(listed(&server, &["--error", "Bank is"]).len(), 0);
+    assert_eq!(listed(&server, &["--error", "bank", "--reason", "expired"]).len(), 0);
+    assert_eq!(listed(&server, &["--died-after", &between]).first().unwrap(), "late");
+    let before = listed(&server, &["--died-before", &between]);
+    assert_eq!(before.len() + listed(&server, &["--died-after", &between]).len(), 121);
+    assert!(!before.contains(&"late".to_owned()) && before.len() == 120, "{}", before.len());
+    assert_eq!(listed(&server, &["--died-after", "1h"]).len(), 121);
+    assert_eq!(listed(&server, &["--died-before", "1h"]).len(), 0);
+    assert_eq!(listed(&server, &["--died-after", "2090-01-01T00:00:00Z"]).len(), 0);
+
+    // Pages of what passes, up to a number of it and on from there.
+    let page = |more: &[&str]| {
+        let args: Vec<_> = ["list", "--error", "bank", "--json", "--limit", "70"]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        dead(&server, "fred", &args).code(0).lines()
+    };
+    let first = page(&[]);
+    let cursor = first.last().unwrap()["next"].as_str().unwrap();
+    let second = page(&["--after", cursor]);
+    let length = |pages: &[Value]| -> usize {
+        pages.iter().map(|page| page["messages"].as_array().unwrap().len()).sum()
+    };
+    assert_eq!((length(&first), length(&second)), (70, 50));
+
+    for driver in DRIVERS {
+        let would = dead(
+            &server,
+            driver,
+            &["purge", "--all", "--reason", "expired", "--dry-run", "--json"],
+        );
+        assert_eq!(would.code(0).lines(), [json!({"would_be_purged": 1})]);
+    }
+    let purged =
+        dead(&server, "fred", &["purge", "--all", "--error", "bank", "--limit", "30", "--yes"]);
+    assert_eq!(purged.code(0).stdout, "purged 30\n");
+    assert_eq!((count(&server, "dead"), listed(&server, &["--reason", "expired"]).len()), (91, 1));
+}
+
+/// An instant after every death until now, and before any other.
+fn listed_since(server: &Server) -> String {
+    let pages = dead(server, "redis", &["list", "--all", "--json"]).code(0).lines();
+    let last = pages.last().unwrap()["messages"].as_array().unwrap().last().unwrap().clone();
+    let since = last["dead_since"].as_str().unwrap();
+    // The next millisecond, written as the same instant and a bit.
+    format!("{}9Z", since.trim_end_matches('Z'))
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_done() {
+    let server = Server::start();
+    let_die(&server, 1, "no");
+    for args in [
+        &["redrive"][..],
+        &["purge"],
+        &["redrive", "bad-0", "--all"],
+        &["redrive", "bad-0", "--reason", "expired"],
+        &["purge", "bad-0", "--limit", "1", "--yes"],
+        &["redrive", "--all", "--rate", "0", "--yes"],
+        &["redrive", "--all", "--rate", "100001", "--yes"],
+        &["redrive", "--all", "--rate", "-1", "--yes"],
+        &["redrive", "--all", "--rate", "NaN", "--yes"],
+        &["redrive", "--all", "--limit", "0", "--yes"],
+        &["redrive", "--all", "--delay", "9007199254740992s", "--yes"],
+        &["redrive", "--all", "--delay", "soon", "--yes"],
+        &["purge", "--all", "--died-before", "yesterday", "--yes"],
+        &["purge", "--all", "--reason", "old", "--yes"],
+        &["purge", "--reason", "max-failures", "--yes"],
+        &["purge", "", "--yes"],
+        &["purge", "--all", "--rate", "1", "--yes"],
+    ] {
+        let ended = dead(&server, "redis", args).code(2);
+        assert!(!ended.stderr.is_empty() && ended.stderr.is_ascii(), "{args:?}");
+    }
+    assert_eq!(count(&server, "dead"), 1);
+}
+
+/// A redrive that takes its time, and the counts that another process sees meanwhile.
+#[test]
+fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let_die(&server, 40, "no");
+        let start = Instant::now();
+        let ten = ["redrive", "--all", "--limit", "10", "--rate", "20", "--yes"];
+        dead(&server, driver, &ten).code(0);
+        // The first two at once, the others 100 ms apart.
+        assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
+        let args = ["--driver", driver, "dead", "redrive", "--all", "--rate", "1", "--yes"];
+        let child = on(&server, &args).spawn().unwrap();
+        support::wait_until("the first one", || count(&server, "dead") < 30);
+        support::send_signal(&child, "-INT");
+        let ended = support::ended(child).code(1);
+        assert!(ended.stdout.starts_with("redriven "), "{}", ended.stdout);
+        assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+        let redriven: u64 = ended.stdout.trim()["redriven ".len()..].parse().unwrap();
+        assert_eq!(count(&server, "dead"), 30 - redriven);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+/// What dies again while the redrive goes on is left alone; it would never end otherwise.
+#[test]
+fn a_redrive_of_all_ends_although_its_letters_die_again() {
+    let server = Server::start();
+    let_die(&server, 30, "no");
+    let worker = on(&server, &["work", "--grace", "0s", "--exec", "false"]).spawn().unwrap();
+    let ended = dead(&server, "redis", &["redrive", "--all", "--rate", "100", "--yes"]).code(0);
+    assert_eq!(ended.stdout, "redriven 30\n");
+    support::wait_until("the second death", || count(&server, "dead") == 30);
+    support::send_signal(&worker, "-TERM");
+    support::ended(worker);
+}
+
+#[test]
+fn a_server_that_is_lost_on_the_way_is_told_with_what_was_done() {
+    let server = Server::start();
+    let_die(&server, 20, "no");
+    let mut command: Command =
+        on(&server, &["dead", "redrive", "--all", "--rate", "5", "--yes", "--json"]);
+    let child = command.stdin(Stdio::null()).spawn().unwrap();
+    support::wait_until("the first one", || count(&server, "dead") < 20);
+    server.kill();
+    let ended = support::ended(child);
+    assert!(matches!(ended.code, Some(3 | 4)), "{:?}: {}", ended.code, ended.stderr);
+    assert!(ended.stderr.starts_with("delayline: "), "{}", ended.stderr);
+    assert!(ended.lines()[0]["redriven"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        for (json, signal) in [(true, "-INT"), (false, "-TERM")] {
+            let mut args = vec!["--driver", driver, "stats", "--watch", "100ms"];
+            args.extend(json.then_some("--json"));
+            let mut child = on(&server, &args).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            for _ in 0..3 {
+                let line = lines.next().unwrap().unwrap();
+                if json {
+                    let line: Value = serde_json::from_str(&line).unwrap();
+                    assert!(line["dead"] == 0 && line["at"].is_string(), "{line}");
+                } else {
+                    assert!(line.contains("scheduled 0  ready 0"), "{line}");
+                }
+            }
+            support::send_signal(&child, signal);
+            support::ended(child).code(0);
+        }
+        // A reader that goes away ends it too.
+        let mut child = on(&server, &["stats", "--watch", "100ms"]).spawn().unwrap();
+        drop(child.stdout.take());
+        support::ended(child).code(0);
+    }
+    for bad in ["10ms", "0s", "often", "-1s"] {
+        run(on(&server, &["stats", &format!("--watch={bad}")])).code(2);
+    }
+}

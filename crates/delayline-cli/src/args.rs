@@ -43,6 +43,7 @@ pub(crate) struct Args {
 
 /// Which queue, and how to get there.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss://... for TLS, unix:PATH, or memory: for a
     /// queue that ends with the command; a password is better put into the variable, where other
@@ -86,31 +87,20 @@ pub(crate) enum Driver {
 pub(crate) enum Verb {
     /// Show what a delay queue does, in this process and without a server
     Demo,
-    /// Send one message, or one for each line of a file
     Send(Box<Send>),
-    /// Handle messages: print them, or run a command on each
     Work(Work),
-    /// Count the messages of a queue
     Stats(Stats),
-    /// List messages
     List(List),
-    /// Show all that is known of messages
     Get(Get),
-    /// Take messages out before they are delivered
     Cancel(Cancel),
-    /// Make messages due at another instant
     Reschedule(Reschedule),
-    /// Look after dead letters
     Dead(Dead),
-    /// Stop deliveries
     Pause(Pause),
-    /// Let deliveries go on
     Resume(Resume),
-    /// Print a script of completions for a shell
     Completions(Completions),
 }
 
-/// Sends one message, made of these flags, or one for each line of a file.
+/// Send one message, or one for each line of a file
 #[derive(clap::Args)]
 #[command(after_help = SEND_HELP)]
 pub(crate) struct Send {
@@ -186,8 +176,10 @@ pub(crate) enum Priority {
     Low,
 }
 
-/// Handles messages until Ctrl-C or SIGTERM: prints each as a JSON line on stdout, or runs a command
-/// on it. It is acked when the line is written or the command has succeeded.
+/// Handle messages: print them, or run a command on each
+///
+/// Until Ctrl-C or SIGTERM each is printed as a JSON line on stdout, or a command is run on it. It
+/// is acked when the line is written or the command has succeeded.
 #[derive(clap::Args)]
 #[command(after_help = WORK_HELP)]
 pub(crate) struct Work {
@@ -268,8 +260,9 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  some of it was not done: an input line is bad, an id is taken by another message, unknown, or in
-     another state than it has to be, or the answer to the question was no; the rest was done
+  1  some of it was not done: an input line is bad, or a message is unknown, in another state than
+     it has to be, or another one of the same id; the rest was done. Also after Ctrl-C during a
+     redrive or purge, and if the answer to a question is no
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
   4  the server's answer was lost: the operation may have been executed; it can be repeated

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Takes messages out before they are delivered; also dead letters. A worker that has one of them
-/// is told, and the message ends with its lease, unless the worker acks it.
+/// Take messages out before they are delivered
+///
+/// Also dead letters. A worker that has one of the messages is told, and the message ends with its
+/// lease, unless the worker acks it.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Cancel {
@@ -33,5 +35,5 @@ Examples:
     delayline cancel --file - --yes
 
 Exit code 0 if all of them are cancelled, now or a short while ago; 1 if one is unknown or with a
-worker (in-flight), or if a line of the file is no id; the others are cancelled then. The other exit
+worker (in flight), or if a line of the file is no id; the others are cancelled then. The other exit
 codes: see `delayline --help`.";

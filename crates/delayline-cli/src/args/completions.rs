@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-/// Prints a script that completes the command's verbs and flags.
+/// Print a script of completions for a shell
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Completions {

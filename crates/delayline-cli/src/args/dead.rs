@@ -7,7 +7,9 @@ use delayline::DeathReason;
 
 use super::Paging;
 
-/// Looks after dead letters: messages that failed or crashed too often, were rejected, or expired.
+/// Look after dead letters
+///
+/// These are messages that failed or crashed too often, were rejected, or expired.
 #[derive(clap::Args)]
 pub(crate) struct Dead {
     #[command(subcommand)]
@@ -16,15 +18,14 @@ pub(crate) struct Dead {
 
 #[derive(Subcommand)]
 pub(crate) enum DeadVerb {
-    /// List dead letters, the oldest death first
     List(DeadList),
-    /// Send dead letters on their way again
     Redrive(Redrive),
-    /// Delete dead letters
     Purge(Purge),
 }
 
-/// Lists dead letters, 100 unless told, the oldest death first.
+/// List dead letters, the oldest death first
+///
+/// 100 of them unless told.
 #[derive(clap::Args)]
 #[command(after_help = LIST_HELP)]
 pub(crate) struct DeadList {
@@ -39,8 +40,10 @@ pub(crate) struct DeadList {
     pub(crate) json: bool,
 }
 
-/// Makes dead letters due again. Their failures and crashes count from 0, they expire no more, and
-/// their id, payload, headers and errors stay.
+/// Send dead letters on their way again
+///
+/// Their failures and crashes count from 0, they expire no more, and their id, payload, headers and
+/// errors stay.
 ///
 /// With --all those are meant that were dead when the command began: one that dies again is left
 /// alone. Ctrl-C ends it between two operations and says how far it has come.
@@ -59,7 +62,7 @@ pub(crate) struct Redrive {
     pub(crate) delay: Option<String>,
 }
 
-/// Deletes dead letters, for good.
+/// Delete dead letters, for good
 ///
 /// With --all those are meant that were dead when the command began. Ctrl-C ends it between two
 /// operations and says how far it has come.
@@ -169,9 +172,9 @@ Examples:
   delayline dead redrive --all --error 'bank is down' --rate 50 --yes
   delayline dead redrive --all --limit 10 --dry-run
 
-Exit code 1 if a message is unknown, not dead, or unreadable (only `purge` helps then), if the answer
-at the terminal is no, or after Ctrl-C; what is revived by then stays so. The other exit codes: see
-`delayline --help`.";
+Exit code 1 if a message is unknown, not dead, or unreadable (only `purge` helps then), if the
+answer at the terminal is no, or after Ctrl-C; what is revived by then stays so. The other exit
+codes: see `delayline --help`.";
 
 const PURGE_HELP: &str = "\
 Examples:

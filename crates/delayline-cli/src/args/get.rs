@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-/// Shows all that is known of messages: state, due instant, counters, errors, headers and payload.
+/// Show all that is known of messages
+///
+/// State, due instant, counters, errors, headers and payload.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Get {

@@ -3,8 +3,10 @@
 use clap::ValueEnum;
 use delayline::Status;
 
-/// Lists messages, 100 unless told: the scheduled ones, then the ready, the leased, the dead.
-/// Scheduled and ready ones stand in the order of delivery: by priority, then by due instant.
+/// List messages
+///
+/// 100 of them unless told: the scheduled ones, then the ready, the leased, the dead. Scheduled and
+/// ready ones stand in the order of delivery: by priority, then by due instant.
 ///
 /// What changes its state while the list goes on may be seen twice or not at all.
 #[derive(clap::Args)]

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::ArgGroup;
 
-/// Makes waiting messages, scheduled or ready, due at another instant.
+/// Make messages due at another instant
+///
+/// Those that wait, scheduled or ready; not those that are with a worker, nor dead letters.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 #[command(group(ArgGroup::new("when").required(true).args(["delay", "at"])))]
@@ -32,5 +34,5 @@ Examples:
   delayline reschedule order-1234 --at 2026-12-01T09:00:00Z
   delayline reschedule order-1234 --delay 0s      # due at once
 
-Exit code 1 if a message is unknown, with a worker (in-flight), or dead (`delayline dead redrive`
+Exit code 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead redrive`
 revives it); the others are moved then. The other exit codes: see `delayline --help`.";

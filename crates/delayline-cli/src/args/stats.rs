@@ -1,6 +1,8 @@
 //! `delayline stats`.
 
-/// Counts messages by state, and those that were ever sent and finished.
+/// Count the messages of a queue
+///
+/// By state, and those that were ever sent and finished.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Stats {
@@ -19,6 +21,6 @@ Examples:
   delayline stats --json | jq .dead
   delayline stats --watch 5s
 
-With --watch a terminal shows the latest counts; anything else gets a line each time. Ctrl-C, SIGTERM
-and a reader that goes away end it with exit code 0, a server that stays away for 10 s with 3 or 4.
-The other exit codes: see `delayline --help`.";
+With --watch a terminal shows the latest counts; anything else gets a line each time. Ctrl-C,
+SIGTERM and a reader that goes away end it with exit code 0, a server that stays away for 10 s with
+3 or 4. The other exit codes: see `delayline --help`.";

@@ -1,7 +1,9 @@
 //! `delayline pause` and `delayline resume`.
 
-/// Stops deliveries for all workers, until `delayline resume`. Everything else goes on: messages are
-/// taken in and fall due, and those that are with a worker may be finished.
+/// Stop deliveries
+///
+/// For all workers, until `delayline resume`. Everything else goes on: messages are taken in and
+/// fall due, and those that are with a worker may be finished.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -14,7 +16,9 @@ pub(crate) struct Pause {
     pub(crate) json: bool,
 }
 
-/// Lets deliveries go on. What fell due during the pause is delivered first.
+/// Let deliveries go on
+///
+/// What fell due during the pause is delivered at once.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:

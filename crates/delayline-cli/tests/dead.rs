@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -198,11 +199,15 @@ fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
 #[test]
 fn a_redrive_of_all_ends_although_its_letters_die_again() {
     let server = Server::start();
-    let_die(&server, 30, "no");
+    // More than a page: the first ones die again before the second page is read.
+    let_die(&server, 150, "no");
     let worker = on(&server, &["work", "--grace", "0s", "--exec", "false"]).spawn().unwrap();
-    let ended = dead(&server, "redis", &["redrive", "--all", "--rate", "100", "--yes"]).code(0);
-    assert_eq!(ended.stdout, "redriven 30\n");
-    support::wait_until("the second death", || count(&server, "dead") == 30);
+    let args = ["dead", "redrive", "--all", "--rate", "250", "--yes"];
+    let child = RefCell::new(on(&server, &args).spawn().unwrap());
+    support::wait_until("the end", || child.borrow_mut().try_wait().unwrap().is_some());
+    let ended = support::ended(child.into_inner()).code(0);
+    assert_eq!(ended.stdout, "redriven 150\n");
+    support::wait_until("the second death", || count(&server, "dead") == 150);
     support::send_signal(&worker, "-TERM");
     support::ended(worker);
 }
@@ -250,5 +255,27 @@ fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
     }
     for bad in ["10ms", "0s", "often", "-1s"] {
         run(on(&server, &["stats", &format!("--watch={bad}")])).code(2);
+    }
+}
+
+#[test]
+fn damaged_messages_are_shown_and_can_only_be_purged() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        send(&server, &["--id", "a", "--payload", "x"]);
+        server.command(&["HSET", "delayline:{orders}:records", "a", "\u{1b}[2J"]);
+        let get = run(on(&server, &["--driver", driver, "get", "a", "--json"])).code(0);
+        assert_eq!(get.lines(), [json!({"id": "a", "state": "unreadable"})]);
+        run(on(&server, &["--driver", driver, "get", "a", "--raw"])).code(1);
+        // The next claim comes upon it.
+        run(on(&server, &["work", "--until-empty"])).code(0);
+        assert_eq!(listed(&server, &["--reason", "unreadable"]), ["a"]);
+        let table = dead(&server, driver, &["list"]).code(0).stdout;
+        assert!(table.contains("unreadable since 20"), "{table}");
+        let redriven = dead(&server, driver, &["redrive", "--all", "--yes", "--json"]).code(1);
+        assert_eq!(redriven.lines(), [json!({"redriven": 0, "unreadable": 1})]);
+        let purged = dead(&server, driver, &["purge", "a", "--yes"]).code(0);
+        assert_eq!(purged.stdout, "a: purged\n");
+        server.command(&["FLUSHALL"]);
     }
 }

@@ -8,6 +8,10 @@ use crate::client::Client;
 
 /// The messages of one status: made by [`Queue::list`](crate::Queue::list).
 ///
+/// A dead letter that is revived while workers run may die again, and then stands at the end of the
+/// list. Whoever revives all of them stops at the first that died after
+/// [`Queue::server_time`](crate::Queue::server_time) at the start, or may never end.
+///
 /// ```
 /// # use delayline::{Queue, Status};
 /// # #[tokio::main(flavor = "current_thread")]

@@ -1,23 +1,36 @@
 //! The command line.
 
+mod cancel;
+mod completions;
+mod dead;
+mod get;
+mod list;
+mod reschedule;
+mod stats;
+mod switch;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::{Bytes, Connect, Queue, Raw};
 
+pub(crate) use self::cancel::Cancel;
+pub(crate) use self::completions::Completions;
+pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
+pub(crate) use self::get::Get;
+pub(crate) use self::list::{List, Paging, State};
+pub(crate) use self::reschedule::Reschedule;
+pub(crate) use self::stats::Stats;
+pub(crate) use self::switch::{Pause, Resume};
 use crate::commands::acl::Acl;
 use crate::commands::bench::Bench;
-use crate::commands::change::{Cancel, Reschedule};
-use crate::commands::completions::Completions;
-use crate::commands::dead::Dead;
+use crate::commands::check::Check;
 use crate::commands::doctor::Doctor;
-use crate::commands::get::Get;
-use crate::commands::list::List;
 use crate::failure::Failure;
 
 /// An exact delay queue: send messages that are delivered at the instant they are due, handle them,
-/// and count them.
+/// and look after them.
 #[derive(Parser)]
 #[command(name = "delayline", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -34,6 +47,7 @@ pub(crate) struct Args {
 
 /// Which queue, and how to get there.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss://... for TLS, unix:PATH, or memory: for a
     /// queue that ends with the command; a password is better put into the variable, where other
@@ -77,37 +91,24 @@ pub(crate) enum Driver {
 pub(crate) enum Verb {
     /// Show what a delay queue does, in this process and without a server
     Demo,
-    /// Send one message, or one for each line of a file
     Send(Box<Send>),
-    /// Handle messages: print them, or run a command on each
     Work(Work),
-    /// Count the messages of a queue
     Stats(Stats),
-    /// List the messages of one state
     List(List),
-    /// Show messages by their ids
     Get(Get),
-    /// Take messages out before they are delivered
     Cancel(Cancel),
-    /// Change when messages are due
     Reschedule(Reschedule),
-    /// List, redrive and delete dead letters
     Dead(Dead),
-    /// Stop deliveries; everything else goes on
-    Pause,
-    /// Let deliveries go on
-    Resume,
-    /// Look whether the server is fit for a queue, and say what to do if it is not
+    Pause(Pause),
+    Resume(Resume),
+    Check(Check),
     Doctor(Doctor),
-    /// Print the access rules that a producer, a worker or an admin needs
     Acl(Acl),
-    /// Measure a server: lateness and throughput
     Bench(Bench),
-    /// Print what a shell needs to complete the words of this command
     Completions(Completions),
 }
 
-/// Sends one message, made of these flags, or one for each line of a file.
+/// Send one message, or one for each line of a file
 #[derive(clap::Args)]
 #[command(after_help = SEND_HELP)]
 pub(crate) struct Send {
@@ -183,8 +184,10 @@ pub(crate) enum Priority {
     Low,
 }
 
-/// Handles messages until Ctrl-C or SIGTERM: prints each as a JSON line on stdout, or runs a command
-/// on it. It is acked when the line is written or the command has succeeded.
+/// Handle messages: print them, or run a command on each
+///
+/// Until Ctrl-C or SIGTERM each is printed as a JSON line on stdout, or a command is run on it. It
+/// is acked when the line is written or the command has succeeded.
 #[derive(clap::Args)]
 #[command(after_help = WORK_HELP)]
 pub(crate) struct Work {
@@ -214,30 +217,12 @@ pub(crate) struct Work {
     pub(crate) exec: Vec<OsString>,
 }
 
-/// Counts messages by state, and those that were ever sent and finished.
-#[derive(clap::Args)]
-pub(crate) struct Stats {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Count again and again, until Ctrl-C
-    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "2s")]
-    pub(crate) watch: Option<String>,
-}
-
 impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
         self.queue.as_deref().ok_or_else(|| {
             Failure::usage("no queue is named").hint("name it with --queue or DELAYLINE_QUEUE")
         })
-    }
-
-    /// The queue, its payloads as they are.
-    pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
-        let backend = self.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-        Ok(Queue::raw(backend))
     }
 
     /// How to get there.
@@ -273,6 +258,12 @@ impl Target {
         }
         Ok(connect)
     }
+
+    /// The queue, whose payloads are bytes.
+    pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        let backend = self.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
+        Ok(Queue::raw(backend))
+    }
 }
 
 impl From<Priority> for delayline::Priority {
@@ -289,14 +280,20 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  something did not go: an input line is bad, an id is unknown or taken, a check has found something;
-     the rest is done
+  1  some of it was not done: an input line is bad, or a message is unknown, in another state than
+     it has to be, or another one of the same id; the rest was done. A check has found something,
+     or a measurement something early. Also after Ctrl-C during a
+     redrive or purge, and if the answer to a question is no
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
   4  the server's answer was lost: the operation may have been executed; it can be repeated
   5  something else, such as output that cannot be written";
 
-const SEND_HELP: &str = r#"A line of the file is a JSON object:
+const SEND_HELP: &str = r#"Examples:
+  delayline send --id order-1234 --payload '{"total":9}' --delay 30m
+  delayline send --file orders.jsonl
+
+A line of the file is a JSON object:
   {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}
 with the fields
   id                       required, unless --make-ids is given
@@ -311,6 +308,10 @@ again sends what is missing: a known id with the same content is a duplicate, wh
 An id is known until one hour at least after its message was finished."#;
 
 const WORK_HELP: &str = "\
+Examples:
+  delayline work --concurrency 4 --exec ./close-order
+  delayline work --until-empty > handled.jsonl
+
 A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
 lateness_ms, epoch, failures, crashes and headers. When stdout is closed, the messages that were not
 printed are given back.

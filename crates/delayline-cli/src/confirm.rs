@@ -1,27 +1,31 @@
-//! Asking before something is destroyed.
+//! The question before something that cannot be undone.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
 use crate::failure::Failure;
 
-/// Asks on the terminal whether to do `what`, unless that is said already.
+/// Asks at the terminal whether to go on; `deed` is like "delete 12 dead letters".
 ///
 /// # Errors
 ///
 /// The answer is no, or there is nobody to ask.
-pub(crate) fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
+pub(crate) fn confirm(deed: &str, askable: bool) -> Result<(), Failure> {
+    if !askable || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let sentence = format!("this would {deed}, and there is nobody to ask");
+        return Err(Failure::usage(sentence).hint("--yes does it; nothing was done"));
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("--yes is needed to {what}")));
-    }
-    eprint!("{what}? [y/N] ");
-    let _ = std::io::stderr().flush();
+    eprint!("This will {deed}. Go on? [y/N] ");
     let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    match (read, answer.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(()),
-        _ => Err(Failure::usage("nothing was done")),
+    io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::other("the answer could not be read", &error))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::input("the answer was no; nothing was done")),
     }
+}
+
+/// A number of things, with the word for one of them.
+pub(crate) fn number(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }

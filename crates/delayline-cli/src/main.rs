@@ -1,12 +1,15 @@
-//! The `delayline` command: sends and handles the messages of a delay queue, and looks after them.
+//! The `delayline` command: sends, handles and looks after the messages of a delay queue.
 
 mod args;
 mod commands;
 mod confirm;
+mod cursor;
 mod failure;
 mod input;
-mod messages;
 mod print;
+mod progress;
+mod report;
+mod signals;
 mod time;
 
 use std::process::ExitCode;
@@ -45,13 +48,12 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
         Verb::List(list) => commands::list::run(&args.target, list).await,
         Verb::Get(get) => commands::get::run(&args.target, get).await,
-        Verb::Cancel(cancel) => commands::change::cancel(&args.target, cancel).await,
-        Verb::Reschedule(reschedule) => {
-            commands::change::reschedule(&args.target, reschedule).await
-        }
-        Verb::Dead(dead) => commands::dead::run(&args.target, dead).await,
-        Verb::Pause => commands::change::pause(&args.target, true).await,
-        Verb::Resume => commands::change::pause(&args.target, false).await,
+        Verb::Cancel(cancel) => commands::cancel::run(&args.target, cancel).await,
+        Verb::Reschedule(reschedule) => commands::reschedule::run(&args.target, reschedule).await,
+        Verb::Dead(dead) => commands::dead::run(&args.target, dead.verb).await,
+        Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
+        Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
+        Verb::Check(check) => commands::check::run(&args.target, check).await,
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
         Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
         Verb::Bench(bench) => commands::bench::run(&args.target, bench).await,

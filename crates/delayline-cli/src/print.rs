@@ -1,44 +1,44 @@
-//! Output: text that others wrote, made harmless; tables and lines of JSON.
+//! Text that others wrote, on its way to a terminal.
+
+pub(crate) mod json;
+mod table;
 
 use std::fmt::Write as _;
+use std::io;
+use std::ops::ControlFlow;
 
-use comfy_table::{ContentArrangement, Table};
-use serde_json::Value;
-
+pub(crate) use self::table::{Table, columns};
 use crate::failure::Failure;
 
 /// Writes to stdout. A reader who has gone away has seen enough.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
-    use std::io::{ErrorKind, Write as _};
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::other("the output could not be written", &error))
-        }
-        _ => Ok(()),
-    }
+    write_on(text).map(drop)
 }
 
-/// Columns as wide as their widest cell. Without rows it is empty.
-pub(crate) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(head.iter().map(|name| name.to_uppercase()));
-    table.add_rows(rows);
-    if table.is_empty() {
-        return String::new();
+/// Writes to stdout, and says whether somebody is reading still.
+pub(crate) fn write_on(text: &str) -> Result<ControlFlow<()>, Failure> {
+    write_bytes(text.as_bytes())
+}
+
+/// Like [`write_on`], for bytes as they are.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
+    use io::Write as _;
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::other("the output could not be written", &error)),
     }
-    table.trim_fmt().lines().fold(String::new(), |text, line| text + line.trim_start() + "\n")
 }
 
 /// A JSON value on a line of its own.
-pub(crate) fn json_line(value: &Value) -> String {
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
     harmless_json(&value.to_string()) + "\n"
 }
 
-/// Like [`harmless`], and on one line.
-pub(crate) fn one_line(text: &str) -> String {
+/// [`harmless`] text in one line: line breaks are escaped as well, so that no text can look like a
+/// line of ours.
+pub(crate) fn harmless_line(text: &str) -> String {
     harmless(text).replace('\n', "\\n")
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn harmless_json(json: &str) -> String {
 
 fn steers(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -86,6 +86,7 @@ mod tests {
     #[test]
     fn terminals_are_not_steered() {
         assert_eq!(harmless("a\u{1b}[2J\u{202e}\u{e9}\n"), "a\\u{1b}[2J\\u{202e}\u{e9}\n");
+        assert_eq!(harmless_line("a\u{1b}\r\nstate"), "a\\u{1b}\\u{d}\\nstate");
         assert_eq!(harmless_json("\"\u{9b}2J\u{e9}\""), "\"\\u009b2J\u{e9}\"");
     }
 }

@@ -43,6 +43,11 @@ pub(crate) fn rfc3339(instant: delayline::Timestamp) -> String {
     }
 }
 
+/// This machine's clock, for what is shown only.
+pub(crate) fn now() -> delayline::Timestamp {
+    SystemTime::now().try_into().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

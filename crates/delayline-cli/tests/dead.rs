@@ -4,100 +4,278 @@
 
 mod support;
 
+use std::cell::RefCell;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use delayline_test_server::Server;
-use support::{DRIVERS, count, on, run, run_with_input};
+use serde_json::{Value, json};
+use support::{DRIVERS, Ended, count, let_die, on, run, send};
 
-/// A queue with so many dead letters; every third one failed for want of money.
-fn with_dead_letters(letters: usize) -> Server {
+fn dead(server: &Server, driver: &str, args: &[&str]) -> Ended {
+    let args: Vec<_> = ["--driver", driver, "dead"].iter().chain(args).copied().collect();
+    run(on(server, &args))
+}
+
+fn listed(server: &Server, filter: &[&str]) -> Vec<String> {
+    let args: Vec<_> = ["list", "--all", "--json"].iter().chain(filter).copied().collect();
+    let pages = dead(server, "redis", &args).code(0).lines();
+    let letters = pages.iter().flat_map(|page| page["messages"].as_array().unwrap());
+    letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn letters_that_are_named() {
     let server = Server::start();
-    let lines: String = (0..letters)
-        .map(|n| format!("{{\"id\":\"m{n}\",\"payload\":\"{n}\",\"max_failures\":1}}\n"))
-        .collect();
-    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
-    let script =
-        "read n || true; test $((n % 3)) = 0 && echo no money >&2 || echo no time >&2; exit 1";
-    let work = ["work", "--until-empty", "--concurrency", "64", "--exec", "sh", "-c", script];
-    run(on(&server, &work)).code(0);
-    assert_eq!(count(&server, "dead"), u64::try_from(letters).unwrap());
-    server
-}
-
-#[test]
-fn dead_letters_are_listed_and_filtered() {
-    let server = with_dead_letters(9);
     for driver in DRIVERS {
-        let list = |filter: &[&str]| {
-            let args = [&["--driver", driver, "dead", "list", "--json"], filter].concat();
-            run(on(&server, &args)).code(0).lines()
-        };
-        let all = list(&[]);
-        assert_eq!(all.len(), 9);
-        assert!(all.iter().all(|line| line["reason"] == "max-failures" && line["failures"] == 1));
-        assert_eq!(list(&["--error", "money"]).len(), 3);
-        assert_eq!(list(&["--error", "money", "--limit", "2"]).len(), 2);
-        assert_eq!(list(&["--reason", "max-failures"]).len(), 9);
-        assert_eq!(list(&["--reason", "expired"]).len(), 0);
-        assert_eq!(list(&["--dead-after", "1h"]).len(), 9);
-        assert_eq!(list(&["--dead-before", "1h"]).len(), 0);
-        assert_eq!(list(&["--dead-before", "2100-01-01T00:00Z", "--error", "time"]).len(), 6);
+        let_die(&server, 3, "the bank is down");
+        send(&server, &["--id", "alive", "--payload", "x", "--delay", "1h"]);
+        let ended =
+            dead(&server, driver, &["redrive", "bad-0", "alive", "nobody", "--json"]).code(1);
+        let outcomes: Vec<_> = ended.lines().iter().map(|it| it["outcome"].clone()).collect();
+        assert_eq!(outcomes, ["redriven", "not_dead", "not_found"]);
+        let ended = dead(&server, driver, &["redrive", "bad-1", "--delay", "1h"]).code(0);
+        assert!(ended.stdout.starts_with("bad-1: redriven, due 20"), "{}", ended.stdout);
+        assert_eq!((count(&server, "ready"), count(&server, "scheduled")), (1, 2));
+
+        let ended = dead(&server, driver, &["purge", "bad-2"]).code(2);
+        assert!(
+            ended.stderr.contains("purge 1 dead letter of the queue orders"),
+            "{}",
+            ended.stderr
+        );
+        let ended = dead(&server, driver, &["purge", "bad-2", "nobody", "--dry-run"]).code(1);
+        assert_eq!(ended.stdout, "bad-2: would be purged\nnobody: not found\n");
+        assert_eq!(count(&server, "dead"), 1);
+        let ended = dead(&server, driver, &["purge", "bad-2", "alive", "--yes"]).code(1);
+        assert_eq!(ended.stdout, "bad-2: purged\nalive: not dead\n");
+        assert_eq!(count(&server, "dead"), 0);
+        server.command(&["FLUSHALL"]);
     }
-    let table = run(on(&server, &["dead", "list", "--error", "money"])).code(0).stdout;
-    assert!(table.contains("dead: max-failures") && table.contains("no money"), "{table}");
-    run(on(&server, &["dead", "list", "--dead-after", "then"])).code(2);
-    run(on(&server, &["dead", "list", "--reason", "boredom"])).code(2);
 }
 
 #[test]
-fn dead_letters_live_again_by_id_and_by_filter() {
-    let server = with_dead_letters(9);
-    let redriven = run(on(&server, &["dead", "redrive", "m1", "nobody", "--json"])).code(1).lines();
-    assert_eq!((&redriven[0]["redriven"], &redriven[0]["left_out"]), (&1.into(), &1.into()));
-    // Again: it lives already.
-    run(on(&server, &["dead", "redrive", "m1"])).code(1);
-
-    let dry =
-        run(on(&server, &["dead", "redrive", "--all", "--error", "money", "--dry-run"])).code(0);
-    assert!(dry.stderr.contains("redrive 3 dead letters"), "{}", dry.stderr);
-    let refused = run(on(&server, &["dead", "redrive", "--all"])).code(2);
-    assert!(refused.stderr.contains("--yes is needed to redrive 8"), "{}", refused.stderr);
-    assert_eq!(count(&server, "dead"), 8);
-
-    let args = ["dead", "redrive", "--all", "--error", "money", "--delay", "1h", "--yes"];
-    run(on(&server, &args)).code(0);
-    assert_eq!((count(&server, "dead"), count(&server, "scheduled")), (5, 3));
-    run_with_input(on(&server, &["dead", "redrive", "--file", "-", "--yes"]), b"m2\n").code(0);
-    run(on(&server, &["dead", "redrive", "--all", "--limit", "1", "--yes"])).code(0);
-    assert_eq!(count(&server, "dead"), 3);
-    let mixed = run(on(&server, &["dead", "redrive", "m4", "--error", "x"])).code(2);
-    assert!(mixed.stderr.contains("--all"), "{}", mixed.stderr);
-    run(on(&server, &["dead", "redrive"])).code(2);
-    run(on(&server, &["dead", "redrive", "--all", "--rate", "0", "--yes"])).code(2);
-}
-
-#[test]
-fn a_rate_is_kept() {
-    let server = with_dead_letters(30);
-    let start = Instant::now();
-    run(on(&server, &["dead", "redrive", "--all", "--rate", "20", "--yes"])).code(0);
-    // The first ones at once, the others at 20 a second.
-    assert!(start.elapsed() >= Duration::from_millis(1_300), "{:?}", start.elapsed());
-    assert_eq!((count(&server, "dead"), count(&server, "ready")), (0, 30));
-}
-
-#[test]
-fn deleting_needs_a_word() {
-    let server = with_dead_letters(6);
-    run(on(&server, &["send", "--id", "alive", "--payload", "p", "--delay", "1h"])).code(0);
-    for args in [&["m1"][..], &["--all"]] {
-        let refused = run(on(&server, &[&["dead", "purge"], args].concat())).code(2);
-        assert!(refused.stderr.contains("--yes is needed to delete"), "{}", refused.stderr);
+fn all_letters_of_more_than_one_page() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let_die(&server, 250, "no");
+        let would = dead(&server, driver, &["redrive", "--all", "--dry-run"]).code(0);
+        assert_eq!(would.stdout, "250 dead letters would be redriven\n");
+        let ended = dead(&server, driver, &["redrive", "--all"]).code(2);
+        assert!(ended.stderr.contains("redrive 250 dead letters"), "{}", ended.stderr);
+        assert_eq!(count(&server, "dead"), 250);
+        let some = dead(&server, driver, &["redrive", "--all", "--limit", "120", "--yes"]).code(0);
+        assert_eq!(some.stdout, "redriven 120\n");
+        let rest = dead(&server, driver, &["redrive", "--all", "--yes", "--json"]).code(0);
+        assert_eq!(rest.lines(), [json!({"redriven": 130})]);
+        assert_eq!((count(&server, "dead"), count(&server, "ready")), (0, 250));
+        // They fail again, and keep their ids.
+        run(on(&server, &["work", "--until-empty", "--exec", "false"])).code(0);
+        let gone = dead(&server, driver, &["purge", "--all", "--yes", "--json"]).code(0);
+        assert_eq!(gone.lines(), [json!({"purged": 250})]);
+        assert_eq!(count(&server, "dead"), 0);
+        assert_eq!(dead(&server, driver, &["purge", "--all"]).code(0).stdout, "purged 0\n");
+        server.command(&["FLUSHALL"]);
     }
-    assert_eq!(count(&server, "dead"), 6);
-    run(on(&server, &["dead", "purge", "m1", "--yes"])).code(0);
-    run(on(&server, &["dead", "purge", "alive", "--yes"])).code(1);
-    run(on(&server, &["dead", "purge", "--all", "--error", "money", "--yes"])).code(0);
-    assert_eq!((count(&server, "dead"), count(&server, "purged_total")), (3, 3));
-    assert_eq!(count(&server, "scheduled"), 1);
+}
+
+#[test]
+fn filters_by_reason_error_and_age() {
+    let server = Server::start();
+    let_die(&server, 120, "the bank is down");
+    let between = listed_since(&server);
+    send(&server, &["--id", "late", "--payload", "x", "--expires-in", "0s"]);
+    run(on(&server, &["work", "--until-empty"])).code(0);
+    assert_eq!(listed(&server, &["--reason", "expired"]), ["late"]);
+    assert_eq!(listed(&server, &["--reason", "max-failures"]).len(), 120);
+    assert_eq!(listed(&server, &["--reason", "expired", "--reason", "max_failures"]).len(), 121);
+    assert_eq!(listed(&server, &["--reason", "rejected"]).len(), 0);
+    assert_eq!(listed(&server, &["--error", "bank is"]).len(), 120);
+    assert_eq!(listed(&server, &["--error", "Bank is"]).len(), 0);
+    assert_eq!(listed(&server, &["--error", "bank", "--reason", "expired"]).len(), 0);
+    assert_eq!(listed(&server, &["--died-after", &between]).first().unwrap(), "late");
+    let before = listed(&server, &["--died-before", &between]);
+    assert_eq!(before.len() + listed(&server, &["--died-after", &between]).len(), 121);
+    assert!(!before.contains(&"late".to_owned()) && before.len() == 120, "{}", before.len());
+    assert_eq!(listed(&server, &["--died-after", "1h"]).len(), 121);
+    assert_eq!(listed(&server, &["--died-before", "1h"]).len(), 0);
+    assert_eq!(listed(&server, &["--died-after", "2090-01-01T00:00:00Z"]).len(), 0);
+
+    // Pages of what passes, up to a number of it and on from there.
+    let page = |more: &[&str]| {
+        let args: Vec<_> = ["list", "--error", "bank", "--json", "--limit", "70"]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        dead(&server, "fred", &args).code(0).lines()
+    };
+    let first = page(&[]);
+    let cursor = first.last().unwrap()["next"].as_str().unwrap();
+    let second = page(&["--after", cursor]);
+    let length = |pages: &[Value]| -> usize {
+        pages.iter().map(|page| page["messages"].as_array().unwrap().len()).sum()
+    };
+    assert_eq!((length(&first), length(&second)), (70, 50));
+
+    for driver in DRIVERS {
+        let would = dead(
+            &server,
+            driver,
+            &["purge", "--all", "--reason", "expired", "--dry-run", "--json"],
+        );
+        assert_eq!(would.code(0).lines(), [json!({"would_be_purged": 1})]);
+    }
+    let purged =
+        dead(&server, "fred", &["purge", "--all", "--error", "bank", "--limit", "30", "--yes"]);
+    assert_eq!(purged.code(0).stdout, "purged 30\n");
+    assert_eq!((count(&server, "dead"), listed(&server, &["--reason", "expired"]).len()), (91, 1));
+}
+
+/// An instant after every death until now, and before any other.
+fn listed_since(server: &Server) -> String {
+    let pages = dead(server, "redis", &["list", "--all", "--json"]).code(0).lines();
+    let last = pages.last().unwrap()["messages"].as_array().unwrap().last().unwrap().clone();
+    let since = last["dead_since"].as_str().unwrap();
+    // The next millisecond, written as the same instant and a bit.
+    format!("{}9Z", since.trim_end_matches('Z'))
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_done() {
+    let server = Server::start();
+    let_die(&server, 1, "no");
+    for args in [
+        &["redrive"][..],
+        &["purge"],
+        &["redrive", "bad-0", "--all"],
+        &["redrive", "bad-0", "--reason", "expired"],
+        &["purge", "bad-0", "--limit", "1", "--yes"],
+        &["redrive", "--all", "--rate", "0", "--yes"],
+        &["redrive", "--all", "--rate", "100001", "--yes"],
+        &["redrive", "--all", "--rate", "-1", "--yes"],
+        &["redrive", "--all", "--rate", "NaN", "--yes"],
+        &["redrive", "--all", "--limit", "0", "--yes"],
+        &["redrive", "--all", "--delay", "9007199254740992s", "--yes"],
+        &["redrive", "--all", "--delay", "soon", "--yes"],
+        &["purge", "--all", "--died-before", "yesterday", "--yes"],
+        &["purge", "--all", "--reason", "old", "--yes"],
+        &["purge", "--reason", "max-failures", "--yes"],
+        &["purge", "", "--yes"],
+        &["purge", "--all", "--rate", "1", "--yes"],
+    ] {
+        let ended = dead(&server, "redis", args).code(2);
+        assert!(!ended.stderr.is_empty() && ended.stderr.is_ascii(), "{args:?}");
+    }
+    assert_eq!(count(&server, "dead"), 1);
+}
+
+/// A redrive that takes its time, and the counts that another process sees meanwhile.
+#[test]
+fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let_die(&server, 40, "no");
+        let start = Instant::now();
+        let ten = ["redrive", "--all", "--limit", "10", "--rate", "20", "--yes"];
+        dead(&server, driver, &ten).code(0);
+        // The first two at once, the others 100 ms apart.
+        assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
+        let args = ["--driver", driver, "dead", "redrive", "--all", "--rate", "1", "--yes"];
+        let child = on(&server, &args).spawn().unwrap();
+        support::wait_until("the first one", || count(&server, "dead") < 30);
+        support::send_signal(&child, "-INT");
+        let ended = support::ended(child).code(1);
+        assert!(ended.stdout.starts_with("redriven "), "{}", ended.stdout);
+        assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+        let redriven: u64 = ended.stdout.trim()["redriven ".len()..].parse().unwrap();
+        assert_eq!(count(&server, "dead"), 30 - redriven);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+/// What dies again while the redrive goes on is left alone; it would never end otherwise.
+#[test]
+fn a_redrive_of_all_ends_although_its_letters_die_again() {
+    let server = Server::start();
+    // More than a page: the first ones die again before the second page is read.
+    let_die(&server, 150, "no");
+    let worker = on(&server, &["work", "--grace", "0s", "--exec", "false"]).spawn().unwrap();
+    let args = ["dead", "redrive", "--all", "--rate", "250", "--yes"];
+    let child = RefCell::new(on(&server, &args).spawn().unwrap());
+    support::wait_until("the end", || child.borrow_mut().try_wait().unwrap().is_some());
+    let ended = support::ended(child.into_inner()).code(0);
+    assert_eq!(ended.stdout, "redriven 150\n");
+    support::wait_until("the second death", || count(&server, "dead") == 150);
+    support::send_signal(&worker, "-TERM");
+    support::ended(worker);
+}
+
+#[test]
+fn a_server_that_is_lost_on_the_way_is_told_with_what_was_done() {
+    let server = Server::start();
+    let_die(&server, 20, "no");
+    let mut command: Command =
+        on(&server, &["dead", "redrive", "--all", "--rate", "5", "--yes", "--json"]);
+    let child = command.stdin(Stdio::null()).spawn().unwrap();
+    support::wait_until("the first one", || count(&server, "dead") < 20);
+    server.kill();
+    let ended = support::ended(child);
+    assert!(matches!(ended.code, Some(3 | 4)), "{:?}: {}", ended.code, ended.stderr);
+    assert!(ended.stderr.starts_with("delayline: "), "{}", ended.stderr);
+    assert!(ended.lines()[0]["redriven"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        for (json, signal) in [(true, "-INT"), (false, "-TERM")] {
+            let mut args = vec!["--driver", driver, "stats", "--watch", "100ms"];
+            args.extend(json.then_some("--json"));
+            let mut child = on(&server, &args).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            for _ in 0..3 {
+                let line = lines.next().unwrap().unwrap();
+                if json {
+                    let line: Value = serde_json::from_str(&line).unwrap();
+                    assert!(line["dead"] == 0 && line["at"].is_string(), "{line}");
+                } else {
+                    assert!(line.contains("scheduled 0  ready 0"), "{line}");
+                }
+            }
+            support::send_signal(&child, signal);
+            support::ended(child).code(0);
+        }
+        // A reader that goes away ends it too.
+        let mut child = on(&server, &["stats", "--watch", "100ms"]).spawn().unwrap();
+        drop(child.stdout.take());
+        support::ended(child).code(0);
+    }
+    for bad in ["10ms", "0s", "often", "-1s"] {
+        run(on(&server, &["stats", &format!("--watch={bad}")])).code(2);
+    }
+}
+
+#[test]
+fn damaged_messages_are_shown_and_can_only_be_purged() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        send(&server, &["--id", "a", "--payload", "x"]);
+        server.command(&["HSET", "delayline:{orders}:records", "a", "\u{1b}[2J"]);
+        let get = run(on(&server, &["--driver", driver, "get", "a", "--json"])).code(0);
+        assert_eq!(get.lines(), [json!({"id": "a", "state": "unreadable"})]);
+        run(on(&server, &["--driver", driver, "get", "a", "--raw"])).code(1);
+        // The next claim comes upon it.
+        run(on(&server, &["work", "--until-empty"])).code(0);
+        assert_eq!(listed(&server, &["--reason", "unreadable"]), ["a"]);
+        let table = dead(&server, driver, &["list"]).code(0).stdout;
+        assert!(table.contains("unreadable since 20"), "{table}");
+        let redriven = dead(&server, driver, &["redrive", "--all", "--yes", "--json"]).code(1);
+        assert_eq!(redriven.lines(), [json!({"redriven": 0, "unreadable": 1})]);
+        let purged = dead(&server, driver, &["purge", "a", "--yes"]).code(0);
+        assert_eq!(purged.stdout, "a: purged\n");
+        server.command(&["FLUSHALL"]);
+    }
 }

@@ -39,6 +39,35 @@ fn urls_that_are_none() {
 }
 
 #[test]
+fn every_verb_says_that_the_server_cannot_be_reached() {
+    for driver in DRIVERS {
+        for verb in [
+            &["send", "--payload", "x"][..],
+            &["work"],
+            &["stats", "--watch"],
+            &["list"],
+            &["get", "a"],
+            &["get", "a", "--raw"],
+            &["cancel", "a"],
+            &["cancel", "a", "b", "--yes"],
+            &["reschedule", "a", "--delay", "1h"],
+            &["dead", "list"],
+            &["dead", "redrive", "a"],
+            &["dead", "redrive", "--all"],
+            &["dead", "purge", "--all", "--yes"],
+            &["pause"],
+            &["resume"],
+        ] {
+            let args: Vec<_> = ["--driver", driver].iter().chain(verb).copied().collect();
+            let mut command = bare(&args);
+            command.env("DELAYLINE_URL", "redis://:hunter2@127.0.0.1:1");
+            command.env("DELAYLINE_QUEUE", "orders");
+            refused(run(command), 3, "cannot be reached");
+        }
+    }
+}
+
+#[test]
 fn a_queue_in_memory_takes_messages_and_says_that_it_ends() {
     for driver in DRIVERS {
         let ended = stats("memory:", driver);

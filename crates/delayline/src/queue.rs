@@ -169,21 +169,16 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Takes many messages out, in as few operations as their number allows. Answers id by id, in
-    /// order; the operations are not one instant.
+    /// order, like [`cancel`](Self::cancel); the operations are not one instant.
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel); an id outside of its limits fails all before anything is
-    /// asked. After another error some of the messages may be cancelled; calling again with the
-    /// same ids does the rest.
-    pub async fn cancel_many<I>(
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
+    /// cancelled; calling again with the same ids does the rest.
+    pub async fn cancel_batch(
         &self,
-        ids: impl IntoIterator<Item = I>,
-    ) -> Result<Vec<Cancelled>, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        let ids = ids.into_iter().map(message_id).collect::<Result<Vec<_>, _>>()?;
+        ids: impl IntoIterator<Item = MessageId>,
+    ) -> Result<Vec<Cancelled>, Error> {
         self.each(MAX_BATCH, ids, Op::Cancel, |reply| match reply {
             Reply::Cancel(items) => Some(items),
             _ => None,
@@ -272,6 +267,15 @@ impl<T, C> Queue<T, C> {
             Reply::Stats(stats) => Ok(stats),
             _ => Err(Error::unexpected_reply()),
         }
+    }
+
+    /// What the server's clock shows, by which everything is due and expires.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn server_time(&self) -> Result<Timestamp, Error> {
+        Ok(self.client.apply(&Op::Stats).await?.at)
     }
 
     /// Counts like [`stats`](Self::stats), and sets the gauges in [`telemetry`] by it, if the

@@ -224,6 +224,57 @@ async fn dead_letters_are_listed_revived_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listing_goes_on_where_another_ended() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    for n in 0..5 {
+        assert!(is_created(&queue, &n.to_string()).await);
+    }
+    let mut first = queue.list(Status::Ready).page_size(2);
+    assert_eq!(first.position(), None);
+    let mut seen: Vec<_> = first.next_page().await.unwrap().unwrap();
+    let position = first.position().unwrap();
+    // The message that stood there is gone; its place is not.
+    assert_eq!(queue.cancel("1").await.unwrap(), Cancelled::Cancelled);
+
+    let mut second = queue.list(Status::Ready).page_size(3).after(position);
+    seen.extend(second.next_page().await.unwrap().unwrap());
+    let ids: Vec<_> = seen.iter().map(|info| info.id.to_string()).collect();
+    assert_eq!(ids, ["0", "1", "2", "3", "4"]);
+    // The page was full, so there might be more.
+    assert!(second.position().is_some());
+    assert_eq!(second.next_page().await.unwrap(), None);
+    assert_eq!((second.position(), second.next_page().await.unwrap()), (None, None));
+    for size in [0, limits::MAX_PAGE + 1] {
+        let error = queue.list(Status::Ready).page_size(size).next_page().await.unwrap_err();
+        assert!(error.to_string().contains(&size.to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn many_are_cancelled_in_few_operations_and_dead_letters_revived_for_later() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    assert!(is_created(&queue, "7").await);
+    let ids = (0..1_500).map(|n: u32| id(&n.to_string()));
+    let cancelled = queue.cancel_batch(ids).await.unwrap();
+    assert_eq!(cancelled.len(), 1_500);
+    for (n, outcome) in cancelled.into_iter().enumerate() {
+        let expected = if n == 7 { Cancelled::Cancelled } else { Cancelled::NotFound };
+        assert_eq!(outcome, expected, "{n}");
+    }
+    assert_eq!(backend.sent("cancel").len(), 2);
+
+    let draft = queue.message(&1).unwrap().id("late").unwrap();
+    assert!(draft.expires_in(Duration::ZERO).unwrap().send().await.unwrap().is_accepted());
+    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    worker.run(|_| async { Ok::<(), &str>(()) }).await;
+    let revived = queue.redrive_in(Duration::from_secs(60), [id("late")]).await.unwrap();
+    assert!(matches!(revived[..], [Redriven::Done { .. }]));
+    assert_eq!(queue.stats().await.unwrap().scheduled, 1);
+    assert!(queue.redrive_in(Duration::MAX, [id("late")]).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paused_queue_takes_messages_and_delivers_none() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());

@@ -9,12 +9,14 @@ use crate::args::Target;
 use crate::failure::Failure;
 use crate::print::write;
 
-/// Prints the `ACL SETUSER` line that permits a user what a role needs on the queue, and nothing
-/// else. It connects to nothing.
+/// Print the access rules that a producer, a worker or an admin needs
+///
+/// The `ACL SETUSER` line permits a user what the role needs on the queue, and nothing else. It
+/// connects to nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  delayline --queue orders acl worker --user billing | redis-cli
+  delayline acl worker --queue orders --user billing | redis-cli
 
 The user has no password then and cannot log in: `ACL SETUSER billing >PASSWORD` gives it one. Redis
 can tell apart commands and keys only; a user who may call scripts may call any script, within the

@@ -14,16 +14,11 @@ use self::throughput::Throughput;
 use crate::args::{Driver, Target};
 use crate::failure::Failure;
 
-/// Measures a server, this machine and what lies between them. Build with --release for figures that
-/// mean something.
+/// Measure lateness and throughput
 ///
+/// Of a server, this machine and what lies between them. Only a release build has figures to go by.
 /// It uses a queue of its own, `delayline-bench`, and leaves it empty; --queue is not looked at.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  delayline bench lateness --messages 300
-  delayline bench lateness --compare
-  delayline bench throughput --messages 100000 --concurrency 256")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     verb: Verb,
@@ -31,9 +26,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// How late lone messages reach a handler on an idle server
     Lateness(Lateness),
-    /// How many messages a second go in and out
     Throughput(Throughput),
 }
 

@@ -3,26 +3,15 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use clap_complete::Shell;
 
-use crate::args::Args;
+use crate::args::{Args, Completions};
 use crate::failure::Failure;
-use crate::print::write;
-
-/// Prints what a shell needs to complete the words of this command.
-#[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  delayline completions bash > ~/.local/share/bash-completion/completions/delayline"
-)]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_enum)]
-    shell: Shell,
-}
+use crate::print::write_bytes;
 
 pub(crate) fn run(args: &Completions) -> Result<ExitCode, Failure> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "delayline", &mut text);
-    write(&String::from_utf8_lossy(&text))?;
+    // Into memory first: writing to a pipe that is closed would panic there.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "delayline", &mut script);
+    write_bytes(&script).map(drop)?;
     Ok(ExitCode::SUCCESS)
 }

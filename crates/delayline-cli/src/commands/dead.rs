@@ -1,288 +1,175 @@
-//! `delayline dead`: dead letters.
+//! `delayline dead`.
 
+mod deed;
 mod filter;
+mod letters;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Subcommand;
-use delayline::{Bytes, MessageId, Purged, Queue, Raw, Redriven, Status};
-use indicatif::{ProgressBar, ProgressStyle};
+use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Status};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
+use self::deed::{Deed, Pace};
 use self::filter::Filter;
-use super::change::ids_of;
-use super::list::show;
-use crate::args::Target;
-use crate::confirm::confirm;
-use crate::failure::{Failure, SOME_BAD};
-use crate::print::{json_line, write};
+use self::letters::Letters;
+use super::list::{self, Pages};
+use crate::args::{DeadList, DeadVerb, Selection, State, Target};
+use crate::confirm::{confirm, number};
+use crate::cursor::Cursor;
+use crate::failure::Failure;
+use crate::print::write;
+use crate::report::{Fate, Report};
+use crate::signals::Signals;
 use crate::time::duration;
+use crate::{input, progress};
 
-/// Looks after dead letters: messages that failed or crashed too often, were rejected, expired, or
-/// cannot be read.
-#[derive(clap::Args)]
-pub(crate) struct Dead {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    /// List dead letters, the oldest death first
-    #[command(after_help = "Example:\n  delayline dead list --reason rejected --error timeout")]
-    List {
-        #[command(flatten)]
-        filter: Filter,
-        /// How many at the most
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
-        /// Print a JSON object a line
-        #[arg(long)]
-        json: bool,
-    },
-    /// Let dead letters live again: due at once, with failures and crashes counted from 0
-    #[command(after_help = "\
-Examples:
-  delayline dead redrive order-1234
-  delayline dead redrive --all --error 'connection refused' --rate 50 --yes")]
-    Redrive {
-        #[command(flatten)]
-        which: Which,
-        /// How long from now they are due
-        #[arg(long, value_name = "DURATION", default_value = "0s")]
-        delay: String,
-    },
-    /// Delete dead letters for good
-    #[command(after_help = "\
-Examples:
-  delayline dead purge order-1234 --yes
-  delayline dead purge --all --dead-before 30d --dry-run")]
-    Purge {
-        #[command(flatten)]
-        which: Which,
-    },
-}
-
-/// Which dead letters, and how fast.
-#[derive(clap::Args)]
-struct Which {
-    /// The ids
-    #[arg(value_name = "ID", required_unless_present_any = ["all", "file"])]
-    ids: Vec<String>,
-
-    /// File with an id a line; - is stdin
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["ids", "all"])]
-    file: Option<PathBuf>,
-
-    /// All that the filters let through
-    #[arg(long, conflicts_with = "ids")]
-    all: bool,
-
-    #[command(flatten)]
-    filter: Filter,
-
-    /// How many at the most
-    #[arg(long, value_name = "N", requires = "all")]
-    limit: Option<u64>,
-
-    /// How many a second at the most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    rate: Option<u32>,
-
-    /// Only say how many it would be
-    #[arg(long, conflicts_with = "yes")]
-    dry_run: bool,
-
-    /// Do not ask
-    #[arg(long)]
-    yes: bool,
-
-    /// Print the counts as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What is done to dead letters.
-#[derive(Clone, Copy)]
-enum Deed {
-    Redrive(Duration),
-    Purge,
-}
-
-pub(crate) async fn run(target: &Target, args: Dead) -> Result<ExitCode, Failure> {
-    match args.verb {
-        Verb::List { filter, limit, json } => list(target, &filter, limit, json).await,
-        Verb::Redrive { which, delay } => {
-            let delay = duration(&delay).map_err(Failure::usage)?;
-            change(target, which, Deed::Redrive(delay)).await
+pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Failure> {
+    match verb {
+        DeadVerb::List(args) => show(target, args).await,
+        DeadVerb::Redrive(args) => {
+            let delay = args.delay.as_deref().map(duration).transpose().map_err(Failure::usage)?;
+            let delay = delay.unwrap_or(Duration::ZERO);
+            work(target, args.selection, Deed::Redrive { delay }, args.rate).await
         }
-        Verb::Purge { which } => change(target, which, Deed::Purge).await,
+        DeadVerb::Purge(args) => work(target, args.selection, Deed::Purge, None).await,
     }
 }
 
-async fn list(
-    target: &Target,
-    filter: &Filter,
-    limit: usize,
-    json: bool,
-) -> Result<ExitCode, Failure> {
-    let filter = filter.read()?;
+async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
+    let mut start = list::start(&args.paging, &DEAD)?;
+    let filter = Filter::read(&args.filter)?;
     let queue = target.open().await?;
-    let mut listing = queue.list(Status::Dead);
-    let mut left = limit;
-    while left > 0 {
-        let Some(mut page) = listing.next_page().await? else { break };
-        page.retain(|info| filter.passes(info));
-        page.truncate(left);
-        left -= page.len();
-        show(&page, json)?;
+    let wanted = filter.at(queue.server_time().await?);
+    let position = wanted.first().max(start.and_then(|cursor| cursor.position));
+    if position.is_some() {
+        start = Some(Cursor { state: State::Dead, position });
     }
-    if left == limit {
-        eprintln!("none");
+    let passes = |letter: &MessageInfo| wanted.passes(letter);
+    let passes = (!wanted.is_everything()).then_some(&passes as list::Passes<'_>);
+    let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
+    list::print(pages, args.json).await
+}
+
+async fn work(
+    target: &Target,
+    selection: Selection,
+    deed: Deed,
+    rate: Option<u32>,
+) -> Result<ExitCode, Failure> {
+    let name = target.queue()?.to_owned();
+    let filter = Filter::read(&selection.filter)?;
+    let ids = input::ids(selection.ids.clone())?;
+    if !selection.all {
+        if deed == Deed::Purge && !selection.yes && !selection.dry_run {
+            ask(deed, number(ids.len() as u64, "dead letter"), &name)?;
+        }
+        let queue = target.open().await?;
+        return named(&queue, ids, &selection, deed, rate).await;
     }
+    let queue = target.open().await?;
+    let wanted = filter.at(queue.server_time().await?);
+    let most = selection.limit.unwrap_or(u64::MAX);
+    if selection.dry_run || !selection.yes {
+        let count = Letters::new(&queue, &wanted, most).count().await?;
+        if selection.dry_run {
+            return would(deed, count, selection.json);
+        }
+        if count > 0 {
+            ask(deed, number(count, "dead letter"), &name)?;
+        }
+    }
+    all(&queue, Letters::new(&queue, &wanted, most), deed, rate, selection.json).await
+}
+
+fn ask(deed: Deed, what: String, queue: &str) -> Result<(), Failure> {
+    confirm(&format!("{} {what} of the queue {queue}", deed.verb()), true)
+}
+
+fn would(deed: Deed, count: u64, as_json: bool) -> Result<ExitCode, Failure> {
+    let word = deed.done();
+    write(&if as_json {
+        let name = format!("would_be_{word}");
+        format!("{}\n", json!({name: count}))
+    } else {
+        format!("{} would be {word}\n", number(count, "dead letter"))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn change(target: &Target, which: Which, deed: Deed) -> Result<ExitCode, Failure> {
-    let filter = which.filter.read()?;
-    let ids = match &which.file {
-        Some(path) => Some(ids_of(path)?),
-        None => (!which.all).then(|| which.ids.clone()),
-    };
-    if ids.is_some() && !which.filter.is_empty() {
-        return Err(Failure::usage("filters go with --all"));
-    }
-    let queue = target.open().await?;
-    // What dies from now on is not meant.
-    let chosen = match ids {
-        Some(ids) => ids
-            .iter()
-            .map(|id| id.parse())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error: delayline::Violation| Failure::usage(error.to_string()))?,
-        None => choose(&queue, &filter, which.limit.unwrap_or(u64::MAX)).await?,
-    };
-    if which.dry_run {
-        eprintln!("it would {}", deed.on(chosen.len()));
-        return counted(&which, deed, 0, chosen.len(), true);
-    }
-    if which.all || which.file.is_some() || matches!(deed, Deed::Purge) {
-        confirm(&deed.on(chosen.len()), which.yes)?;
-    }
-    let (mut done, mut left_out) = (0, 0);
-    let bar = progress(chosen.len());
-    let mut next = Instant::now();
-    for chunk in chosen.chunks(chunk_size(which.rate)) {
-        sleep_until(next).await;
-        let results = deed.apply(&queue, chunk).await;
-        let results = results.map_err(|error| {
-            bar.abandon();
-            Failure::from(error).hint("some are done; the same command does the rest")
-        })?;
-        done += results.iter().filter(|done| **done).count();
-        left_out += results.iter().filter(|done| !**done).count();
-        bar.inc(u64::try_from(chunk.len()).unwrap_or(0));
-        if let Some(rate) = which.rate {
-            let chunk = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-            next += Duration::from_secs(1).saturating_mul(chunk) / rate;
-        }
-    }
-    bar.finish_and_clear();
-    counted(&which, deed, done, left_out, false)
-}
-
-/// The ids of the dead letters that a filter lets through, the oldest death first.
-async fn choose(
+/// The letters that are named, each with an answer of its own.
+async fn named(
     queue: &Queue<Bytes, Raw>,
-    filter: &filter::Sieve,
-    limit: u64,
-) -> Result<Vec<MessageId>, Failure> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut listing = queue.list(Status::Dead);
-    let mut chosen = Vec::new();
-    while chosen.len() < limit {
-        let Some(page) = listing.next_page().await? else { break };
-        chosen.extend(page.into_iter().filter(|info| filter.passes(info)).map(|info| info.id));
-    }
-    chosen.truncate(limit);
-    Ok(chosen)
-}
-
-fn counted(
-    which: &Which,
+    ids: Vec<MessageId>,
+    selection: &Selection,
     deed: Deed,
-    done: usize,
-    left_out: usize,
-    dry_run: bool,
+    rate: Option<u32>,
 ) -> Result<ExitCode, Failure> {
-    let name = deed.past();
-    if which.json {
-        let mut counts = json!({ "left_out": left_out });
-        counts[name] = json!(done);
-        if dry_run {
-            counts = json!({ "would_be": left_out });
+    let mut report = Report::new(selection.json, &[]);
+    if selection.dry_run {
+        for id in ids {
+            let fate = match queue.get(id.clone()).await? {
+                Found::Live(message) if message.info.state.status() == Status::Dead => {
+                    Fate::done(deed.would())
+                }
+                Found::Unknown => Fate::not_done("not_found"),
+                _ => Fate::not_done("not_dead"),
+            };
+            report.tell(&id, fate)?;
         }
-        write(&json_line(&counts))?;
-    } else if !dry_run {
-        eprintln!("{name} {done}, left out {left_out}");
+        return Ok(report.code());
     }
-    let missed = !dry_run && !which.all && left_out > 0;
-    Ok(if missed { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
-}
-
-impl Deed {
-    /// Answers id by id whether it was done.
-    async fn apply(
-        self,
-        queue: &Queue<Bytes, Raw>,
-        ids: &[MessageId],
-    ) -> Result<Vec<bool>, delayline::Error> {
-        let ids = ids.iter().cloned();
-        Ok(match self {
-            Self::Redrive(delay) => {
-                let results = queue.redrive_in(delay, ids).await?;
-                results.iter().map(|result| matches!(result, Redriven::Done { .. })).collect()
-            }
-            Self::Purge => {
-                let results = queue.purge(ids).await?;
-                results.iter().map(|result| *result == Purged::Purged).collect()
-            }
-        })
-    }
-
-    /// In words, on so many dead letters.
-    fn on(self, count: usize) -> String {
-        match self {
-            Self::Redrive(_) => format!("redrive {count} dead letters"),
-            Self::Purge => format!("delete {count} dead letters for good"),
+    let mut signals = Signals::listen()?;
+    let mut pace = Pace::new(rate);
+    for batch in ids.chunks(pace.batch) {
+        tokio::select! {
+            biased;
+            () = signals.next() => return Err(interrupted()),
+            () = pace.wait() => {}
+        }
+        for (id, fate) in batch.iter().zip(deed.apply(queue, batch.to_vec()).await?) {
+            report.tell(id, fate)?;
         }
     }
+    Ok(report.code())
+}
 
-    const fn past(self) -> &'static str {
-        match self {
-            Self::Redrive(_) => "redriven",
-            Self::Purge => "purged",
+/// All letters that are wanted, counted.
+async fn all(
+    queue: &Queue<Bytes, Raw>,
+    mut letters: Letters<'_>,
+    deed: Deed,
+    rate: Option<u32>,
+    as_json: bool,
+) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let mut report = Report::new(as_json, &[deed.done()]);
+    let mut pace = Pace::new(rate);
+    let bar = progress::messages(queue.stats().await?.dead);
+    let result = loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break Err(interrupted()),
+            () = pace.wait() => {}
         }
-    }
+        let fates = async {
+            let ids = letters.next(pace.batch).await?;
+            if ids.is_empty() { Ok(Vec::new()) } else { deed.apply(queue, ids).await }
+        };
+        match fates.await {
+            Ok(fates) if fates.is_empty() => break Ok(()),
+            Ok(fates) => fates.into_iter().for_each(|fate| report.count(fate)),
+            Err(failure) => break Err(failure),
+        }
+        bar.set_position(letters.looked_at());
+    };
+    bar.finish_and_clear();
+    report.summary()?;
+    result.map(|()| report.code())
 }
 
-/// A rate is kept in steps of a tenth of a second.
-fn chunk_size(rate: Option<u32>) -> usize {
-    let chunk = rate.map_or(MAX_CHUNK, |rate| rate.div_ceil(10).min(MAX_CHUNK));
-    usize::try_from(chunk).unwrap_or(1)
+fn interrupted() -> Failure {
+    Failure::input("interrupted; what was done until now stays done")
 }
 
-/// A bar on stderr, if that is a terminal.
-pub(crate) fn progress(total: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {per_sec} {eta}");
-    let bar = ProgressBar::new(u64::try_from(total).unwrap_or(u64::MAX));
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
-
-const MAX_CHUNK: u32 = 100;
+const DEAD: [State; 1] = [State::Dead];

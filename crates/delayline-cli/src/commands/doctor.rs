@@ -8,13 +8,15 @@ use serde_json::json;
 
 use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD};
-use crate::print::{json_line, one_line, table, write};
+use crate::print::{columns, harmless_line, json_line, write};
 
-/// Looks whether the server is fit for the queue, and says what to do if it is not. Changes nothing.
+/// Look whether the server is fit for the queue, and say what to do if it is not
+///
+/// Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  delayline --queue orders doctor
+  delayline doctor --queue orders
 
 The exit code is 0 if nothing is bad, 1 if something is, and 3 if the server cannot be reached.")]
 pub(crate) struct Doctor {
@@ -58,10 +60,10 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     } else {
         let row = |finding: &Finding| {
             let advice = if finding.verdict == Verdict::Good { "" } else { finding.advice };
-            let detail = one_line(&finding.detail);
+            let detail = harmless_line(&finding.detail);
             vec![finding.what.into(), finding.verdict.name().into(), detail, advice.into()]
         };
-        write(&table(&["check", "verdict", "detail", "advice"], findings.iter().map(row)))?;
+        write(&columns(&["CHECK", "VERDICT", "DETAIL", "ADVICE"], findings.iter().map(row)))?;
     }
     let bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
     Ok(if bad { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })

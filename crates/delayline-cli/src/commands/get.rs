@@ -1,117 +1,116 @@
 //! `delayline get`.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use delayline::{Found, Message, MessageState};
+use delayline::{Found, Message, MessageId, MessageState, Status};
 
-use crate::args::Target;
+use crate::args::{Get, Target};
 use crate::failure::{Failure, SOME_BAD};
-use crate::messages::{found_json, reason_name, status_name};
-use crate::print::{harmless, json_line, one_line, write};
+use crate::input;
+use crate::print::{harmless, harmless_line, json, write, write_bytes};
 use crate::time::rfc3339;
 
-/// Shows messages by their ids, content included.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  delayline get order-1234
-  delayline get order-1234 --raw > payload.bin
-
-The exit code is 1 if an id is unknown. An id is known until one hour at least after its message was
-finished.")]
-pub(crate) struct Get {
-    /// The ids
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<String>,
-
-    /// Print a JSON object a line
-    #[arg(long)]
-    json: bool,
-
-    /// Write the payload of the one message, as it is
-    #[arg(long, conflicts_with = "json")]
-    raw: bool,
-}
-
 pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure> {
-    if args.raw && args.ids.len() != 1 {
-        return Err(Failure::usage("--raw takes one id"));
+    let ids = input::ids(args.ids)?;
+    if args.raw && ids.len() > 1 {
+        return Err(Failure::usage("--raw writes the payload of one message only"));
     }
     let queue = target.open().await?;
-    let found = queue.get_many(args.ids.iter().map(String::as_str)).await?;
-    let mut missing = false;
-    for (id, found) in args.ids.iter().zip(&found) {
-        missing |= matches!(found, Found::Unknown);
-        match found {
-            Found::Live(message) if args.raw => payload(&message.payload)?,
-            _ if args.raw => {
-                let state = found_json(id, found)["state"].as_str().unwrap_or_default().to_owned();
-                let sentence = format!("{} has no payload: it is {state}", one_line(id));
-                return Err(Failure::input(sentence));
-            }
-            _ if args.json => write(&json_line(&found_json(id, found)))?,
-            found => write(&describe(id, found))?,
+    let mut unknown = false;
+    for (number, id) in ids.iter().enumerate() {
+        let found = queue.get(id.clone()).await?;
+        unknown |= found == Found::Unknown;
+        if args.raw {
+            return raw(id, &found);
         }
+        let text = if args.json { line(id, &found)? } else { text(id, &found) };
+        let gap = if number > 0 && !args.json { "\n" } else { "" };
+        write(&format!("{gap}{text}"))?;
     }
-    Ok(if missing { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
+    Ok(if unknown { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
 }
 
-fn payload(bytes: &[u8]) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    written.map_err(|error| Failure::other("the output could not be written", &error))
-}
-
-fn describe(id: &str, found: &Found) -> String {
-    let state = match found {
-        Found::Live(message) => return describe_message(message),
-        Found::Finished(status) => status_name(*status),
-        Found::Unreadable => "unreadable: `delayline check` says more",
-        Found::Unknown => "unknown",
+fn raw(id: &MessageId, found: &Found) -> Result<ExitCode, Failure> {
+    let Found::Live(message) = found else {
+        return Err(Failure::input(format!("{id} has no payload: it is {}", state(found))));
     };
-    format!("{:<14}{}\n{:<14}{state}\n\n", "id", one_line(id), "state")
+    write_bytes(&message.payload).map(drop)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn describe_message(message: &Message) -> String {
+fn line(id: &MessageId, found: &Found) -> Result<String, Failure> {
+    let value = match found {
+        Found::Live(message) => json::message(message),
+        _ => json::stateless(id, state(found)),
+    };
+    json::line(&value).map_err(|error| Failure::other("no JSON", &error))
+}
+
+const fn state(found: &Found) -> &'static str {
+    match found {
+        Found::Live(message) => json::state(&message.info.state),
+        Found::Finished(Status::Acked) => "acked",
+        Found::Finished(Status::Cancelled) => "cancelled",
+        Found::Finished(Status::Purged) => "purged",
+        Found::Finished(_) => "finished",
+        Found::Unreadable => "unreadable",
+        Found::Unknown => "unknown",
+    }
+}
+
+fn text(id: &MessageId, found: &Found) -> String {
+    let mut rows = vec![("id", harmless_line(&id.to_string())), ("state", state(found).to_owned())];
+    let Found::Live(message) = found else { return lines(rows) };
+    rows.extend(details(message));
+    let mut text = lines(rows);
+    for (name, value) in message.headers.iter() {
+        let (plain, base64) = json::text_or_base64(value);
+        let kind = if plain.is_some() { "" } else { " (base64)" };
+        let value = harmless_line(plain.or(base64.as_deref()).unwrap_or_default());
+        let _ = writeln!(text, "header {}{kind}: {value}", harmless_line(name));
+    }
+    let (plain, base64) = json::text_or_base64(&message.payload);
+    let kind = if plain.is_some() { "" } else { ", in base64" };
+    let _ = writeln!(text, "payload of {} bytes{kind}:", message.payload.len());
+    // Indented, so that no payload can look like a line of ours.
+    for line in plain.or(base64.as_deref()).unwrap_or_default().lines() {
+        let _ = writeln!(text, "  {}", harmless(line));
+    }
+    text
+}
+
+fn details(message: &Message) -> Vec<(&'static str, String)> {
     let info = &message.info;
-    let mut text = String::new();
-    let mut put = |name: &str, value: &str| text += &format!("{name:<14}{value}\n");
-    put("id", &one_line(&info.id.to_string()));
+    let mut rows = Vec::new();
     match info.state {
+        MessageState::Scheduled | MessageState::Ready => {}
         MessageState::Leased { deadline, cancel_requested } => {
-            put("state", &format!("leased until {}", rfc3339(deadline)));
+            rows.push(("lease until", rfc3339(deadline)));
             if cancel_requested {
-                put("", "asked to be cancelled");
+                rows.push(("cancel", "requested".to_owned()));
             }
         }
         MessageState::Dead { reason, since } => {
-            put("state", &format!("dead since {}: {}", rfc3339(since), reason_name(reason)));
+            rows.push(("reason", json::reason(reason).replace('_', "-")));
+            rows.push(("dead since", rfc3339(since)));
         }
-        state => put("state", status_name(state.status())),
     }
-    put("due", &rfc3339(info.due));
-    put("enqueued", &rfc3339(info.enqueued_at));
-    if let Some(expires_at) = info.expires_at {
-        put("expires", &rfc3339(expires_at));
-    }
-    put("deliveries", &info.epoch.to_string());
-    put("failures", &format!("{} of {}", info.failures, info.max_failures));
-    put("crashes", &format!("{} of {}", info.crashes, info.max_crashes));
-    if let Some(error) = &info.first_error {
-        put("first error", &one_line(error));
-    }
-    if let Some(error) = &info.last_error {
-        put("last error", &one_line(error));
-    }
-    for (name, value) in message.headers.iter() {
-        let value = one_line(&String::from_utf8_lossy(value));
-        put("header", &format!("{}={value}", one_line(name)));
-    }
-    match std::str::from_utf8(&message.payload) {
-        Ok(payload) => put("payload", &harmless(payload)),
-        Err(_) => put("payload", &format!("{} bytes that are no text", message.payload.len())),
-    }
-    text.push('\n');
-    text
+    rows.extend([
+        ("due", rfc3339(info.due)),
+        ("enqueued", rfc3339(info.enqueued_at)),
+        ("priority", json::priority(info.priority).to_owned()),
+        ("failures", format!("{} of {}", info.failures, info.max_failures)),
+        ("crashes", format!("{} of {}", info.crashes, info.max_crashes)),
+        ("epoch", info.epoch.to_string()),
+        ("sequence", info.sequence.to_string()),
+    ]);
+    rows.extend(info.expires_at.map(|expires| ("expires", rfc3339(expires))));
+    rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
+    rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
+    rows
+}
+
+fn lines(rows: Vec<(&'static str, String)>) -> String {
+    rows.into_iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
 }

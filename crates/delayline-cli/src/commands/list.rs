@@ -1,145 +1,192 @@
-//! `delayline list`.
+//! `delayline list`, and what `delayline dead list` shares with it.
 
+use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::str::FromStr;
 
-use clap::ValueEnum;
-use delayline::{MessageInfo, Position, Status, Timestamp};
-use serde_json::Value;
+use delayline::{Bytes, Listing, MessageInfo, Queue, Raw, limits};
+use serde_json::json;
 
-use crate::args::Target;
+use crate::args::{List, Paging, State, Target};
+use crate::cursor::Cursor;
 use crate::failure::Failure;
-use crate::messages::{ROW_HEAD, info_json, row};
-use crate::print::{json_line, table, write};
-
-/// Lists the messages of one state, in the order in which they come up.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  delayline list --state ready
-  delayline list --state scheduled --limit 1000 --json
-  delayline list --state dead --after 5.1796112000000.42")]
-pub(crate) struct List {
-    /// Which messages
-    #[arg(long, value_enum, default_value_t = State::Scheduled)]
-    state: State,
-
-    /// How many at the most
-    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
-    limit: usize,
-
-    /// All of them
-    #[arg(long)]
-    all: bool,
-
-    /// Go on where another list of the same state has ended: the cursor that it printed
-    #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
-
-    /// Print a JSON object a line; the last one holds the cursor if there is more
-    #[arg(long)]
-    json: bool,
-}
-
-/// A state of live messages.
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum State {
-    /// Not due yet
-    Scheduled,
-    /// Due, and waiting for a worker
-    Ready,
-    /// With a worker
-    Leased,
-    /// Dead letters
-    Dead,
-}
-
-/// A position in a list, as text.
-#[derive(Clone, Copy)]
-pub(crate) struct Cursor(Position);
+use crate::print::{Table, json, write_on};
 
 pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure> {
+    let states = match &args.state {
+        Some(state) => std::slice::from_ref(state),
+        None => &State::ALL,
+    };
+    let start = start(&args.paging, states)?;
     let queue = target.open().await?;
-    let limit = if args.all { usize::MAX } else { args.limit };
-    let mut listing = queue.list(args.state.into());
-    if let Some(Cursor(position)) = args.after {
-        listing = listing.after(position);
-    }
-    let mut left = limit;
-    while left > 0 {
-        listing = listing.page_size(left.min(PAGE));
-        let Some(page) = listing.next_page().await? else { break };
-        left = left.saturating_sub(page.len());
-        show(&page, args.json)?;
-    }
-    if let Some(position) = listing.position() {
-        let cursor = Cursor(position).to_string();
-        if args.json {
-            write(&json_line(&serde_json::json!({ "after": cursor })))?;
-        } else {
-            eprintln!("there is more: --after {cursor}");
-        }
-    } else if left == limit {
-        eprintln!("none");
-    }
-    Ok(ExitCode::SUCCESS)
+    let pages = Pages::new(&queue, states, start, args.paging.most(), None);
+    print(pages, args.json).await
 }
 
-pub(crate) fn show(page: &[MessageInfo], json: bool) -> Result<(), Failure> {
-    if json {
-        let lines = page.iter().map(|info| json_line(&Value::Object(info_json(info))));
-        write(&lines.collect::<String>())
-    } else {
-        write(&table(&ROW_HEAD, page.iter().map(row)))
+/// Where to begin.
+pub(super) fn start(paging: &Paging, states: &[State]) -> Result<Option<Cursor>, Failure> {
+    let Some(text) = &paging.after else { return Ok(None) };
+    let cursor: Cursor = text.parse().map_err(Failure::usage)?;
+    if states.contains(&cursor.state) {
+        return Ok(Some(cursor));
     }
+    Err(Failure::usage(format!("{cursor} is a cursor of another state")))
 }
 
-impl From<State> for Status {
-    fn from(state: State) -> Self {
-        match state {
-            State::Scheduled => Self::Scheduled,
-            State::Ready => Self::Ready,
-            State::Leased => Self::Leased,
-            State::Dead => Self::Dead,
-        }
-    }
+/// Says which messages to list.
+pub(super) type Passes<'a> = &'a (dyn Fn(&MessageInfo) -> bool + Sync);
+
+/// Messages, state by state and page by page, up to a number of them.
+pub(super) struct Pages<'a> {
+    queue: &'a Queue<Bytes, Raw>,
+    /// The states that come after this one.
+    states: std::slice::Iter<'a, State>,
+    current: Option<(State, Listing)>,
+    left: u64,
+    passes: Option<Passes<'a>>,
 }
 
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Position { index, instant, sequence } = self.0;
-        write!(f, "{index}.{}.{sequence}", instant.as_ms())
-    }
-}
-
-impl FromStr for Cursor {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.splitn(3, '.');
-        let mut next = || parts.next().and_then(|part| part.parse::<u64>().ok());
-        let position = next().zip(next()).zip(next()).and_then(|((index, instant), sequence)| {
-            let index = u8::try_from(index).ok()?;
-            Some(Position { index, instant: Timestamp::from_ms(instant).ok()?, sequence })
+impl<'a> Pages<'a> {
+    pub(super) fn new(
+        queue: &'a Queue<Bytes, Raw>,
+        states: &'a [State],
+        start: Option<Cursor>,
+        most: u64,
+        passes: Option<Passes<'a>>,
+    ) -> Self {
+        let skipped = states.iter().take_while(|&&it| start.is_some_and(|at| at.state != it));
+        let mut states = states[skipped.count()..].iter();
+        let current = states.next().map(|&state| {
+            let listing = queue.list(state.into());
+            let position = start.and_then(|at| at.position);
+            (state, position.map_or_else(|| listing.clone(), |at| listing.clone().after(at)))
         });
-        position.map(Self).ok_or_else(|| "not a cursor that a list has printed".to_owned())
+        Self { queue, states, current, left: most, passes }
+    }
+
+    /// The next page with a message to show, and where the one after it begins; `None` after the
+    /// last.
+    async fn next(&mut self) -> Result<Option<(Vec<MessageInfo>, Option<Cursor>)>, Failure> {
+        while let Some((state, listing)) = &mut self.current {
+            if self.left == 0 {
+                return Ok(None);
+            }
+            let Some(page) = wanted(listing, self.left, self.passes).await? else {
+                self.next_state();
+                continue;
+            };
+            let position = listing.position();
+            let after = match position {
+                Some(_) => Some(Cursor { state: *state, position }),
+                None => {
+                    self.next_state();
+                    self.current.as_ref().map(|(state, _)| Cursor { state: *state, position: None })
+                }
+            };
+            if !page.is_empty() {
+                self.left -= page.len() as u64;
+                return Ok(Some((page, after)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_state(&mut self) {
+        self.current = self.states.next().map(|&state| (state, self.queue.list(state.into())));
+    }
+
+    /// Whether there is a message after the last page, also one that would not pass.
+    async fn more(&mut self) -> Result<bool, Failure> {
+        while let Some((_, listing)) = &mut self.current {
+            let mut look = listing.clone().page_size(1);
+            if look.next_page().await?.is_some() {
+                return Ok(true);
+            }
+            self.next_state();
+        }
+        Ok(false)
     }
 }
 
-const PAGE: usize = 100;
+/// The next messages of a listing that pass, and not more of them than wanted.
+async fn wanted(
+    listing: &mut Listing,
+    most: u64,
+    passes: Option<Passes<'_>>,
+) -> Result<Option<Vec<MessageInfo>>, Failure> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(limits::MAX_PAGE);
+    let Some(passes) = passes else {
+        *listing = listing.clone().page_size(most);
+        return Ok(listing.next_page().await?);
+    };
+    // Whole pages, because few messages may pass. If too many do, the page is read again up to the
+    // last one wanted: the position is known at the ends of pages only.
+    let before = listing.clone();
+    let Some(mut page) = listing.next_page().await? else { return Ok(None) };
+    if let Some((end, _)) = page.iter().enumerate().filter(|(_, it)| passes(it)).nth(most) {
+        *listing = before.page_size(end);
+        page = listing.next_page().await?.unwrap_or_default();
+        *listing = listing.clone().page_size(limits::MAX_PAGE);
+    }
+    page.retain(|it| passes(it));
+    page.truncate(most);
+    Ok(Some(page))
+}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Prints pages as they come.
+pub(super) async fn print(mut pages: Pages<'_>, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut output = Output { as_json, table: Table::default() };
+    let Some((mut page, mut next)) = pages.next().await? else {
+        return output.nothing();
+    };
+    loop {
+        // A page is printed when it is known whether another one follows.
+        let following = pages.next().await?;
+        if following.is_none() && !pages.more().await? {
+            next = None;
+        }
+        let reader = output.page(&page, next, following.is_none())?;
+        match following {
+            Some(following) if reader.is_continue() => (page, next) = following,
+            _ => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
 
-    #[test]
-    fn cursors_come_back_as_they_were() {
-        for text in ["0.0.0", "5.1796112000000.42", "4.253402300799999.18446744073709551615"] {
-            assert_eq!(text.parse::<Cursor>().map(|cursor| cursor.to_string()).unwrap(), text);
+struct Output {
+    as_json: bool,
+    table: Table,
+}
+
+impl Output {
+    fn page(
+        &mut self,
+        page: &[MessageInfo],
+        next: Option<Cursor>,
+        last: bool,
+    ) -> Result<ControlFlow<()>, Failure> {
+        let next = next.map(|next| next.to_string());
+        if self.as_json {
+            let messages: Vec<_> = page.iter().map(json::info).collect();
+            let line = json::line(&json!({"messages": messages, "next": next}));
+            return write_on(&line.map_err(|error| Failure::other("no JSON", &error))?);
         }
-        for text in ["", "1", "1.2", "a.b.c", "256.0.0", "0.253402300800000.0", "0.0.0.0", "-1.0.0"]
-        {
-            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        self.table.add(page);
+        if !last && !self.table.is_full() {
+            return Ok(ControlFlow::Continue(()));
         }
+        let reader = write_on(&self.table.piece())?;
+        if let (Some(next), true) = (next, last) {
+            eprintln!("there are more: --after {next}");
+        }
+        Ok(reader)
+    }
+
+    fn nothing(&self) -> Result<ExitCode, Failure> {
+        if self.as_json {
+            write_on("{\"messages\":[],\"next\":null}\n").map(drop)?;
+        } else {
+            eprintln!("no messages");
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::args::{Send, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::input::{Fields, Item, new_id, read};
 use crate::print::{harmless, write};
+use crate::progress;
 use crate::time::rfc3339;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
@@ -56,28 +57,27 @@ struct Counts {
 
 /// Sends the lines of a file, chunk by chunk.
 async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Failure> {
-    let mut items = read(path, args.make_ids)?;
+    let bar = progress::bytes(
+        std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len()),
+    );
+    let mut items = read(path, args.make_ids, &bar)?;
     let queue = target.open().await?;
     let mut counts = Counts::default();
-    let lines = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} lines, {per_sec}") {
-        lines.set_style(style);
-    }
     let result = loop {
         match items.recv().await {
             None => break Ok(()),
             Some(Err(error)) => break Err(Failure::other("the input could not be read", &error)),
             Some(Ok(chunk)) => {
-                lines.inc(u64::try_from(chunk.len()).unwrap_or(0));
-                if let Err(failure) = send_chunk(&queue, chunk, &mut counts).await {
+                if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &bar).await {
                     break Err(failure.hint(
                         "the lines before were sent; sending the file again sends what is missing",
                     ));
                 }
+                bar.set_message(format!("created {}", counts.created));
             }
         }
     };
-    lines.finish_and_clear();
+    bar.finish_and_clear();
     let Counts { created, duplicate, conflict, bad } = counts;
     if args.json {
         let counts = json!({
@@ -95,6 +95,7 @@ async fn send_chunk(
     queue: &Queue<Bytes, Raw>,
     chunk: Vec<Item>,
     counts: &mut Counts,
+    bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let (mut numbers, mut messages) = (Vec::new(), Vec::new());
     for Item { number, message } in chunk {
@@ -105,7 +106,7 @@ async fn send_chunk(
             }
             Err(why) => {
                 counts.bad += 1;
-                eprintln!("line {number}: {}", harmless(&why));
+                bar.suspend(|| eprintln!("line {number}: {}", harmless(&why)));
             }
         }
     }
@@ -118,7 +119,9 @@ async fn send_chunk(
             Enqueued::Conflict { .. } => {
                 counts.conflict += 1;
                 let id = harmless(&sent.id.to_string());
-                eprintln!("line {number}: the queue knows the id {id} with another content");
+                bar.suspend(|| {
+                    eprintln!("line {number}: the queue knows the id {id} with another content");
+                });
             }
         }
     }

@@ -1,58 +1,87 @@
 //! `delayline stats`.
 
 use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use console::Term;
 use delayline::{Bytes, Queue, Raw};
-use serde_json::json;
-use tokio::time::{MissedTickBehavior, interval};
+use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use crate::args::{Stats, Target};
 use crate::failure::Failure;
-use crate::print::{json_line, one_line, write};
-use crate::time::{duration, rfc3339};
+use crate::print::{harmless, write, write_on};
+use crate::signals::Signals;
+use crate::time::{duration, now, rfc3339};
 
 pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
-    let period = args.watch.as_deref().map(duration).transpose().map_err(Failure::usage)?;
-    if period.is_some_and(|period| period < SHORTEST_PERIOD) {
-        return Err(Failure::usage("--watch takes 100ms at least"));
-    }
+    let interval = args.watch.as_deref().map(interval).transpose()?;
     let queue = target.open().await?;
-    let name = one_line(target.queue()?);
-    let Some(period) = period else {
-        show(&queue, &name, args.json, View::Table).await?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let view = if std::io::stdout().is_terminal() { View::Screen } else { View::Line };
-    let mut ticks = interval(period);
+    let name = target.queue()?;
+    match interval {
+        Some(interval) => watch(&queue, name, interval, args.json).await?,
+        None => {
+            let stats = queue.stats().await?;
+            write(&if args.json {
+                object(name, &stats).to_string() + "\n"
+            } else {
+                table(name, &stats)
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let interval = duration(text).map_err(Failure::usage)?;
+    if interval < SHORTEST {
+        return Err(Failure::usage(format!("the interval {text} is shorter than 100ms")));
+    }
+    Ok(interval)
+}
+
+/// Counts until somebody ends it, or nobody reads.
+async fn watch(
+    queue: &Queue<Bytes, Raw>,
+    name: &str,
+    interval: Duration,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let redraw = !as_json && std::io::stdout().is_terminal();
+    let mut drawn = 0;
     loop {
-        tokio::select! {
-            _ = ticks.tick() => show(&queue, &name, args.json, view).await?,
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+        let stats = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(()),
+            stats = async { ticks.tick().await; queue.stats().await } => stats?,
+        };
+        let text = match (as_json, redraw) {
+            (true, _) => {
+                let mut object = object(name, &stats);
+                object["at"] = rfc3339(now()).into();
+                format!("{object}\n")
+            }
+            (false, true) => table(name, &stats),
+            (false, false) => line(&stats),
+        };
+        if redraw {
+            // A terminal that cannot do that shows one table below the other.
+            let _ = Term::stdout().clear_last_lines(drawn);
+            drawn = text.lines().count();
+        }
+        if write_on(&text)? == ControlFlow::Break(()) {
+            return Ok(());
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum View {
-    Table,
-    /// The same again and again in one place.
-    Screen,
-    /// One line each time.
-    Line,
-}
-
-async fn show(
-    queue: &Queue<Bytes, Raw>,
-    name: &str,
-    as_json: bool,
-    view: View,
-) -> Result<(), Failure> {
-    let stats = queue.stats().await?;
-    let earliest_due = stats.earliest_due.map(rfc3339);
-    let counts = [
+fn counts(stats: &delayline::Stats) -> [(&'static str, u64); 9] {
+    [
         ("scheduled", stats.scheduled),
         ("ready", stats.ready),
         ("leased", stats.leased),
@@ -62,33 +91,37 @@ async fn show(
         ("cancelled_total", stats.cancelled_total),
         ("purged_total", stats.purged_total),
         ("expired_total", stats.expired_total),
-    ];
-    if as_json {
-        let mut object = json!({
-            "queue": name,
-            "paused": stats.paused,
-            "earliest_due": earliest_due,
-        });
-        for (name, count) in counts {
-            object[name] = json!(count);
-        }
-        return write(&json_line(&object));
+    ]
+}
+
+fn object(queue: &str, stats: &delayline::Stats) -> Value {
+    let mut object = json!({
+        "queue": queue,
+        "paused": stats.paused,
+        "earliest_due": stats.earliest_due.map(rfc3339),
+    });
+    for (name, count) in counts(stats) {
+        object[name] = json!(count);
     }
-    if let View::Line = view {
-        let counts = counts.map(|(name, count)| format!("{name} {count}"));
-        return write(&format!("{}\n", counts.join("  ")));
-    }
-    // To the upper left, and nothing below.
-    let mut table = if let View::Screen = view { "\u{1b}[H\u{1b}[J" } else { "" }.to_owned();
-    table += &format!("{:<16}{name}\n", "queue");
-    for (name, count) in counts {
+    object
+}
+
+fn table(queue: &str, stats: &delayline::Stats) -> String {
+    let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
+    for (name, count) in counts(stats) {
         let name = name.replace('_', " ");
         table += &format!("{name:<16}{count:>12}\n");
     }
-    let due = earliest_due.unwrap_or_else(|| "-".to_owned());
+    let due = stats.earliest_due.map_or_else(|| "-".to_owned(), rfc3339);
     table += &format!("{:<16}{due}\n", "earliest due");
     table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
-    write(&table)
+    table
 }
 
-const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+fn line(stats: &delayline::Stats) -> String {
+    let counts = counts(stats).map(|(name, count)| format!("{name} {count}")).join("  ");
+    let paused = if stats.paused { "  paused" } else { "" };
+    format!("{}  {counts}{paused}\n", rfc3339(now()))
+}
+
+const SHORTEST: Duration = Duration::from_millis(100);

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline::{Job, Outcome, Queue, Worker, WorkerHandle};
-use tokio::signal::unix::{SignalKind, signal};
+use delayline::{Job, Outcome, Worker, WorkerHandle};
 
 use self::exec::Command;
 use crate::args::{Target, Work};
 use crate::failure::Failure;
+use crate::signals::Signals;
 use crate::time::duration;
 
 /// A delivered message: its bytes, whatever they are.
@@ -24,8 +24,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let timeout = args.timeout.as_deref().map(duration).transpose()?;
     let lease = duration(&args.lease)?;
     let command = Command::new(args.exec);
-    let backend = target.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-    let mut builder = Worker::builder(Queue::raw(backend))
+    let mut builder = Worker::builder(target.open().await?)
         .concurrency(args.concurrency)
         .lease(lease)
         .until_empty(args.until_empty)
@@ -109,17 +108,11 @@ impl End {
 
 /// The first signal ends the work gently, the second at once.
 fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure> {
-    let listen =
-        |kind| signal(kind).map_err(|error| Failure::other("signals cannot be handled", &error));
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
+    let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         let mut grace = grace;
         loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.next().await;
             if !grace.is_zero() {
                 eprintln!("delayline: stopping; once more to stop at once");
             }

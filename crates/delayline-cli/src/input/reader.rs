@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use delayline::NewMessage;
+use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -22,17 +23,19 @@ pub(crate) struct Item {
 }
 
 /// Reads a file of JSON lines; `-` is stdin. Blank lines are passed over. A read that fails ends
-/// the stream with an error.
+/// the stream with an error. The bar counts the bytes that were read.
 pub(crate) fn read(
     path: &Path,
     make_ids: bool,
+    bar: &ProgressBar,
 ) -> Result<mpsc::Receiver<io::Result<Vec<Item>>>, Failure> {
     let stdin = path == Path::new("-");
     let file = if stdin { None } else { Some(open(path)?) };
     let (sender, receiver) = mpsc::channel(1);
+    let bar = bar.clone();
     thread::spawn(move || match file {
-        Some(file) => read_all(file, make_ids, &sender),
-        None => read_all(io::stdin(), make_ids, &sender),
+        Some(file) => read_all(bar.wrap_read(file), make_ids, &sender),
+        None => read_all(bar.wrap_read(io::stdin()), make_ids, &sender),
     });
     Ok(receiver)
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod terminal;
+
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -88,4 +90,35 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
 pub fn send_signal(child: &Child, signal: &str) {
     let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
     assert!(kill.unwrap().success());
+}
+
+/// Sends a message.
+#[track_caller]
+pub fn send(server: &Server, flags: &[&str]) {
+    let args: Vec<_> = ["send"].iter().chain(flags).copied().collect();
+    run(on(server, &args)).code(0);
+}
+
+/// Sends messages that fail at once, and lets them: `bad-0`, `bad-1` and so on, which say `words`.
+#[track_caller]
+pub fn let_die(server: &Server, count: usize, words: &str) {
+    let lines: String = (0..count)
+        .map(|n| format!("{{\"id\": \"bad-{n}\", \"payload\": {n}, \"max_failures\": 1}}\n"))
+        .collect();
+    run_with_input(on(server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let mut work = on(server, &["work", "--until-empty", "--concurrency", "4", "--exec"]);
+    work.args(["sh", "-c", "printf '%s' \"$WORDS\" >&2; exit 3"]).env("WORDS", words);
+    run(work).code(0);
+    assert_eq!(self::count(server, "dead"), count as u64);
+}
+
+/// What a hostile sender would write: it clears screens, fakes lines, and turns the direction.
+pub const HOSTILE: &str = "\u{1b}[2Jx\r\nstate ready\u{9b}31m\u{202e}\u{7}";
+
+/// Checks that nothing of it reaches a terminal.
+#[track_caller]
+pub fn harmless(text: &str) {
+    let bad = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+    assert!(!text.chars().any(bad), "{text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("state ready")), "{text}");
 }

@@ -8,6 +8,10 @@ use crate::client::Client;
 
 /// The messages of one status: made by [`Queue::list`](crate::Queue::list).
 ///
+/// A dead letter that is revived while workers run may die again, and then stands at the end of the
+/// list. Whoever revives all of them stops at the first that died after
+/// [`Queue::server_time`](crate::Queue::server_time) at the start, or may never end.
+///
 /// ```
 /// # use delayline::{Queue, Status};
 /// # #[tokio::main(flavor = "current_thread")]
@@ -34,29 +38,31 @@ impl Listing {
         Self { client, status, after: None, page_size: MAX_PAGE, ended: false }
     }
 
-    /// Begins after this position, which another listing of the same status has
-    /// [reached](Self::position).
+    /// Begins after a place in the order of this status, such as the [`position`](Self::position)
+    /// that another process has reached in the same status.
     #[must_use]
     pub const fn after(mut self, position: Position) -> Self {
-        self.after = Some(position);
+        (self.after, self.ended) = (Some(position), false);
         self
     }
 
-    /// How many messages a page has at most: 1 to 100, which is the default.
+    /// How many messages a page has at most: 1 to 100, and 100 unless told. With any other number
+    /// the next page is an error.
     #[must_use]
     pub const fn page_size(mut self, messages: usize) -> Self {
         self.page_size = messages;
         self
     }
 
-    /// Where the next page begins; `None` before the first page and after the last.
+    /// Where the next page begins: `None` before the first page and after the last. There may be
+    /// nothing after it. It stays valid whatever happens to the message that stood there.
     #[must_use]
     pub const fn position(&self) -> Option<Position> {
-        if self.ended { None } else { self.after }
+        self.after
     }
 
-    /// The next 100 messages at most, or as many as [`page_size`](Self::page_size) says; `None` after
-    /// the last. What changes its place while the listing goes on may be seen twice or not at all.
+    /// The next page; `None` after the last. What changes its place while the
+    /// listing goes on may be seen twice or not at all.
     ///
     /// # Errors
     ///

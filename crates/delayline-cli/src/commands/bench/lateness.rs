@@ -10,16 +10,19 @@ use tokio::sync::mpsc;
 
 use super::{Place, circumstances, server};
 use crate::args::{Driver, Target};
-use crate::commands::dead::progress;
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{json_line, write};
+use crate::progress;
 use crate::time::duration;
 
+/// How late lone messages reach a handler on an idle server
+///
 /// Sends one message after the other, each due at a random instant within some time from its
 /// sending, and measures from the due instant to the begin of its handler. The due instant is of the
 /// server's clock and the begin of this machine's, so this is exact on one machine, and includes the
 /// difference of the clocks otherwise.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  delayline bench lateness --compare")]
 pub(crate) struct Lateness {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
@@ -97,7 +100,7 @@ async fn measure(
     let bounds = Histogram::new_with_bounds(1, 3_600_000_000, 3);
     let lateness = bounds.map_err(|error| Failure::other("no histogram", &error))?;
     let mut measured = Measured { lateness, early: 0, interrupted: false };
-    let bar = progress(usize::try_from(messages).unwrap_or(usize::MAX));
+    let bar = progress::messages(u64::from(messages));
     for _ in 0..messages {
         tokio::select! {
             result = one(&queue, &mut begun, within) => match result? {

@@ -9,11 +9,16 @@ use serde_json::{Value, json};
 use super::{Place, circumstances, server};
 use crate::args::Target;
 use crate::failure::Failure;
-use crate::print::{json_line, table, write};
+use crate::print::{columns, json_line, write};
 
+/// How many messages a second go in and out
+///
 /// Sends messages in batches, has a worker with an empty handler ack them, sends as many one by one
 /// from many tasks at once, and has them acked too.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  delayline bench throughput --messages 100000 --concurrency 256"
+)]
 pub(crate) struct Throughput {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -68,8 +73,8 @@ pub(super) async fn run(target: &Target, args: Throughput) -> Result<ExitCode, F
             args.concurrency
         );
         let rows = steps.iter().map(Step::row);
-        let head_row = ["step", "messages", "seconds", "messages/s", "server CPU us/message"];
-        write(&(head + &table(&head_row, rows)))?;
+        let head_row = ["STEP", "MESSAGES", "SECONDS", "MESSAGES/S", "SERVER CPU US/MESSAGE"];
+        write(&(head + &columns(&head_row, rows)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

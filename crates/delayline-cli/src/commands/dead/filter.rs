@@ -1,104 +1,100 @@
 //! Which dead letters are meant.
 
-use std::time::SystemTime;
+use std::time::Duration;
 
-use clap::ValueEnum;
-use delayline::{DeathReason, MessageInfo, MessageState, Timestamp};
+use delayline::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
 
+use crate::args;
 use crate::failure::Failure;
 use crate::time::{duration, instant};
 
-/// What dead letters must have in common.
-#[derive(clap::Args)]
+/// The filters of the command line.
 pub(super) struct Filter {
-    /// Why they died
-    #[arg(long, value_enum)]
-    reason: Option<Reason>,
-
-    /// Text that their last error contains
-    #[arg(long, value_name = "TEXT")]
+    reasons: Vec<DeathReason>,
     error: Option<String>,
-
-    /// They died before this instant, or this long ago: 30d
-    #[arg(long, value_name = "INSTANT|AGE")]
-    dead_before: Option<String>,
-
-    /// They died after this instant, or since this long: 1h
-    #[arg(long, value_name = "INSTANT|AGE")]
-    dead_after: Option<String>,
+    before: Option<When>,
+    after: Option<When>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Reason {
-    /// A handler failed too often
-    MaxFailures,
-    /// Its lease ran out too often
-    MaxCrashes,
-    /// A handler rejected it
-    Rejected,
-    /// It was not delivered before it expired
-    Expired,
-    /// Its record is damaged
-    Unreadable,
+/// A point in time, or how long ago it was.
+#[derive(Clone, Copy)]
+enum When {
+    At(Timestamp),
+    Ago(Duration),
 }
 
-/// A filter with its instants.
-pub(super) struct Sieve {
-    reason: Option<DeathReason>,
-    error: Option<String>,
-    before: Option<Timestamp>,
-    after: Option<Timestamp>,
+/// The filters at one moment.
+pub(super) struct Wanted {
+    filter: Filter,
+    /// Letters that died at this instant or later are not wanted.
+    end: Option<Timestamp>,
+    /// Letters that died before this instant are not wanted.
+    begin: Option<Timestamp>,
+    /// When the filters were read.
+    pub(super) now: Timestamp,
 }
 
 impl Filter {
-    pub(super) fn is_empty(&self) -> bool {
-        self.reason.is_none()
-            && self.error.is_none()
-            && self.dead_before.is_none()
-            && self.dead_after.is_none()
-    }
-
-    pub(super) fn read(&self) -> Result<Sieve, Failure> {
-        let moment = |text: &Option<String>| text.as_deref().map(instant_or_age).transpose();
-        Ok(Sieve {
-            reason: self.reason.map(Into::into),
-            error: self.error.clone(),
-            before: moment(&self.dead_before)?,
-            after: moment(&self.dead_after)?,
+    pub(super) fn read(args: &args::Filter) -> Result<Self, Failure> {
+        let when = |text: &Option<String>| text.as_deref().map(when).transpose();
+        Ok(Self {
+            reasons: args.reason.iter().copied().map(Into::into).collect(),
+            error: args.error.clone(),
+            before: when(&args.died_before)?,
+            after: when(&args.died_after)?,
         })
     }
-}
 
-impl Sieve {
-    pub(super) fn passes(&self, info: &MessageInfo) -> bool {
-        let MessageState::Dead { reason, since } = info.state else { return false };
-        let has =
-            |text: &String| info.last_error.as_ref().is_some_and(|error| error.contains(text));
-        self.reason.is_none_or(|wanted| wanted == reason)
-            && self.error.as_ref().is_none_or(has)
-            && self.before.is_none_or(|before| since < before)
-            && self.after.is_none_or(|after| since > after)
+    /// Turns ages into instants.
+    pub(super) fn at(self, now: Timestamp) -> Wanted {
+        let instant = |when: When| match when {
+            When::At(instant) => instant,
+            When::Ago(age) => Timestamp::from_ms(
+                now.as_ms().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            )
+            .unwrap_or(Timestamp::MIN),
+        };
+        let (end, begin) = (self.before.map(instant), self.after.map(instant));
+        Wanted { filter: self, end, begin, now }
     }
 }
 
-/// An age counts back from this machine's clock.
-fn instant_or_age(text: &str) -> Result<Timestamp, Failure> {
-    let moment = match (duration(text), instant(text)) {
-        (Ok(age), _) => SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH),
-        (Err(_), Ok(instant)) => instant,
-        (Err(age), Err(instant)) => return Err(Failure::usage(format!("{age}; {instant}"))),
-    };
-    Timestamp::try_from(moment).map_err(|error| Failure::usage(error.to_string()))
+impl Wanted {
+    pub(super) fn is_everything(&self) -> bool {
+        let Filter { reasons, error, .. } = &self.filter;
+        reasons.is_empty() && error.is_none() && self.end.is_none() && self.begin.is_none()
+    }
+
+    pub(super) fn passes(&self, letter: &MessageInfo) -> bool {
+        let MessageState::Dead { reason, since } = letter.state else { return false };
+        let Filter { reasons, error, .. } = &self.filter;
+        let said = || letter.last_error.as_deref().unwrap_or_default();
+        (reasons.is_empty() || reasons.contains(&reason))
+            && error.as_ref().is_none_or(|text| said().contains(text))
+            && self.end.is_none_or(|end| since < end)
+            && self.begin.is_none_or(|begin| since >= begin)
+    }
+
+    /// The place before the first letter that may pass.
+    pub(super) fn first(&self) -> Option<Position> {
+        let instant = self.begin?;
+        Some(Position { index: Position::DEAD, instant, sequence: 0 })
+    }
+
+    /// Whether no letter that died at this instant or later passes.
+    pub(super) fn is_over(&self, since: Timestamp) -> bool {
+        // What dies while this goes on is left alone, or a letter that is revived and dies at once
+        // would come round for ever.
+        since > self.now || self.end.is_some_and(|end| since >= end)
+    }
 }
 
-impl From<Reason> for DeathReason {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::MaxFailures => Self::MaxFailures,
-            Reason::MaxCrashes => Self::MaxCrashes,
-            Reason::Rejected => Self::Rejected,
-            Reason::Expired => Self::Expired,
-            Reason::Unreadable => Self::Unreadable,
-        }
+fn when(text: &str) -> Result<When, Failure> {
+    if let Ok(age) = duration(text) {
+        return Ok(When::Ago(age));
     }
+    let at =
+        instant(text).map_err(|why| Failure::usage(format!("{why}; nor is it an age like 2h")))?;
+    let at = Timestamp::try_from(at).map_err(|violation| Failure::usage(violation.to_string()))?;
+    Ok(When::At(at))
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::Delivery;
 use crate::failure::Failure;
-use crate::messages::headers_json;
+use crate::print::json;
 use crate::time::rfc3339;
 
 /// A program and its arguments.
@@ -80,7 +80,7 @@ impl Command {
             .env("DELAYLINE_ATTEMPT", job.attempt().to_string())
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
-            .env("DELAYLINE_HEADERS", headers_json(job.headers()).to_string())
+            .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Delivery;
-use crate::messages::{headers_json, text_or_base64};
-use crate::print::harmless_json;
+use crate::print::json::{self, text_or_base64};
 use crate::time::rfc3339;
 
 /// A delivery. Bytes that are not UTF-8 stand under another name, in base64.
@@ -43,9 +42,9 @@ pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
         epoch: job.epoch(),
         failures: job.failures(),
         crashes: job.crashes(),
-        headers: headers_json(job.headers()),
+        headers: json::headers(job.headers()),
     };
-    Ok(harmless_json(&serde_json::to_string(&line)?) + "\n")
+    json::line(&line)
 }
 
 /// Writes a line to stdout, whole and at once.

@@ -1,0 +1,38 @@
+//! `delayline reschedule`.
+
+use std::ffi::OsString;
+
+use clap::ArgGroup;
+
+/// Make messages due at another instant
+///
+/// Those that wait, scheduled or ready; not those that are with a worker, nor dead letters.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+#[command(group(ArgGroup::new("when").required(true).args(["delay", "at"])))]
+pub(crate) struct Reschedule {
+    /// Ids of messages
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<OsString>,
+
+    /// How long from now they are due: 90s, 30m, 1h30m, 2 days
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
+
+    /// When they are due: 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// Print JSON, one line for each id
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  delayline reschedule order-1234 --delay 2h
+  delayline reschedule order-1234 --at 2026-12-01T09:00:00Z
+  delayline reschedule order-1234 --delay 0s      # due at once
+
+Exit code 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead redrive`
+revives it); the others are moved then. The other exit codes: see `delayline --help`.";

@@ -1,0 +1,39 @@
+//! `delayline cancel`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use delayline::{Cancelled, limits};
+
+use crate::args::{Cancel, Target};
+use crate::confirm::{confirm, number};
+use crate::failure::{Failure, SOME_BAD};
+use crate::input;
+use crate::report::{Fate, Report};
+
+pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failure> {
+    let from_stdin = args.file.as_deref() == Some(Path::new("-"));
+    let (ids, bad) = match &args.file {
+        Some(path) => input::ids_of_file(path)?,
+        None => (input::ids(args.ids)?, 0),
+    };
+    if ids.len() > 1 && !args.yes {
+        let count = number(ids.len() as u64, "message");
+        // Nobody can answer where the ids came from.
+        confirm(&format!("cancel {count} of the queue {}", target.queue()?), !from_stdin)?;
+    }
+    let queue = target.open().await?;
+    let mut report = Report::new(args.json, &[]);
+    for batch in ids.chunks(limits::MAX_BATCH) {
+        let outcomes = queue.cancel_batch(batch.iter().cloned()).await?;
+        for (id, outcome) in batch.iter().zip(outcomes) {
+            let fate = match outcome {
+                Cancelled::Cancelled => Fate::done("cancelled"),
+                Cancelled::InFlight => Fate::not_done("in_flight"),
+                Cancelled::NotFound => Fate::not_done("not_found"),
+            };
+            report.tell(id, fate)?;
+        }
+    }
+    Ok(if bad > 0 { ExitCode::from(SOME_BAD) } else { report.code() })
+}

@@ -1,0 +1,92 @@
+//! `delayline check`.
+
+use std::process::ExitCode;
+
+use delayline::{Audit, Finding};
+use serde_json::{Value, json};
+
+use crate::args::Target;
+use crate::confirm::confirm;
+use crate::failure::{Failure, SOME_BAD};
+use crate::print::{harmless_line, json_line, write};
+
+/// Audit the queue, and mend what is wrong
+///
+/// Looks through all that stands about the queue's messages, page by page, with live workers.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayline check
+  delayline check --repair --yes
+
+A repair puts each message into the one place that it belongs to. What cannot be read, or whose due
+instant is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The exit code is
+1 if something is wrong, and after a repair if something still is.")]
+pub(crate) struct Check {
+    /// Mend what is found
+    #[arg(long)]
+    repair: bool,
+
+    /// Do not ask before a repair
+    #[arg(long, requires = "repair")]
+    yes: bool,
+
+    /// Print a JSON object for each finding, and one with the counts
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
+    let queue = target.open().await?;
+    let mut audit = queue.check().await?;
+    let mut mended = None;
+    if args.repair && !audit.findings.is_empty() {
+        if !args.yes {
+            confirm(&format!("mend {} faults of the queue", audit.findings.len()), true)?;
+        }
+        mended = Some(queue.repair().await?.findings.len());
+        // What the first audit could only count is told by the second.
+        audit = queue.check().await?;
+    }
+    report(&audit, mended, args.json)?;
+    Ok(if audit.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
+}
+
+fn report(audit: &Audit, mended: Option<usize>, as_json: bool) -> Result<(), Failure> {
+    for finding in &audit.findings {
+        let (what, detail) = describe(finding);
+        write(&if as_json {
+            json_line(&json!({ "finding": what, "detail": detail }))
+        } else {
+            let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
+            format!("{}: {}\n", what.replace('_', " "), harmless_line(&detail))
+        })?;
+    }
+    let (examined, findings) = (audit.examined, audit.findings.len());
+    if as_json {
+        let counts = json!({ "examined": examined, "findings": findings, "mended": mended });
+        return write(&json_line(&counts));
+    }
+    let mended = mended.map(|mended| format!(", {mended} mended")).unwrap_or_default();
+    eprintln!("{examined} messages looked at{mended}, {findings} faults");
+    Ok(())
+}
+
+/// The kind, and what it is about.
+fn describe(finding: &Finding) -> (&'static str, Value) {
+    match finding {
+        Finding::MalformedEntry { index } => ("malformed_entry", json!(format!("index {index}"))),
+        Finding::MissingRecord { id } => ("missing_record", json!(id.to_string())),
+        Finding::WrongRecord { id } => ("wrong_record", json!(id.to_string())),
+        Finding::InTwoStates { id } => ("in_two_states", json!(id.to_string())),
+        Finding::MissingDetails { id } => ("missing_details", json!(id.to_string())),
+        Finding::Orphan { id } => ("orphan", json!(id.to_string())),
+        Finding::RecordCount { records, indexed } => {
+            ("record_count", json!({ "records": records, "indexed": indexed }))
+        }
+        Finding::Conservation { enqueued, accounted } => {
+            ("conservation", json!({ "enqueued": enqueued, "accounted": accounted }))
+        }
+        _ => ("other", Value::Null),
+    }
+}

@@ -1,0 +1,43 @@
+//! `delayline reschedule`.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use delayline::Rescheduled;
+
+use crate::args::{Reschedule, Target};
+use crate::failure::Failure;
+use crate::input;
+use crate::report::{Fate, Report};
+use crate::time::{duration, instant};
+
+/// When the messages are due instead.
+enum When {
+    In(Duration),
+    At(SystemTime),
+}
+
+pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, Failure> {
+    let when = match (&args.delay, &args.at) {
+        (Some(delay), _) => When::In(duration(delay).map_err(Failure::usage)?),
+        (None, Some(at)) => When::At(instant(at).map_err(Failure::usage)?),
+        (None, None) => return Err(Failure::usage("neither --delay nor --at is given")),
+    };
+    let ids = input::ids(args.ids)?;
+    let queue = target.open().await?;
+    let mut report = Report::new(args.json, &[]);
+    for id in ids {
+        let outcome = match when {
+            When::In(delay) => queue.reschedule_in(id.clone(), delay).await?,
+            When::At(due) => queue.reschedule_at(id.clone(), due).await?,
+        };
+        let fate = match outcome {
+            Rescheduled::Done { due } => Fate::due("rescheduled", due),
+            Rescheduled::InFlight => Fate::not_done("in_flight"),
+            Rescheduled::Dead => Fate::not_done("dead"),
+            Rescheduled::NotFound => Fate::not_done("not_found"),
+        };
+        report.tell(&id, fate)?;
+    }
+    Ok(report.code())
+}

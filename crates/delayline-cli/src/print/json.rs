@@ -1,0 +1,122 @@
+//! Messages as JSON. Bytes that are not UTF-8 stand under another name, in base64.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline::{DeathReason, Headers, Message, MessageId, MessageInfo, MessageState, Priority};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::harmless_json;
+use crate::time::rfc3339;
+
+/// A value as a line, with its line break.
+pub(crate) fn line(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(harmless_json(&serde_json::to_string(value)?) + "\n")
+}
+
+/// A live message without its content.
+pub(crate) fn info(info: &MessageInfo) -> Value {
+    let mut object = id(&info.id);
+    object.extend(members(json!({
+        "state": state(&info.state),
+        "priority": priority(info.priority),
+        "sequence": info.sequence,
+        "enqueued_at": rfc3339(info.enqueued_at),
+        "due": rfc3339(info.due),
+        "expires_at": info.expires_at.map(rfc3339),
+        "epoch": info.epoch,
+        "failures": info.failures,
+        "max_failures": info.max_failures,
+        "crashes": info.crashes,
+        "max_crashes": info.max_crashes,
+        "payload_bytes": info.payload_bytes,
+        "first_error": info.first_error,
+        "last_error": info.last_error,
+    })));
+    object.extend(members(match info.state {
+        MessageState::Leased { deadline, cancel_requested } => {
+            json!({"deadline": rfc3339(deadline), "cancel_requested": cancel_requested})
+        }
+        MessageState::Dead { reason: why, since } => {
+            json!({"reason": reason(why), "dead_since": rfc3339(since)})
+        }
+        MessageState::Scheduled | MessageState::Ready => Value::Null,
+    }));
+    Value::Object(object)
+}
+
+/// All of a live message.
+pub(crate) fn message(message: &Message) -> Value {
+    let mut object = members(info(&message.info));
+    object.insert("headers".to_owned(), headers(&message.headers));
+    object.extend([named("payload", &message.payload)]);
+    Value::Object(object)
+}
+
+/// What is known of an id that is not a live message's.
+pub(crate) fn stateless(message: &MessageId, state: &str) -> Value {
+    let mut object = id(message);
+    object.insert("state".to_owned(), state.into());
+    Value::Object(object)
+}
+
+/// An object with the id only, under `id` or `id_base64`.
+pub(crate) fn id(id: &MessageId) -> Map<String, Value> {
+    [named("id", id.as_bytes())].into_iter().collect()
+}
+
+/// The headers as an object; a value that is not UTF-8 stands under `NAME_base64`.
+pub(crate) fn headers(headers: &Headers) -> Value {
+    Value::Object(headers.iter().map(|(name, value)| named(name, value)).collect())
+}
+
+/// Bytes as text, if they are UTF-8, or else in base64.
+pub(crate) fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    }
+}
+
+pub(crate) const fn state(state: &MessageState) -> &'static str {
+    match state {
+        MessageState::Scheduled => "scheduled",
+        MessageState::Ready => "ready",
+        MessageState::Leased { .. } => "leased",
+        MessageState::Dead { .. } => "dead",
+    }
+}
+
+pub(crate) const fn reason(reason: DeathReason) -> &'static str {
+    match reason {
+        DeathReason::MaxFailures => "max_failures",
+        DeathReason::MaxCrashes => "max_crashes",
+        DeathReason::Rejected => "rejected",
+        DeathReason::Expired => "expired",
+        DeathReason::Unreadable => "unreadable",
+        _ => "other",
+    }
+}
+
+pub(crate) const fn priority(priority: Priority) -> &'static str {
+    match priority {
+        Priority::Urgent => "urgent",
+        Priority::High => "high",
+        Priority::Normal => "normal",
+        Priority::Low => "low",
+    }
+}
+
+fn named(name: &str, bytes: &[u8]) -> (String, Value) {
+    match text_or_base64(bytes) {
+        (Some(text), _) => (name.to_owned(), text.into()),
+        (None, base64) => (format!("{name}_base64"), base64.into()),
+    }
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,180 @@
+//! `delayline cancel`, `reschedule`, `pause`, `resume` and `completions`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::process::Child;
+
+use delayline_test_server::Server;
+use support::{DRIVERS, bare, count, let_die, on, run, run_with_input, send, wait_until};
+
+/// A worker that holds the one message that is ready.
+fn worker_with_a_message(server: &Server) -> Child {
+    let child = on(server, &["work", "--grace", "0s", "--exec", "sleep", "60"]).spawn().unwrap();
+    wait_until("the delivery", || count(server, "leased") == 1);
+    child
+}
+
+#[test]
+fn one_is_cancelled_and_the_unknown_one_is_told() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let id = format!("order-{driver}");
+        send(&server, &["--id", &id, "--payload", "x", "--delay", "1h"]);
+        let cancel = |more: &[&str]| {
+            let args: Vec<_> = ["--driver", driver, "cancel"].iter().chain(more).copied().collect();
+            run(on(&server, &args))
+        };
+        assert_eq!(cancel(&[&id]).code(0).stdout, format!("{id}: cancelled\n"));
+        // Again, and a repeated id counts once.
+        assert_eq!(cancel(&[&id, &id]).code(0).stdout, format!("{id}: cancelled\n"));
+        let json = cancel(&["nobody", "--json"]).code(1).lines();
+        assert_eq!(json[0], serde_json::json!({"id": "nobody", "outcome": "not_found"}));
+        cancel(&[]).code(2);
+        cancel(&[""]).code(2);
+        cancel(&["a", "--file", "-"]).code(2);
+        cancel(&["--file", "/nowhere/ids"]).code(2);
+    }
+}
+
+#[test]
+fn many_are_cancelled_only_with_a_yes() {
+    let server = Server::start();
+    let lines: String = (0..1_200)
+        .map(|n| format!("{{\"id\": \"m-{n}\", \"payload\": 1, \"delay\": \"1h\"}}\n"))
+        .collect();
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    for args in [&["cancel", "m-1", "m-2"][..], &["cancel", "--file", "-"]] {
+        let ended = run_with_input(on(&server, args), b"m-1\nm-2\n").code(2);
+        assert!(ended.stderr.contains("cancel 2 messages"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--yes"), "{}", ended.stderr);
+    }
+    assert_eq!(count(&server, "cancelled_total"), 0);
+    let file: String = (0..1_200).map(|n| format!("m-{n}\r\n")).collect();
+    let file = format!("{}\nunknown\n\n{file}m-7\n", "\u{1b}".repeat(200));
+    let cancel = on(&server, &["cancel", "--file", "-", "--yes", "--json"]);
+    let ended = run_with_input(cancel, file.as_bytes()).code(1);
+    assert_eq!(ended.stderr, "line 1: it is longer than the 128 bytes of an id\n");
+    let lines = ended.lines();
+    assert_eq!((lines.len(), &lines[0]["outcome"]), (1_201, &"not_found".into()));
+    assert!(lines[1..].iter().all(|line| line["outcome"] == "cancelled"));
+    assert_eq!((count(&server, "cancelled_total"), count(&server, "scheduled")), (1_200, 0));
+}
+
+#[test]
+fn what_a_worker_has_is_not_said_to_be_cancelled_or_moved() {
+    let server = Server::start();
+    send(&server, &["--id", "a", "--payload", "x"]);
+    let worker = worker_with_a_message(&server);
+    let ended = run(on(&server, &["reschedule", "a", "--delay", "1h"])).code(1);
+    assert_eq!(ended.stdout, "a: in flight\n");
+    let ended = run(on(&server, &["cancel", "a"])).code(1);
+    assert_eq!(ended.stdout, "a: in flight\n");
+    let leased = run(on(&server, &["list", "--state", "leased", "--json"])).code(0).lines();
+    assert_eq!(leased[0]["messages"][0]["state"], "leased");
+    support::send_signal(&worker, "-TERM");
+    support::ended(worker);
+}
+
+#[test]
+fn a_message_is_moved() {
+    let server = Server::start();
+    let_die(&server, 1, "no");
+    send(&server, &["--id", "a", "--payload", "x"]);
+    for driver in DRIVERS {
+        let reschedule = |more: &[&str]| {
+            let args: Vec<_> =
+                ["--driver", driver, "reschedule"].iter().chain(more).copied().collect();
+            run(on(&server, &args))
+        };
+        let moved = reschedule(&["a", "--at", "2090-01-01T00:00:00Z"]).code(0);
+        assert_eq!(moved.stdout, "a: rescheduled, due 2090-01-01T00:00:00.000Z\n");
+        assert_eq!(count(&server, "scheduled"), 1);
+        reschedule(&["a", "--delay", "0s"]).code(0);
+        assert_eq!(count(&server, "ready"), 1);
+        let lines =
+            reschedule(&["nobody", "bad-0", "a", "--delay", "1h", "--json"]).code(1).lines();
+        let outcomes: Vec<_> = lines.iter().map(|line| &line["outcome"]).collect();
+        assert_eq!(outcomes, ["not_found", "dead", "rescheduled"]);
+        assert!(lines[2]["due"].as_str().unwrap().starts_with("20"));
+        for bad in [
+            &["a"][..],
+            &["--delay", "1h"],
+            &["a", "--delay", "1h", "--at", "2090-01-01T00:00:00Z"],
+            &["a", "--delay", "-1h"],
+            &["a", "--delay", "200 years"],
+            &["a", "--delay", "73000 days"],
+            &["a", "--at", "tomorrow"],
+            &["", "--delay", "1h"],
+        ] {
+            let ended = reschedule(bad).code(2);
+            assert_eq!(ended.stdout, "", "{bad:?}");
+        }
+        assert_eq!(count(&server, "scheduled"), 1);
+    }
+}
+
+#[test]
+fn a_queue_is_paused_and_resumed() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let ask = |verb: &str, more: &[&str]| {
+            let args: Vec<_> = ["--driver", driver, verb].iter().chain(more).copied().collect();
+            run(on(&server, &args)).code(0)
+        };
+        assert!(ask("pause", &[]).stdout.contains("orders: paused"));
+        assert_eq!(ask("pause", &["--json"]).lines()[0]["paused"], true);
+        assert_eq!(ask("stats", &["--json"]).lines()[0]["paused"], true);
+        assert_eq!(ask("resume", &["--json"]).lines()[0]["paused"], false);
+        assert!(ask("resume", &[]).stdout.contains("go on"));
+        assert_eq!(ask("stats", &["--json"]).lines()[0]["paused"], false);
+    }
+}
+
+#[test]
+fn completions_know_the_verbs_and_need_no_queue() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(bare(&["completions", shell])).code(0).stdout;
+        for word in ["redrive", "reschedule", "--reuse-finished-id"] {
+            let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    run(bare(&["completions", "dos"])).code(2);
+    run(bare(&["completions"])).code(2);
+    let mut child = bare(&["completions", "bash"]).spawn().unwrap();
+    drop(child.stdout.take());
+    support::ended(child).code(0);
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    for verb in [
+        &["send"][..],
+        &["work"],
+        &["stats"],
+        &["list"],
+        &["get"],
+        &["cancel"],
+        &["reschedule"],
+        &["dead", "list"],
+        &["dead", "redrive"],
+        &["dead", "purge"],
+        &["pause"],
+        &["resume"],
+        &["check"],
+        &["doctor"],
+        &["acl"],
+        &["bench", "lateness"],
+        &["bench", "throughput"],
+        &["completions"],
+    ] {
+        let args: Vec<_> = verb.iter().chain(&["--help"]).copied().collect();
+        let help = run(bare(&args)).code(0).stdout;
+        let example = format!("\n  delayline {}", verb.join(" "));
+        assert!(help.contains(&example), "{verb:?}: {help}");
+    }
+    assert!(run(bare(&["--help"])).code(0).stdout.contains("Exit codes:"));
+    run(bare(&["dead"])).code(2);
+}

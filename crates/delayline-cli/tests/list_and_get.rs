@@ -1,0 +1,254 @@
+//! `delayline list` and `delayline get`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::os::unix::ffi::OsStringExt as _;
+use std::process::Stdio;
+
+use delayline_test_server::Server;
+use serde_json::Value;
+use support::{DRIVERS, HOSTILE, harmless, let_die, on, run, run_with_input, send};
+
+fn many(server: &Server, count: usize) {
+    let lines: String = (0..count)
+        .map(|n| {
+            format!("{{\"id\": \"m-{n:04}\", \"payload\": {n}, \"delay\": \"{}s\"}}\n", 3_600 + n)
+        })
+        .collect();
+    run_with_input(on(server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+}
+
+fn ids(pages: &[Value]) -> Vec<String> {
+    let messages = pages.iter().flat_map(|page| page["messages"].as_array().unwrap());
+    messages.map(|message| message["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_empty_queue_is_no_error() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        for verb in
+            [&["list"][..], &["list", "--all"], &["list", "--state", "dead"], &["dead", "list"]]
+        {
+            let with = |more: &[&'static str]| {
+                let args: Vec<_> =
+                    ["--driver", driver].iter().chain(verb).chain(more).copied().collect();
+                run(on(&server, &args)).code(0)
+            };
+            let table = with(&[]);
+            assert_eq!((table.stdout.as_str(), table.stderr.as_str()), ("", "no messages\n"));
+            let page = &with(&["--json"]).lines()[0];
+            assert_eq!(*page, serde_json::json!({"messages": [], "next": null}));
+        }
+    }
+}
+
+#[test]
+fn pages_follow_one_another_and_nothing_is_left_out() {
+    let server = Server::start();
+    many(&server, 250);
+    for driver in DRIVERS {
+        let list = |more: &[&str]| {
+            let args: Vec<_> = ["--driver", driver, "list"].iter().chain(more).copied().collect();
+            run(on(&server, &args)).code(0)
+        };
+        let expected: Vec<_> = (0..250).map(|n| format!("m-{n:04}")).collect();
+        let all = list(&["--all", "--json"]).lines();
+        assert_eq!(all.len(), 3);
+        assert_eq!((ids(&all), &all[2]["next"]), (expected.clone(), &Value::Null));
+
+        let mut seen = Vec::new();
+        let mut cursor = Value::Null;
+        for pages in 0.. {
+            assert!(pages < 5, "{seen:?}");
+            let mut args = vec!["--limit", "125", "--json"];
+            if let Some(cursor) = cursor.as_str() {
+                args.extend(["--after", cursor]);
+            }
+            let lines = list(&args).lines();
+            seen.extend(ids(&lines));
+            cursor = lines.last().unwrap()["next"].clone();
+            if cursor.is_null() {
+                break;
+            }
+        }
+        // 250 is a multiple of 125, and the second page says that it is the last.
+        assert_eq!(seen, expected);
+
+        let table = list(&["--limit", "2"]);
+        let words: Vec<Vec<_>> =
+            table.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[0][..3], ["ID", "STATE", "DUE"]);
+        assert_eq!((words.len(), words[1][0], words[2][1]), (3, "m-0000", "scheduled"));
+        let cursor = table.stderr.trim().rsplit(' ').next().unwrap().to_owned();
+        let next = list(&["--after", &cursor, "--all"]);
+        assert_eq!(next.stdout.lines().count(), 249);
+        assert!(next.stdout.contains("m-0002") && next.stderr.is_empty(), "{}", next.stderr);
+    }
+}
+
+#[test]
+fn states_come_one_after_the_other_and_the_cursor_knows_where_it_is() {
+    let server = Server::start();
+    let_die(&server, 3, "no");
+    send(&server, &["--id", "r", "--payload", "x"]);
+    send(&server, &["--id", "s", "--payload", "x", "--delay", "1h"]);
+    let all = run(on(&server, &["list", "--json"])).code(0).lines();
+    assert_eq!(ids(&all)[..2], ["s", "r"]);
+    assert_eq!(ids(&all).len(), 5);
+    // One by one, over the borders of the states.
+    let (mut seen, mut cursor) = (Vec::new(), "scheduled".to_owned());
+    loop {
+        let args = ["list", "--limit", "1", "--json", "--after", &cursor];
+        let page = run(on(&server, &args)).code(0).lines().remove(0);
+        seen.extend(ids(std::slice::from_ref(&page)));
+        match page["next"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ids(&all));
+    let dead = run(on(&server, &["list", "--state", "dead", "--json"])).code(0).lines();
+    assert_eq!(ids(&dead).len(), 3);
+    for bad in ["dead:4:1:1", "x", "ready:0:1", ""] {
+        let ended = run(on(&server, &["list", "--after", bad])).code(2);
+        assert!(ended.stderr.contains("cursor"), "{}", ended.stderr);
+    }
+    let other = run(on(&server, &["dead", "list", "--after", "ready"])).code(2);
+    assert!(other.stderr.contains("another state"), "{}", other.stderr);
+    for flags in [
+        &["--limit", "0"][..],
+        &["--limit", "-1"],
+        &["--state", "acked"],
+        &["--limit", "1", "--all"],
+    ] {
+        let args: Vec<_> = ["list"].iter().chain(flags).copied().collect();
+        run(on(&server, &args)).code(2);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_list() {
+    let server = Server::start();
+    many(&server, 3_000);
+    let mut child = on(&server, &["list", "--all", "--json"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(support::ended(child).code(0).stderr, "");
+}
+
+#[test]
+fn everything_known_of_a_message() {
+    let server = Server::start();
+    send(
+        &server,
+        &[
+            "--id",
+            "a",
+            "--payload",
+            "one\ntwo",
+            "--header",
+            "shop=9",
+            "--delay",
+            "1h",
+            "--expires-in",
+            "2h",
+        ],
+    );
+    for driver in DRIVERS {
+        let get = |more: &[&str]| {
+            let args: Vec<_> = ["--driver", driver, "get"].iter().chain(more).copied().collect();
+            run(on(&server, &args))
+        };
+        let text = get(&["a"]).code(0).stdout;
+        for part in [
+            "id           a\n",
+            "scheduled",
+            "failures     0 of 20",
+            "expires      20",
+            "header shop: 9\n",
+            "payload of 7 bytes:\n  one\n  two\n",
+        ] {
+            assert!(text.contains(part), "{part:?}: {text}");
+        }
+        let json = &get(&["a", "--json"]).code(0).lines()[0];
+        assert_eq!((&json["payload"], &json["headers"]["shop"]), (&"one\ntwo".into(), &"9".into()));
+        assert_eq!(
+            (&json["state"], &json["max_crashes"], &json["last_error"]),
+            (&"scheduled".into(), &5.into(), &Value::Null)
+        );
+        assert_eq!(get(&["a", "--raw"]).code(0).stdout, "one\ntwo");
+
+        let both = get(&["a", "nobody", "--json"]).code(1).lines();
+        assert_eq!((&both[0]["id"], &both[1]["state"]), (&"a".into(), &"unknown".into()));
+        let none = get(&["nobody", "--raw"]).code(1);
+        assert_eq!(none.stdout, "");
+        assert!(none.stderr.contains("unknown"), "{}", none.stderr);
+        get(&["a", "b", "--raw"]).code(2);
+        get(&["a", "--raw", "--json"]).code(2);
+        get(&[]).code(2);
+        get(&[""]).code(2);
+        get(&[&"x".repeat(129)]).code(2);
+    }
+    run(on(&server, &["cancel", "a"])).code(0);
+    assert!(run(on(&server, &["get", "a"])).code(0).stdout.contains("cancelled"));
+    run(on(&server, &["get", "a", "--raw"])).code(1);
+}
+
+#[test]
+fn hostile_text_reaches_no_terminal_and_programs_get_it_whole() {
+    let server = Server::start();
+    let header = format!("h={HOSTILE}");
+    send(
+        &server,
+        &["--id", HOSTILE, "--payload", HOSTILE, "--header", &header, "--max-failures", "1"],
+    );
+    let mut work = on(&server, &["work", "--until-empty", "--exec"]);
+    work.args(["sh", "-c", "printf '%s' \"$WORDS\" >&2; exit 3"]).env("WORDS", HOSTILE);
+    // What a command says is passed on as it is, to whoever has started it.
+    run(work).code(0);
+    for driver in DRIVERS {
+        let ask = |args: &[&str]| {
+            let args: Vec<_> = ["--driver", driver].iter().chain(args).copied().collect();
+            run(on(&server, &args)).code(0)
+        };
+        for args in [
+            &["list"][..],
+            &["dead", "list"],
+            &["get", HOSTILE],
+            &["list", "--json"],
+            &["get", HOSTILE, "--json"],
+            &["dead", "purge", HOSTILE, "--dry-run"],
+        ] {
+            let ended = ask(args);
+            harmless(&ended.stdout);
+            harmless(&ended.stderr);
+            assert!(!ended.stdout.is_empty());
+        }
+        let json = &ask(&["get", HOSTILE, "--json"]).lines()[0];
+        assert_eq!((&json["id"], &json["payload"]), (&HOSTILE.into(), &HOSTILE.into()));
+        assert_eq!(json["headers"]["h"], HOSTILE);
+        assert!(json["last_error"].as_str().unwrap().contains("\u{1b}[2Jx"), "{json}");
+        assert_eq!(ask(&["get", HOSTILE, "--raw"]).stdout, HOSTILE);
+    }
+    let ended = run(on(&server, &["get", "--raw", "\u{1b}[2J"])).code(1);
+    harmless(&ended.stderr);
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    let server = Server::start();
+    let line = b"{\"id\": \"bytes\", \"payload_base64\": \"/wAKGw==\"}\n";
+    run_with_input(on(&server, &["send", "--file", "-"]), line).code(0);
+    let json = &run(on(&server, &["get", "bytes", "--json"])).code(0).lines()[0];
+    assert_eq!((&json["payload_base64"], &json["payload"]), (&"/wAKGw==".into(), &Value::Null));
+    let text = run(on(&server, &["get", "bytes"])).code(0).stdout;
+    assert!(text.contains("payload of 4 bytes, in base64:\n  /wAKGw==\n"), "{text}");
+    let raw = on(&server, &["get", "bytes", "--raw"]).stderr(Stdio::null()).output().unwrap();
+    assert_eq!((raw.status.code(), raw.stdout), (Some(0), vec![255, 0, 10, 27]));
+    // An id need not be text either.
+    let mut command = on(&server, &["get", "--json"]);
+    command.arg(std::ffi::OsString::from_vec(vec![255, 27]));
+    assert_eq!(run(command).code(1).lines()[0]["id_base64"], "/xs=");
+}

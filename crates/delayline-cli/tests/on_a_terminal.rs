@@ -1,0 +1,74 @@
+//! What only a terminal sees: questions, bars, and counts that are drawn again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::io::Write as _;
+
+use delayline_test_server::Server;
+use support::terminal::start;
+use support::{count, let_die, on, wait_until};
+
+#[test]
+fn a_deletion_is_asked_about_and_only_a_yes_is_a_yes() {
+    let server = Server::start();
+    let_die(&server, 3, "no");
+    for (answer, code, left) in [("\n", 1, 3), ("no\n", 1, 3), ("\u{4}", 1, 3), ("Yes\n", 0, 0)] {
+        let mut terminal = start(on(&server, &["dead", "purge", "--all"]));
+        terminal.type_in(answer);
+        let (ended, screen) = terminal.end();
+        assert_eq!(ended, Some(code), "{answer:?}: {screen}");
+        assert!(
+            screen.contains("purge 3 dead letters of the queue orders. Go on? [y/N]"),
+            "{screen}"
+        );
+        assert_eq!(count(&server, "dead"), left, "{answer:?}");
+    }
+}
+
+#[test]
+fn many_messages_are_asked_about_and_one_is_not() {
+    let server = Server::start();
+    let (code, screen) = start(on(&server, &["cancel", "a"])).end();
+    assert_eq!((code, screen.contains("Go on?")), (Some(1), false));
+    let mut terminal = start(on(&server, &["cancel", "a", "b"]));
+    terminal.type_in("n\n");
+    let (code, screen) = terminal.end();
+    assert_eq!((code, screen.contains("cancel 2 messages")), (Some(1), true));
+}
+
+#[test]
+fn the_watch_draws_over_what_it_has_drawn() {
+    let server = Server::start();
+    let terminal = start(on(&server, &["stats", "--watch", "100ms"]));
+    wait_until("a third count", || terminal.screen().matches("earliest due").count() > 2);
+    support::send_signal(&terminal.child, "-INT");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    // Up, and the line is cleared.
+    assert!(screen.contains("\u{1b}[1A") || screen.contains("\u{1b}[2K"), "{screen:?}");
+}
+
+#[test]
+fn long_jobs_show_how_far_they_are() {
+    let server = Server::start();
+    let_die(&server, 30, "no");
+    let args = ["dead", "redrive", "--all", "--rate", "30", "--yes"];
+    let (code, screen) = start(on(&server, &args)).end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("/30"), "{screen:?}");
+    assert!(screen.ends_with("redriven 30\r\n"), "{screen:?}");
+
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for n in 0..20_000 {
+        writeln!(file, "{{\"id\": \"m-{n}\", \"payload\": {n}}}").unwrap();
+    }
+    writeln!(file, "hello").unwrap();
+    let path = file.path().to_str().unwrap();
+    let (code, screen) = start(on(&server, &["send", "--file", path])).end();
+    assert_eq!(code, Some(1), "{screen}");
+    assert!(screen.contains("KiB") && screen.contains("created "), "{screen:?}");
+    assert!(screen.contains("line 20001: "), "{screen:?}");
+    assert!(screen.trim_end().ends_with("bad 1"), "{screen:?}");
+}

@@ -1,0 +1,62 @@
+//! The command on a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// A running command and its terminal.
+pub struct OnTerminal {
+    pub child: Child,
+    keyboard: File,
+    screen: Arc<Mutex<Vec<u8>>>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+/// Starts a command whose stdin, stdout and stderr are one terminal.
+pub fn start(mut command: Command) -> OnTerminal {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let open = || File::options().read(true).write(true).open(&name).unwrap();
+    // Some programs are told by this variable that a terminal can do nothing.
+    command.env("TERM", "xterm").stdin(open()).stdout(open()).stderr(open());
+    let child = command.spawn().unwrap();
+    // It holds the terminal open as well, and would keep the screen from ending.
+    drop(command);
+    let mut output = File::from(OwnedFd::try_clone(&master).unwrap());
+    let screen = Arc::<Mutex<Vec<u8>>>::default();
+    let seen = Arc::clone(&screen);
+    let watcher = std::thread::spawn(move || {
+        let mut chunk = [0; 4_096];
+        // It fails when the command has closed its side.
+        while let Ok(count @ 1..) = output.read(&mut chunk) {
+            seen.lock().unwrap().extend_from_slice(&chunk[..count]);
+        }
+    });
+    OnTerminal { child, keyboard: File::from(master), screen, watcher: Some(watcher) }
+}
+
+impl OnTerminal {
+    /// Types something.
+    pub fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// All that was on the screen until now.
+    pub fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+    }
+
+    /// The exit code, and all that was on the screen.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        self.watcher.take().unwrap().join().unwrap();
+        (code, self.screen())
+    }
+}

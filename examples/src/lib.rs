@@ -24,6 +24,8 @@ mod guides {
     mod write_your_own_backend {}
     #[doc = include_str!("../../docs/guides/middleware.md")]
     mod middleware {}
+    #[doc = include_str!("../../docs/guides/several-queues.md")]
+    mod several_queues {}
     #[doc = include_str!("../../docs/guides/testing.md")]
     mod testing {}
 }

@@ -26,7 +26,7 @@ const ON_A_SERVER: [&str; 7] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides whose code is whole as it stands there, and runs as their doctests.
-const WITHOUT_PROGRAM: [&str; 2] = ["middleware", "testing"];
+const WITHOUT_PROGRAM: [&str; 3] = ["middleware", "several-queues", "testing"];
 
 #[test]
 fn close_unpaid_orders() {

@@ -179,12 +179,14 @@ if not goes_on then
   local number, cursor = RECORDS, 0
   if position and position.index >= RECORDS then
     number, cursor = position.index, position.high * HALF + position.low
+    if cursor >= MAX_EXACT then
+      cursor = 0 -- no server has given it
+    end
   else
     repair_impossible()
   end
   local records = redis.call('HLEN', key.records)
-  local wrong = number > RECORDS or cursor > 0 or records ~= indexed()
-    or accounted_for() ~= control.sequence
+  local wrong = records ~= indexed() or accounted_for() ~= control.sequence
     or redis.call('HLEN', key.details) > records or redis.call('HLEN', key.contents) > records
   if wrong then
     number, cursor = repair_orphans(number, format('%.0f', cursor))

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::{Fault, Faulty, Fixture, Trace, differential, faults, histories, random, workload};
 
 /// Random sequences within which every defect must show.
-const SEQUENCES: usize = 300;
+const SEQUENCES: usize = 1_000;
 
 const SETTINGS: Settings = Settings { cases: 400, seed: 1 };
 

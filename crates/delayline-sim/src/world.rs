@@ -376,7 +376,8 @@ impl<'a> World<'a> {
         }
         for index in 0..self.processes.len() {
             let Some(process) = self.processes.get_mut(index) else { continue };
-            process.frozen_until = 0;
+            // It has not looked around yet, if it was frozen until now.
+            process.frozen_until = process.frozen_until.min(self.now);
             let worker = Worker { process: index, incarnation: process.incarnation };
             let slots: Vec<_> = process.running.keys().copied().collect();
             for slot in slots {

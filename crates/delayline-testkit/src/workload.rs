@@ -5,6 +5,7 @@
 //! go wrong, and six ids, three consumers and a few milliseconds make them common.
 
 mod content;
+mod improviser;
 mod ledger;
 mod moves;
 
@@ -14,10 +15,11 @@ use delayline_core::{
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+pub use self::improviser::Improviser;
 pub use self::moves::moves;
 
-pub(crate) use self::ledger::Ledger;
-pub(crate) use self::moves::action;
+use self::ledger::Ledger;
+use self::moves::action;
 
 use crate::{Step, Trace};
 

@@ -11,9 +11,9 @@ use super::Call;
 use crate::oracle;
 
 /// Follows every message through the calls, in the order in which they were carried out.
-pub(super) fn check(order: &[&Call]) -> Result<(), String> {
+pub(super) fn check<'a>(order: impl IntoIterator<Item = &'a Call>) -> Result<(), String> {
     let mut books = Books::default();
-    for (n, call) in order.iter().enumerate() {
+    for (n, call) in order.into_iter().enumerate() {
         books.enter(call).map_err(|reason| format!("call {n}, {:?}: {reason}", call.op))?;
     }
     books.close()
@@ -25,6 +25,8 @@ struct Books {
     lives: HashMap<MessageId, Life>,
     created: u64,
     deliveries: u64,
+    /// The latest instant of all.
+    latest: Timestamp,
     /// Whether the last look at the counts found the queue drained.
     drained: bool,
 }
@@ -45,6 +47,8 @@ struct Life {
 
 impl Books {
     fn enter(&mut self, call: &Call) -> Result<(), String> {
+        // Whatever ran out at some instant stays run out when the clock has been set back.
+        self.latest = self.latest.max(call.applied.at);
         let at = call.applied.at;
         match (&call.op, &call.applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
@@ -120,10 +124,10 @@ impl Books {
                 if counts.enqueued_total == self.created {
                     return Ok(());
                 }
-                Err(format!("{} were created, {} counted", self.created, counts.enqueued_total))
+                Err(format!("G22: {} were created, {} counted", self.created, counts.enqueued_total))
             }
             (Op::Check(_), Reply::Check(checked)) if !checked.findings.is_empty() => {
-                Err(format!("the audit found {:?}", checked.findings))
+                Err(format!("G22: the audit found {:?}", checked.findings))
             }
             _ => Ok(()),
         }
@@ -133,7 +137,7 @@ impl Books {
         // A cancelled message may end unseen, when its lease runs out.
         let known = self.lives.get(&message.id);
         if known.is_some_and(|life| !life.ended && !life.cancel_requested) {
-            return Err(format!("{} was created twice", message.id));
+            return Err(format!("G14: {} was created twice", message.id));
         }
         self.created += 1;
         let life = Life {
@@ -152,34 +156,35 @@ impl Books {
 
     fn deliver(&mut self, at: Timestamp, claim: &Claim, delivery: &Delivery) -> Result<(), String> {
         self.deliveries += 1;
+        let latest = self.latest;
         let id = &delivery.message.info.id;
         let life = self.live(id)?;
         if delivery.message.payload != life.message.payload
             || delivery.message.headers != life.message.headers
         {
-            return Err(format!("{id} was delivered with another content"));
+            return Err(format!("G2: {id} was delivered with another content"));
         }
         let lease = delivery.lease;
         match life.lease {
             // The claim was repeated.
             Some((held, _)) if held == lease => return Ok(()),
-            Some((held, deadline)) if deadline > at => {
-                return Err(format!("{id} is leased as {held:?} until {deadline}"));
+            Some((held, deadline)) if deadline > latest => {
+                return Err(format!("G5: {id} is leased as {held:?} until {deadline}"));
             }
             // Given back, or run out.
             None | Some(_) => {}
         }
         if at < life.due {
-            return Err(format!("{id} is due at {} and came at {at}", life.due));
+            return Err(format!("G4: {id} is due at {} and came at {at}", life.due));
         }
         life.claims += 1;
         life.attempts += 1;
         if lease != (Lease { claim_id: claim.claim_id, epoch: life.claims }) {
-            return Err(format!("{id} was leased as {lease:?} at its claim {}", life.claims));
+            return Err(format!("G6: {id} was leased as {lease:?} at its claim {}", life.claims));
         }
         let (failures, crashes) = (life.message.max_failures, life.message.max_crashes);
         if life.attempts >= failures + crashes {
-            return Err(format!("{id} was delivered {} times", life.attempts));
+            return Err(format!("G9: {id} was delivered {} times", life.attempts));
         }
         life.lease = Some((lease, at.after(claim.lease)));
         Ok(())
@@ -205,19 +210,19 @@ impl Books {
     /// A message that may be delivered or settled.
     fn live(&mut self, id: &MessageId) -> Result<&mut Life, String> {
         match self.lives.get_mut(id) {
-            None => Err(format!("{id} was never created")),
-            Some(life) if life.ended => Err(format!("{id} has ended before")),
+            None => Err(format!("G2: {id} was never created")),
+            Some(life) if life.ended => Err(format!("G1: {id} has ended before")),
             Some(life) => Ok(life),
         }
     }
 
     fn close(&self) -> Result<(), String> {
         if !self.drained {
-            return Err("the history does not end with a drained queue".to_owned());
+            return Err("G21: the history does not end with a drained queue".to_owned());
         }
         for (id, life) in &self.lives {
             if !life.ended && !life.dead && !life.cancel_requested {
-                return Err(format!("{id} was lost"));
+                return Err(format!("G1: {id} was lost"));
             }
         }
         if self.deliveries == 0 {
@@ -231,7 +236,7 @@ impl Life {
     fn held_as(&self, lease: Lease) -> Result<(), String> {
         match self.lease {
             Some((held, _)) if held == lease => Ok(()),
-            held => Err(format!("{} is leased as {held:?}, not {lease:?}", self.message.id)),
+            held => Err(format!("G6: {} is leased as {held:?}, not {lease:?}", self.message.id)),
         }
     }
 }

@@ -14,7 +14,7 @@ const REMEMBERED: usize = 6;
 
 /// Leases, instants, pages and operations that later moves refer to.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(super) struct Ledger {
     /// Leases of each message, the latest last.
     leases: HashMap<MessageId, Vec<Lease>>,
     /// All leases, the latest last.
@@ -30,7 +30,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Where the clock stands after a movement.
-    pub(crate) fn tick(&self, now: Timestamp, tick: Tick) -> Timestamp {
+    pub(super) fn tick(&self, now: Timestamp, tick: Tick) -> Timestamp {
         let back = |from: Timestamp, ms: u64| {
             Timestamp::from_ms(from.as_ms().saturating_sub(ms)).unwrap_or(from)
         };
@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     /// The operation that an action comes to.
-    pub(crate) fn concrete(&mut self, action: &Action) -> Op {
+    pub(super) fn concrete(&mut self, action: &Action) -> Op {
         let op = match action {
             Action::Send(op) => op.clone(),
             Action::Settle(items) => {
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// Takes note of what was answered.
-    pub(crate) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
+    pub(super) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
         if let Op::Enqueue(messages) = op {
             let expiries = messages.iter().filter_map(|message| message.expires);
             self.instants.extend(expiries.map(|expires| expires.instant(now)));

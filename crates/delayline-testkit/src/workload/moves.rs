@@ -23,7 +23,7 @@ pub(super) fn one() -> impl Strategy<Value = Move> {
 }
 
 /// One random operation.
-pub(crate) fn action() -> impl Strategy<Value = Action> + Clone {
+pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let settle = for_ids((lease_ref(), outcome()));
     let settle = settle.prop_map(|items| {
         Action::Settle(items.into_iter().map(|(id, (lease, how))| (id, lease, how)).collect())

@@ -1,0 +1,109 @@
+//! Operations for clients that go by a clock that moves.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use delayline_core::{Applied, Millis, NewMessage, Op, Redrive, Reschedule, Schedule};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, TestRng, TestRunner};
+
+use super::{Action, Ledger, action, start};
+
+/// Makes up operations one by one, for any number of clients of one queue. They use each other's
+/// leases and repeat each other, because it learns from what they are answered.
+pub struct Improviser {
+    memory: Mutex<Memory>,
+}
+
+struct Memory {
+    runner: TestRunner,
+    /// What comes next, in reverse. Made many at a time: the strategy cannot be kept, because it
+    /// cannot be sent between threads.
+    actions: Vec<Action>,
+    ledger: Ledger,
+}
+
+impl Improviser {
+    /// What it makes up follows from the chance given and from what it learns.
+    #[must_use]
+    pub fn new(chance: TestRng) -> Self {
+        let runner = TestRunner::new_with_rng(Config::default(), chance);
+        let memory = Memory { runner, actions: Vec::new(), ledger: Ledger::default() };
+        Self { memory: Mutex::new(memory) }
+    }
+
+    /// The next operation. It is within the limits.
+    #[must_use]
+    pub fn next(&self) -> Op {
+        let mut memory = self.memory();
+        loop {
+            let Some(action) = memory.actions.pop() else {
+                memory.prepare();
+                continue;
+            };
+            let op = soon(memory.ledger.concrete(&action));
+            if op.validate().is_ok() {
+                return op;
+            }
+        }
+    }
+
+    /// Learns what was answered.
+    pub fn observe(&self, op: &Op, applied: &Applied) {
+        self.memory().ledger.observe(applied.at, op, &applied.reply);
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn prepare(&mut self) {
+        let action = action();
+        // The generator rejects nothing, so there is always a tree.
+        let tree = |_| action.new_tree(&mut self.runner).map(|tree| tree.current()).ok();
+        self.actions = (0..PREPARED).filter_map(tree).collect();
+    }
+}
+
+impl fmt::Debug for Improviser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Improviser").finish_non_exhaustive()
+    }
+}
+
+/// The same operation with instants of the random runs' own time turned into short delays.
+fn soon(op: Op) -> Op {
+    let start = start();
+    let soon = |schedule| match schedule {
+        Schedule::At(instant) if instant >= start && instant.since(start).as_secs() == 0 => {
+            Schedule::In(Millis::try_from(instant.since(start)).unwrap_or_default())
+        }
+        other => other,
+    };
+    match op {
+        Op::Enqueue(messages) => Op::Enqueue(
+            messages
+                .into_iter()
+                .map(|message| NewMessage {
+                    schedule: soon(message.schedule),
+                    expires: message.expires.map(soon),
+                    ..message
+                })
+                .collect(),
+        ),
+        Op::Reschedule(items) => Op::Reschedule(
+            items
+                .into_iter()
+                .map(|item| Reschedule { schedule: soon(item.schedule), ..item })
+                .collect(),
+        ),
+        Op::Redrive(redrive) => {
+            Op::Redrive(Redrive { schedule: soon(redrive.schedule), ..redrive })
+        }
+        other => other,
+    }
+}
+
+const PREPARED: usize = 256;

@@ -1,5 +1,6 @@
 //! Development commands: `cargo xtask`.
 
+mod chaos;
 mod ci;
 mod dependencies;
 mod fix;
@@ -41,6 +42,7 @@ fn run() -> Result<()> {
         "ci" => ci::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
+        "chaos" => chaos::run(&shell, args),
         "sim" => sim::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
         "help" | "-h" | "--help" => {
@@ -67,6 +69,10 @@ cargo xtask fix
 
 cargo xtask sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.
+
+cargo xtask chaos [--minutes M] [--seed S]
+    Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
+    of their files lost. Says what was injected, and which promises held.
 
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.

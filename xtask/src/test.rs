@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::{redis_server, sim};
+use crate::{chaos, redis_server, sim};
 
 /// Runs the tests; what comes before `--` in `args` chooses which, what follows goes to them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -23,6 +23,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
         sim::run(shell, &[])?;
+        chaos::run(shell, &[])?;
     } else {
         cmd!(shell, "cargo test --locked {cargo...} {tests...}").run()?;
     }

@@ -28,6 +28,7 @@ pub struct Builder {
     /// Lines of the configuration file.
     pub(crate) settings: String,
     pub(crate) directory: Option<PathBuf>,
+    pub(crate) own_clock: bool,
 }
 
 impl Builder {
@@ -80,6 +81,13 @@ impl Builder {
     /// Keeps its data files in this existing directory, which is left alone afterwards.
     pub fn dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
+        self
+    }
+
+    /// Gives the server a wall clock of its own, for [`Server::set_clock_step`]. Needs a C compiler,
+    /// `cc`, and a server that is linked with the system's C library. Linux only.
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 use tempfile::TempDir;
 
+use crate::clock::Clock;
 use crate::process::Process;
 use crate::tls::Identity;
 use crate::{Builder, Certificate, StartError, find_server_binary};
@@ -39,6 +40,7 @@ pub(crate) struct Launch {
     /// The TCP or TLS port, 0 without one.
     pub(crate) port: u16,
     pub(crate) ca_pem: Option<String>,
+    pub(crate) clock: Option<Clock>,
     admin_password: String,
 }
 
@@ -62,6 +64,7 @@ impl Launch {
                 Some(identity.ca)
             }
         };
+        let clock = builder.own_clock.then(|| Clock::make(home.path())).transpose()?;
         // A local test server holds nothing worth guessing 64 random bits for.
         let admin_password = format!("{:016x}", RandomState::new().build_hasher().finish());
         Ok(Self {
@@ -72,6 +75,7 @@ impl Launch {
             listen: builder.listen,
             port: 0,
             ca_pem,
+            clock,
             admin_password,
         })
     }
@@ -106,6 +110,10 @@ impl Launch {
     /// The unix socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.home.path().join(SOCKET)
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
     }
 
     /// The authority's certificate, if there is one.
@@ -149,7 +157,9 @@ impl Launch {
         // A file, not arguments: everybody can read the arguments of a process.
         write_private(&self.home.path().join("redis.conf"), &self.config_text())
             .map_err(StartError::io("write the server's configuration"))?;
-        let mut process = Process::spawn(&self.binary, self.home.path())?;
+        let environment = self.clock.as_ref().map(Clock::environment);
+        let environment = environment.as_ref().map_or(&[][..], |pairs| &pairs[..]);
+        let mut process = Process::spawn(&self.binary, self.home.path(), environment)?;
         self.await_ready(&mut process)?;
         Ok(process)
     }

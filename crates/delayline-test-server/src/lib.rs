@@ -22,6 +22,7 @@
 
 mod binary;
 mod builder;
+mod clock;
 mod error;
 mod launch;
 mod process;

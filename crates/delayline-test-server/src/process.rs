@@ -22,13 +22,18 @@ pub(crate) struct Process {
 impl Process {
     /// Runs `binary` with the configuration file `redis.conf` in `home`; what it says goes to
     /// `server.log` there.
-    pub(crate) fn spawn(binary: &Path, home: &Path) -> Result<Self, StartError> {
+    pub(crate) fn spawn(
+        binary: &Path,
+        home: &Path,
+        environment: &[(&str, &Path)],
+    ) -> Result<Self, StartError> {
         let log = File::create(home.join("server.log"))
             .map_err(StartError::io("create the server's log"))?;
         let errors = log.try_clone().map_err(StartError::io("create the server's log"))?;
         let child = Command::new(binary)
             .arg("redis.conf")
             .current_dir(home)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)

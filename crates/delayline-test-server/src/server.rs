@@ -1,7 +1,7 @@
 //! A running server.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::{RedisError, ToRedisArgs};
@@ -117,6 +117,12 @@ impl Server {
         self.launch.ca_path()
     }
 
+    /// Where it keeps its data.
+    #[must_use]
+    pub fn data_dir(&self) -> &Path {
+        self.launch.data()
+    }
+
     /// The process id. Another one after each [`restart`](Self::restart).
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -156,6 +162,15 @@ impl Server {
         command.query(&mut self.launch.connect()?)
     }
 
+    /// A connection of the administrator's, for who must not depend on getting a new one.
+    ///
+    /// # Errors
+    ///
+    /// The server is not there, or takes no more clients.
+    pub fn admin(&self) -> Result<redis::Connection, RedisError> {
+        self.launch.connect()
+    }
+
     /// One number or word of `INFO`: `info("stats", "total_commands_processed")`.
     ///
     /// # Panics
@@ -190,6 +205,23 @@ impl Server {
     /// Lets a frozen process go on.
     pub fn resume(&self) {
         self.process().signal(Signal::CONT);
+    }
+
+    /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it. At
+    /// first both are the same.
+    ///
+    /// # Panics
+    ///
+    /// The server was built without [`own_clock`](Builder::own_clock).
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+    pub fn set_clock_step(&self, ms: i64) {
+        let Some(clock) = &self.launch.clock else {
+            panic!("the server was built without a clock")
+        };
+        if let Err(error) = clock.set_step(ms) {
+            panic!("cannot set the server's clock: {error}");
+        }
     }
 
     /// Stops the server if it runs, and starts it again on the same socket, port and directory.

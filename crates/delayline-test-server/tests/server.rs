@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline_test_server::{Certificate, Reply, Server, StartError, foreign_ca_pem};
 use rustls::pki_types::pem::PemObject;
@@ -180,4 +180,25 @@ fn ask_tls(server: &Server, name: &str, ca_pem: &str) -> std::io::Result<String>
 fn assert_refused(answer: std::io::Result<String>, reason: &str) {
     let error = format!("{:?}", answer.unwrap_err());
     assert!(error.contains(reason), "{error}");
+}
+
+#[test]
+fn a_server_with_a_clock_of_its_own_goes_by_it() {
+    let server = Server::builder().own_clock().start();
+    let time = || {
+        let (seconds, _): (i64, i64) = redis::from_redis_value(server.command(&["TIME"])).unwrap();
+        seconds
+    };
+    let machine =
+        i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+            .unwrap();
+    assert!((0..60).contains(&(time() - machine)));
+    for step_ms in [86_400_000, -86_400_000, 4_102_444_800_000 - machine * 1_000, -machine * 1_000]
+    {
+        server.set_clock_step(step_ms);
+        assert!((0..60).contains(&(time() - machine - step_ms / 1_000)), "{step_ms}");
+    }
+    server.set_clock_step(1_500);
+    server.restart();
+    assert!((1..60).contains(&(time() - machine)));
 }

@@ -124,7 +124,10 @@ impl Books {
                 if counts.enqueued_total == self.created {
                     return Ok(());
                 }
-                Err(format!("G22: {} were created, {} counted", self.created, counts.enqueued_total))
+                Err(format!(
+                    "G22: {} were created, {} counted",
+                    self.created, counts.enqueued_total
+                ))
             }
             (Op::Check(_), Reply::Check(checked)) if !checked.findings.is_empty() => {
                 Err(format!("G22: the audit found {:?}", checked.findings))

@@ -1,0 +1,309 @@
+//! What happens to the server, the connections and the workers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use delayline_test_server::Server;
+use delayline_test_server::proxy::{self, Proxy};
+
+use crate::load::Working;
+use crate::log::Setting;
+use crate::witness::AppendOnlyFile;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// The server is killed with SIGKILL, and started again after a while.
+    Kill,
+    /// The same, and the end of its append-only file is lost, as after a power cut.
+    KillAndLoseTail,
+    /// The server is told to end, and started again.
+    Restart,
+    /// The server is stopped with SIGSTOP for a while.
+    Freeze,
+    /// The server forgets its scripts, again and again.
+    FlushScripts,
+    /// `CLIENT KILL` for all clients.
+    KillClients,
+    /// `CLIENT PAUSE`.
+    PauseClients,
+    /// Requests are executed, and their connections end instead of the replies.
+    LoseReplies,
+    /// Requests are lost with their connections.
+    LoseRequests,
+    /// Connections stay open, and nothing passes.
+    Silence,
+    /// A key of a queue holds something of another type.
+    WrongType,
+    /// The server is at its memory limit.
+    OutOfMemory,
+    /// The server is a replica.
+    ReadOnly,
+    /// The server wants replicas and has none.
+    TooFewReplicas,
+    /// The server is busy with somebody's endless script.
+    BusyScript,
+    /// The server takes no more clients, and ends those that it has.
+    TooManyClients,
+    /// A worker is gone, in the middle of its work.
+    CrashWorker,
+    /// The clock that the operations go by is set.
+    StepClock,
+}
+
+impl Fault {
+    /// Those that a call can survive without an error.
+    pub(crate) const HARMLESS: [Self; 4] =
+        [Self::StepClock, Self::FlushScripts, Self::Freeze, Self::CrashWorker];
+
+    /// Those that are neither a kill nor a freeze.
+    pub(crate) const OTHERS: [Self; 15] = [
+        Self::Restart,
+        Self::FlushScripts,
+        Self::KillClients,
+        Self::PauseClients,
+        Self::LoseReplies,
+        Self::LoseReplies,
+        Self::LoseRequests,
+        Self::Silence,
+        Self::WrongType,
+        Self::OutOfMemory,
+        Self::ReadOnly,
+        Self::TooFewReplicas,
+        Self::BusyScript,
+        Self::TooManyClients,
+        Self::CrashWorker,
+    ];
+}
+
+/// Who brings faults about.
+pub(crate) struct Adversary<'a> {
+    pub(crate) server: Arc<Server>,
+    pub(crate) proxies: &'a [Proxy],
+    pub(crate) setting: Arc<Setting>,
+    /// The keys of all queues.
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) chance: fastrand::Rng,
+    /// Whether a kill may cost what was acknowledged.
+    pub(crate) lossy: bool,
+    pub(crate) file: &'a AppendOnlyFile,
+    /// How long the append-only file was when each era but the last had ended.
+    pub(crate) era_ends: Vec<usize>,
+    /// The furthest that the clock was set forward.
+    pub(crate) furthest_step_ms: i64,
+}
+
+impl Adversary<'_> {
+    /// Brings a fault about and takes it away again.
+    pub(crate) async fn strike(&mut self, fault: Fault, working: &mut Working) -> Result<()> {
+        match fault {
+            Fault::Kill if self.lossy => self.kill_and_lose(0).await,
+            Fault::Kill => self.kill().await,
+            Fault::KillAndLoseTail => {
+                let bytes = self.chance.usize(..LONGEST_TAIL_BYTES);
+                self.kill_and_lose(bytes).await
+            }
+            Fault::Restart => self.with_server(Server::restart).await,
+            Fault::Freeze => self.freeze().await,
+            Fault::FlushScripts => {
+                for _ in 0..20 {
+                    self.command(&["SCRIPT", "FLUSH", "SYNC"]).await?;
+                }
+                Ok(())
+            }
+            Fault::KillClients => {
+                self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await
+            }
+            Fault::PauseClients => {
+                let mode = if self.chance.bool() { "ALL" } else { "WRITE" };
+                let ms = self.chance.u64(100..LONGEST_OUTAGE_MS);
+                self.command(&["CLIENT", "PAUSE", &ms.to_string(), mode]).await?;
+                self.wait(ms).await;
+                Ok(())
+            }
+            Fault::LoseReplies => self.cut(proxy::Fault::CutAfterExecution).await,
+            Fault::LoseRequests => self.cut(proxy::Fault::CutBeforeRequest).await,
+            Fault::Silence => {
+                for proxy in self.proxies {
+                    proxy.set(proxy::Fault::Blackhole);
+                }
+                self.outage().await;
+                for proxy in self.proxies {
+                    proxy.heal();
+                }
+                Ok(())
+            }
+            Fault::WrongType => self.wrong_type().await,
+            Fault::OutOfMemory => {
+                self.config("maxmemory", "1").await?;
+                self.outage().await;
+                self.config("maxmemory", "0").await
+            }
+            Fault::ReadOnly => {
+                self.command(&["REPLICAOF", "127.0.0.1", "1"]).await?;
+                self.outage().await;
+                self.command(&["REPLICAOF", "NO", "ONE"]).await
+            }
+            Fault::TooFewReplicas => {
+                self.config("min-replicas-to-write", "1").await?;
+                self.outage().await;
+                self.config("min-replicas-to-write", "0").await
+            }
+            Fault::BusyScript => self.busy_script().await,
+            Fault::TooManyClients => self.too_many_clients().await,
+            Fault::CrashWorker => {
+                working.crash(self.chance.usize(..));
+                Ok(())
+            }
+            Fault::StepClock => {
+                let furthest = if self.chance.bool() { 2_000 } else { LONGEST_STEP_MS };
+                let step_ms = self.chance.i64(-furthest..furthest);
+                self.step_clock(step_ms);
+                self.outage().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets the clock as far forward as it ever was, so that nothing is due later than it was to be.
+    pub(crate) fn heal_clock(&mut self) {
+        self.step_clock(self.furthest_step_ms);
+    }
+
+    fn step_clock(&mut self, ms: i64) {
+        self.furthest_step_ms = self.furthest_step_ms.max(ms);
+        if self.setting.goes_by_server() {
+            self.server.set_clock_step(ms);
+        } else {
+            self.setting.set_step(ms);
+        }
+    }
+
+    async fn kill(&mut self) -> Result<()> {
+        self.with_server(Server::kill).await?;
+        self.outage().await;
+        self.with_server(Server::restart).await
+    }
+
+    /// Nobody calls between the death of the server and its next life, so that every answer belongs
+    /// to one of them.
+    async fn kill_and_lose(&mut self, bytes: usize) -> Result<()> {
+        self.with_server(Server::kill).await?;
+        let setting = Arc::clone(&self.setting);
+        let mut era = setting.era.write().await;
+        self.file.lose_tail(bytes)?;
+        self.with_server(Server::restart).await?;
+        self.era_ends.push(self.file.len()?);
+        *era += 1;
+        Ok(())
+    }
+
+    async fn freeze(&mut self) -> Result<()> {
+        self.server.pause();
+        if self.setting.goes_by_server() {
+            self.wait(50).await;
+        } else {
+            self.outage().await;
+        }
+        self.server.resume();
+        Ok(())
+    }
+
+    async fn cut(&mut self, fault: proxy::Fault) -> Result<()> {
+        for _ in 0..4 {
+            self.chance
+                .choice(self.proxies)
+                .into_iter()
+                .for_each(|proxy| proxy.once(fault, "EVALSHA"));
+            self.wait(20).await;
+        }
+        self.proxies.iter().for_each(Proxy::heal);
+        Ok(())
+    }
+
+    async fn wrong_type(&mut self) -> Result<()> {
+        let Some(key) = self.chance.choice(&self.keys).cloned() else { return Ok(()) };
+        let away = [b"away:", &key[..]].concat();
+        // In one step, and so is the way back: the key is never missing.
+        let there = "redis.call('DEL', KEYS[2]) \
+             local is = redis.call('TYPE', KEYS[1]).ok \
+             if is ~= 'none' then redis.call('RENAME', KEYS[1], KEYS[2]) end \
+             redis.call(is == 'string' and 'RPUSH' or 'APPEND', KEYS[1], 'junk')";
+        let back = "redis.call('DEL', KEYS[1]) \
+             if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[1]) end";
+        let script = |text: &str| {
+            let words = [b"EVAL", text.as_bytes(), b"2", &key[..], &away[..]];
+            words.map(<[u8]>::to_vec)
+        };
+        self.command(&script(there)).await?;
+        self.outage().await;
+        self.command(&script(back)).await
+    }
+
+    async fn busy_script(&mut self) -> Result<()> {
+        self.config("busy-reply-threshold", "20").await?;
+        let server = Arc::clone(&self.server);
+        let busy = tokio::task::spawn_blocking(move || {
+            // It ends with an error, when it is killed.
+            let _ = server.try_command(&["EVAL", "while true do end", "0"]);
+        });
+        self.outage().await;
+        let mut killed = self.command(&["SCRIPT", "KILL"]).await;
+        // It may be only about to begin.
+        while killed.is_err() && !busy.is_finished() {
+            self.wait(10).await;
+            killed = self.command(&["SCRIPT", "KILL"]).await;
+        }
+        busy.await?;
+        self.config("busy-reply-threshold", "5000").await
+    }
+
+    async fn too_many_clients(&mut self) -> Result<()> {
+        let server = Arc::clone(&self.server);
+        let begin = move || {
+            // One connection for all of it: there may be no other.
+            let mut admin = server.admin()?;
+            redis::cmd("CONFIG").arg(&["SET", "maxclients", "2"]).exec(&mut admin)?;
+            redis::cmd("CLIENT").arg(&["KILL", "SKIPME", "yes"]).exec(&mut admin)?;
+            anyhow::Ok(admin)
+        };
+        let mut admin = tokio::task::spawn_blocking(begin).await??;
+        self.outage().await;
+        let end =
+            move || redis::cmd("CONFIG").arg(&["SET", "maxclients", "10000"]).exec(&mut admin);
+        Ok(tokio::task::spawn_blocking(end).await??)
+    }
+
+    async fn config(&self, name: &str, value: &str) -> Result<()> {
+        self.command(&["CONFIG", "SET", name, value]).await
+    }
+
+    async fn command<A: AsRef<[u8]>>(&self, words: &[A]) -> Result<()> {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_ref().to_vec()).collect();
+        let server = Arc::clone(&self.server);
+        tokio::task::spawn_blocking(move || server.try_command(&words)).await??;
+        Ok(())
+    }
+
+    async fn with_server(&self, act: impl FnOnce(&Server) + Send + 'static) -> Result<()> {
+        let server = Arc::clone(&self.server);
+        Ok(tokio::task::spawn_blocking(move || act(&server)).await?)
+    }
+
+    /// Shorter or longer than callers wait for an answer.
+    async fn outage(&mut self) {
+        let ms = self.chance.u64(20..LONGEST_OUTAGE_MS);
+        self.wait(ms).await;
+    }
+
+    async fn wait(&self, ms: u64) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+}
+
+/// How long a caller waits for an answer is half of it.
+pub(crate) const LONGEST_OUTAGE_MS: u64 = 600;
+const LONGEST_TAIL_BYTES: usize = 8_192;
+/// Shorter than what is finished is remembered.
+const LONGEST_STEP_MS: i64 = 20 * 60 * 1_000;

@@ -1,0 +1,113 @@
+//! What goes on in the queues while faults happen to them.
+
+mod improvised;
+mod working;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use delayline_core::{
+    At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueName, Queueing, Reply,
+    Settlement, Status, Timestamp, limits,
+};
+use delayline_fred::FredTransport;
+use delayline_redis::RedisTransport;
+use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend};
+
+pub(crate) use self::improvised::Improvised;
+pub(crate) use self::working::Working;
+
+use crate::log::{Log, Setting};
+
+/// A queue and all that is said to it, through both drivers.
+pub(crate) struct Queue {
+    pub(crate) name: QueueName,
+    pub(crate) log: Arc<Log>,
+    /// One client for each driver.
+    pub(crate) clients: Vec<Arc<dyn Queueing>>,
+}
+
+impl Queue {
+    /// The key of its control record.
+    pub(crate) fn control_key(&self) -> Vec<u8> {
+        self.keys().first().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        Keys::new(&self.name).all().iter().map(|key| key.to_vec()).collect()
+    }
+}
+
+/// Opens queues over one connection of redis-rs and one of fred.
+pub(crate) async fn open(
+    urls: [String; 2],
+    patience: Duration,
+    setting: &Arc<Setting>,
+    names: [&str; 2],
+) -> Result<[Queue; 2]> {
+    let options = urls.map(|url| {
+        let mut options: ConnectOptions = url.parse()?;
+        options.response_timeout = patience;
+        anyhow::Ok(options)
+    });
+    let [redis, fred] = options;
+    let redis = Arc::new(RedisTransport::connect(&redis?).await?);
+    let fred = Arc::new(FredTransport::connect(&fred?).await?);
+    let mut queues = Vec::new();
+    for name in names {
+        let (name, log) = (QueueName::new(name)?, Log::new(setting));
+        let redis = ScriptBackend::open(Arc::clone(&redis), name.clone(), false).await?;
+        let fred = ScriptBackend::open(Arc::clone(&fred), name.clone(), false).await?;
+        let clients = vec![log.recorded(redis), log.recorded(fred)];
+        queues.push(Queue { name, log, clients });
+    }
+    <[Queue; 2]>::try_from(queues).ok().context("two names make two queues")
+}
+
+/// Handles whatever can ever be due, and looks at what is left: the end of every history.
+pub(crate) async fn drain(queue: &dyn Queueing) -> Result<()> {
+    let end = At::Fixed(Timestamp::MAX);
+    queue.apply(end, &Op::Resume).await?;
+    for round in 0_u64.. {
+        let mut token = [0xd7; ClaimId::BYTES];
+        token[..8].copy_from_slice(&round.to_be_bytes());
+        let claim = Claim {
+            consumer: ConsumerName::new("drain")?,
+            claim_id: ClaimId::from_bytes(token),
+            max: limits::MAX_BATCH,
+            lease: Millis::saturating(60_000),
+        };
+        let applied = queue.apply(end, &Op::Claim(claim)).await?;
+        let Reply::Claim(claimed) = applied.reply else { bail!("a claim was not answered as one") };
+        let ack = |delivery: &delayline_core::Delivery| Settlement {
+            id: delivery.message.info.id.clone(),
+            lease: delivery.lease,
+            outcome: Outcome::Ack,
+        };
+        let acks: Vec<_> = claimed.deliveries.iter().map(ack).collect();
+        if !acks.is_empty() {
+            queue.apply(end, &Op::Settle(acks)).await?;
+        } else if !claimed.more {
+            break;
+        }
+    }
+    let limit = limits::MAX_PAGE;
+    let mut after = None;
+    loop {
+        let list = Op::List(List { status: Status::Dead, after, limit });
+        match queue.apply(end, &list).await?.reply {
+            Reply::List(page) if page.next.is_some() => after = page.next,
+            _ => break,
+        }
+    }
+    after = None;
+    loop {
+        match queue.apply(end, &Op::Check(Check { after, limit })).await?.reply {
+            Reply::Check(checked) if checked.next.is_some() => after = checked.next,
+            _ => break,
+        }
+    }
+    queue.apply(end, &Op::Stats).await?;
+    Ok(())
+}

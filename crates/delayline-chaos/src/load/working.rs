@@ -1,0 +1,225 @@
+//! Producers, workers and people who meddle, as programs have them.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use delayline::{Job, Outcome, RetryPolicy, Status, Worker};
+use delayline_core::{Lease, MessageId, Millis};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::Queue;
+
+/// What the handlers have seen.
+#[derive(Debug, Default)]
+pub(crate) struct Handled {
+    deliveries: Mutex<HashMap<(MessageId, Lease), u32>>,
+    wrong_payloads: AtomicU64,
+}
+
+impl Handled {
+    /// How many deliveries there were, if nothing was wrong with them.
+    pub(crate) fn check(&self) -> Result<usize, String> {
+        let deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(((id, lease), count)) = deliveries.iter().find(|(_, count)| **count > 1) {
+            return Err(format!("G5: {count} handlers began on {id} under {lease:?}"));
+        }
+        match self.wrong_payloads.load(Ordering::Relaxed) {
+            0 => Ok(deliveries.len()),
+            count => Err(format!("G2: {count} handlers got another payload than was sent")),
+        }
+    }
+
+    fn note(&self, job: &Job<Bytes>) {
+        let right = number(job.id().as_bytes()).is_some_and(|n| *job.payload() == payload(n));
+        self.wrong_payloads.fetch_add(u64::from(!right), Ordering::Relaxed);
+        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        *deliveries.entry((job.id().clone(), job.lease())).or_default() += 1;
+    }
+}
+
+/// A queue at work, through both drivers.
+pub(crate) struct Working {
+    queues: Vec<delayline::Queue<Bytes, delayline::Raw>>,
+    others: JoinSet<()>,
+    workers: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+    pub(crate) handled: Arc<Handled>,
+}
+
+impl Working {
+    pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Self {
+        let open = |client| delayline::Queue::raw(Arc::clone(client));
+        let queues: Vec<_> = queue.clients.iter().map(open).collect();
+        let (stop, sent) = (watch::Sender::new(false), Arc::new(AtomicU64::new(0)));
+        let mut others = JoinSet::new();
+        for queue in &queues {
+            let (chance, sent) = (chance.fork(), Arc::clone(&sent));
+            others.spawn(produce(queue.clone(), sent, chance, stop.subscribe()));
+        }
+        others.spawn(meddle(queues[0].clone(), sent, chance.fork(), stop.subscribe()));
+        let handled = Arc::default();
+        let mut working = Self { queues, others, workers: Vec::new(), stop, handled };
+        for number in 0..WORKERS {
+            let worker = working.worker(number);
+            working.workers.push(worker);
+        }
+        working
+    }
+
+    /// Lets a worker die in the middle of its work, and another take its place.
+    pub(crate) fn crash(&mut self, number: usize) {
+        let number = number % self.workers.len();
+        let successor = self.worker(number);
+        std::mem::replace(&mut self.workers[number], successor).abort();
+    }
+
+    /// Stops the producers, waits until all that was sent has come to an end, and stops the workers.
+    pub(crate) async fn finish(mut self) -> Result<Arc<Handled>> {
+        self.stop.send_replace(true);
+        self.others.join_all().await;
+        let queue = &self.queues[0];
+        queue.resume().await?;
+        let deadline = Instant::now() + LONGEST_FINISH;
+        loop {
+            let stats = queue.stats().await?;
+            if stats.scheduled + stats.ready + stats.leased == 0 {
+                break;
+            }
+            if Instant::now() > deadline {
+                bail!("G21: {LONGEST_FINISH:?} after all faults were over there is {stats:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for worker in self.workers.drain(..) {
+            worker.abort();
+        }
+        Ok(self.handled)
+    }
+
+    fn worker(&self, number: usize) -> JoinHandle<()> {
+        let queue = self.queues[number % self.queues.len()].clone();
+        let handled = Arc::clone(&self.handled);
+        let worker = Worker::builder(queue)
+            .concurrency(8)
+            .lease(LEASE)
+            .retry(RetryPolicy::fixed(Millis::saturating(50)))
+            .build();
+        tokio::spawn(async move {
+            let Ok(worker) = worker else { return };
+            let handler = move |job: Job<Bytes>| {
+                let handled = Arc::clone(&handled);
+                async move { Ok::<_, Infallible>(handle(job, &handled).await) }
+            };
+            worker.run(handler).await;
+        })
+    }
+}
+
+/// Each delivery ends in a way that is its own.
+async fn handle(job: Job<Bytes>, handled: &Handled) -> Outcome {
+    handled.note(&job);
+    let chance = hash(&(job.id().as_bytes(), job.epoch()));
+    match chance % 100 {
+        0..60 => Outcome::Ack,
+        60..68 => {
+            tokio::time::sleep(Duration::from_millis(chance / 100 % 80)).await;
+            Outcome::Ack
+        }
+        68..78 => Outcome::retry("no luck"),
+        78..83 => Outcome::Snooze(Duration::from_millis(chance / 100 % 100)),
+        83..87 => Outcome::Release,
+        87..90 => Outcome::reject("hopeless"),
+        // Without the message that a panic prints.
+        90..94 => std::panic::resume_unwind(Box::new("a panic that is part of the load")),
+        94..97 => {
+            // Several heartbeats long.
+            tokio::time::sleep(LEASE * 2).await;
+            Outcome::Ack
+        }
+        _ => {
+            let _ = tokio::time::timeout(LEASE * 3, job.cancellation().cancelled()).await;
+            Outcome::Ack
+        }
+    }
+}
+
+async fn produce(
+    queue: delayline::Queue<Bytes, delayline::Raw>,
+    sent: Arc<AtomicU64>,
+    mut chance: fastrand::Rng,
+    stop: watch::Receiver<bool>,
+) {
+    while !*stop.borrow() {
+        let n = sent.fetch_add(1, Ordering::Relaxed);
+        let delay = Duration::from_millis(chance.u64(..300));
+        let draft = queue.message(&payload(n)).and_then(|draft| draft.id(&*id(n)));
+        let draft = draft.and_then(|draft| draft.delay(delay));
+        let Ok(draft) = draft.map(|draft| draft.max_failures(4).max_crashes(6)) else { return };
+        // By its id it can be sent again, whatever became of it.
+        while draft.clone().send().await.is_err() && !*stop.borrow() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(chance.u64(..8))).await;
+    }
+}
+
+async fn meddle(
+    queue: delayline::Queue<Bytes, delayline::Raw>,
+    sent: Arc<AtomicU64>,
+    mut chance: fastrand::Rng,
+    stop: watch::Receiver<bool>,
+) {
+    while !*stop.borrow() {
+        let id = id(sent.load(Ordering::Relaxed).saturating_sub(chance.u64(..60)));
+        // Whether it works is for the log to tell.
+        match chance.u8(..10) {
+            0..4 => drop(queue.cancel(&*id).await),
+            4..7 => drop(queue.reschedule_in(&*id, Duration::from_millis(chance.u64(..200))).await),
+            7 => {
+                let _ = queue.pause().await;
+                while queue.resume().await.is_err() && !*stop.borrow() {}
+            }
+            8 => {
+                if let Ok(Some(dead)) = queue.list(Status::Dead).next_page().await {
+                    let _ = queue.redrive(dead.into_iter().take(2).map(|info| info.id)).await;
+                }
+            }
+            _ => drop(queue.check().await),
+        }
+        tokio::time::sleep(Duration::from_millis(chance.u64(..30))).await;
+    }
+}
+
+fn id(n: u64) -> String {
+    format!("m{n}")
+}
+
+fn number(id: &[u8]) -> Option<u64> {
+    std::str::from_utf8(id.strip_prefix(b"m")?).ok()?.parse().ok()
+}
+
+/// The content of a message, from none to more than stands in a record.
+fn payload(n: u64) -> Bytes {
+    let chance = hash(&n);
+    let length = match chance % 10 {
+        0 => 0,
+        1 => 4_000 + chance / 10 % 3_000,
+        _ => chance / 10 % 200,
+    };
+    (0..length).map(|place| chance.to_be_bytes()[usize::from(place % 8 == 3) * 5]).collect()
+}
+
+fn hash(what: &impl std::hash::Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(what)
+}
+
+const WORKERS: usize = 4;
+const LEASE: Duration = Duration::from_millis(400);
+const LONGEST_FINISH: Duration = Duration::from_secs(60);

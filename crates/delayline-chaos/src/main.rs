@@ -1,0 +1,96 @@
+//! Real servers under load, and faults of every kind: killed, frozen, cut off, full, deaf,
+//! forgetful, out of time. The server's append-only file is the witness: every history is replayed
+//! on the model in the order in which the server executed it, the calls that nobody had an answer
+//! to included.
+
+mod cuts;
+mod fault;
+mod load;
+mod log;
+mod replay;
+mod round;
+mod verdict;
+mod witness;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use self::fault::Fault;
+use self::verdict::Totals;
+
+/// Plays rounds of faults on private servers, and tells what was injected and which promises held
+#[derive(Parser)]
+struct Args {
+    /// How many rounds to play; twelve have more than 60 kills and 60 freezes
+    #[arg(long, default_value_t = 12, conflicts_with = "minutes")]
+    rounds: u64,
+
+    /// Play rounds for so long instead
+    #[arg(long)]
+    minutes: Option<u64>,
+
+    /// How often the end of an append-only file is cut off after that
+    #[arg(long, default_value_t = 2_000)]
+    cuts: usize,
+
+    /// What chance begins with; what strikes, and in which order, follows from it
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// The first round to play
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+}
+
+/// So many rounds must have seen everything.
+const ENOUGH_ROUNDS: u64 = 4;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Args { rounds, minutes, cuts, seed, first } = Args::parse();
+    let (begin, mut totals, mut number) = (Instant::now(), Totals::default(), first);
+    let over = |number: u64| match minutes {
+        Some(minutes) => begin.elapsed() >= Duration::from_secs(60 * minutes),
+        None => number - first >= rounds,
+    };
+    while !over(number) {
+        if let Err(error) = round::play(seed, number, &mut totals).await {
+            println!("{totals}");
+            println!(
+                "chaos: round {number} of seed {seed}: {error:#}\n\
+                 play it again with --seed {seed} --first {number} --rounds 1"
+            );
+            return ExitCode::FAILURE;
+        }
+        number += 1;
+        let (kills, _) =
+            totals.faults(|fault| matches!(fault, Fault::Kill | Fault::KillAndLoseTail));
+        let (struck, hits) = totals.faults(|_| true);
+        let seconds = begin.elapsed().as_secs();
+        println!(
+            "chaos: {} rounds in {seconds} s: {struck} faults, {hits} with a call under way, \
+             {kills} kills",
+            number - first
+        );
+    }
+    println!("\n{totals}");
+    let unseen = totals.unseen();
+    if !unseen.is_empty() && number - first >= ENOUGH_ROUNDS {
+        println!("chaos: nothing to judge by for {}", unseen.join("; "));
+        return ExitCode::FAILURE;
+    }
+    match cuts::play(seed, cuts).await {
+        Ok(cuts::Cuts { all, within }) => println!(
+            "chaos: {all} ends of an append-only file cut off, {within} of them within an \
+             operation; what was left was whole"
+        ),
+        Err(error) => {
+            println!("chaos: {error:#}\nplay it again with --seed {seed} --rounds 0");
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("chaos: seed {seed}, {} rounds, every promise held", number - first);
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,449 @@
+//! Whether the model would have answered the same, in the order in which the server executed.
+//!
+//! Calls whose reply was lost are put where the server's account has an operation that nobody was
+//! told of. Where several of them fit, all are tried.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use delayline_core::{
+    Applied, At, Enqueued, Extended, Op, Outcome as Settled, Priority, Redriven, Reply,
+    Rescheduled, Settled as Answer, State, Stats, Status, Timestamp,
+};
+use delayline_testkit::Call;
+
+use crate::log::{Entry, Outcome};
+use crate::witness::{Control, Transaction};
+
+/// The server's account of a queue.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) file: Vec<u8>,
+    pub(crate) transactions: Vec<Transaction>,
+    /// How long the file was when each era but the last had ended.
+    pub(crate) era_ends: Vec<usize>,
+}
+
+/// What was found out about a history.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    /// The calls that took place, in their order, with their answers.
+    pub(crate) order: Vec<Call>,
+    /// Calls of unknown outcome that were executed, and that were not.
+    pub(crate) executed_unheard: usize,
+    pub(crate) never_executed: usize,
+    /// Calls that were answered and taken back at the end of an era.
+    pub(crate) taken_back: usize,
+}
+
+pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, String> {
+    let steps = steps(account)?;
+    let (groups, taken_back) = groups(entries, account, &steps)?;
+    let unknown = (0..entries.len())
+        .filter(|n| matches!(entries[*n].outcome, Outcome::Unknown) && !is_read(&entries[*n].op))
+        .collect();
+    let known_at = known_at(entries, &steps, &groups);
+    let search = Search { entries, steps: &steps, groups, known_at, unknown };
+    let found = search.run()?;
+    let order: Vec<Call> = found.iter().map(|(n, applied)| call(&entries[*n], applied)).collect();
+    real_time(&order)?;
+    let unheard = |n: usize| matches!(entries[n].outcome, Outcome::Unknown);
+    let executed_unheard = found.iter().filter(|(n, _)| unheard(*n)).count();
+    let never_executed = search.unknown.len() - executed_unheard;
+    Ok(Replayed { order, executed_unheard, never_executed, taken_back })
+}
+
+/// One operation that changed the queue, as the server tells it.
+struct Step<'a> {
+    control: Control,
+    text: &'a [u8],
+    era: usize,
+}
+
+fn steps(account: &Account) -> Result<Vec<Step<'_>>, String> {
+    let mut steps = Vec::<Step<'_>>::new();
+    for transaction in &account.transactions {
+        let control = transaction.control;
+        let before = steps.last().map_or(0, |step| step.control.revision);
+        if control.revision == before {
+            continue;
+        }
+        if control.revision != before + 1 {
+            return Err(format!("G3: revision {} follows {before}", control.revision));
+        }
+        let ends = account.era_ends.iter();
+        let era = ends.take_while(|end| transaction.place.start >= **end).count();
+        steps.push(Step { control, text: &account.file[transaction.place.clone()], era });
+    }
+    Ok(steps)
+}
+
+/// The answered calls by the revision that they tell, and how many of them were taken back.
+fn groups(
+    entries: &[Entry],
+    account: &Account,
+    steps: &[Step<'_>],
+) -> Result<(HashMap<u64, Vec<usize>>, usize), String> {
+    let eras = account.era_ends.len();
+    let last = |era| {
+        let steps = steps.iter().rev();
+        let step = steps.into_iter().find(|step| step.era <= era);
+        step.map_or(0, |step| step.control.revision)
+    };
+    let lasts: Vec<_> = (0..=eras).map(last).collect();
+    let (mut groups, mut taken_back) = (HashMap::<u64, Vec<usize>>::new(), 0);
+    for (n, entry) in entries.iter().enumerate() {
+        let Outcome::Answered(applied) = &entry.outcome else { continue };
+        let first = entry.era.checked_sub(1).map_or(0, |era| lasts[era]);
+        if applied.revision < first {
+            return Err(format!(
+                "G3: {} tells revision {}, in an era that begins with {first}",
+                entry.op.name(),
+                applied.revision
+            ));
+        }
+        if applied.revision <= lasts[entry.era] {
+            groups.entry(applied.revision).or_default().push(n);
+        } else if entry.era < eras {
+            taken_back += 1;
+        } else {
+            return Err(format!(
+                "G1: {} was answered with revision {}, and the server has {} at the end",
+                entry.op.name(),
+                applied.revision,
+                lasts[entry.era]
+            ));
+        }
+    }
+    for group in groups.values_mut() {
+        group.sort_by_key(|n| (entries[*n].called, *n));
+    }
+    Ok((groups, taken_back))
+}
+
+/// For each step a moment before which it had happened: when the first answer came that tells its
+/// revision or a later one.
+fn known_at(
+    entries: &[Entry],
+    steps: &[Step<'_>],
+    groups: &HashMap<u64, Vec<usize>>,
+) -> Vec<Duration> {
+    let mut earliest = Duration::MAX;
+    let mut known_at: Vec<_> = steps
+        .iter()
+        .rev()
+        .map(|step| {
+            let group = groups.get(&step.control.revision).into_iter().flatten();
+            let returned = group.filter_map(|n| entries[*n].returned).min();
+            earliest = earliest.min(returned.unwrap_or(Duration::MAX));
+            earliest
+        })
+        .collect();
+    known_at.reverse();
+    known_at
+}
+
+struct Search<'a> {
+    entries: &'a [Entry],
+    steps: &'a [Step<'a>],
+    groups: HashMap<u64, Vec<usize>>,
+    known_at: Vec<Duration>,
+    /// Calls of unknown outcome.
+    unknown: Vec<usize>,
+}
+
+/// A place where another of the calls of unknown outcome can be tried.
+struct Branch {
+    step: usize,
+    model: State,
+    order: usize,
+    rest: Vec<usize>,
+}
+
+/// The model before a step, and the calls that have not been tried there.
+type OtherWay = (State, Vec<usize>);
+
+/// Calls in the order of their execution, with their answers.
+type Order = Vec<(usize, Applied)>;
+
+impl Search<'_> {
+    fn run(&self) -> Result<Order, String> {
+        let (mut model, mut order, mut branches) =
+            (State::new(), Order::new(), Vec::<Branch>::new());
+        self.look(&mut model, 0, None, &mut order)?;
+        let (mut step, mut rest, mut tried) = (0, None, 0);
+        let mut deepest = (0_usize, String::new());
+        while step < self.steps.len() {
+            tried += 1;
+            if tried > self.steps.len() + MOST_BRANCHES {
+                return Err(format!("undecided after {tried} attempts; {}", deepest.1));
+            }
+            let candidates = rest.take().unwrap_or_else(|| self.candidates(step, &order));
+            let mark = order.len();
+            match self.advance(model, step, candidates, &mut order) {
+                Ok((next, other_way)) => {
+                    let branch = |(model, rest)| Branch { step, model, order: mark, rest };
+                    branches.extend(other_way.map(branch));
+                    model = next;
+                    step += 1;
+                }
+                Err(reason) => {
+                    if step >= deepest.0 {
+                        deepest = (step, reason);
+                    }
+                    let Some(branch) = branches.pop() else { return Err(deepest.1) };
+                    (step, model, rest) = (branch.step, branch.model, Some(branch.rest));
+                    order.truncate(branch.order);
+                }
+            }
+        }
+        Ok(order)
+    }
+
+    /// The calls that may have brought a step about, the likely ones first.
+    fn candidates(&self, step: usize, order: &Order) -> Vec<usize> {
+        let Step { control, text, era } = &self.steps[step];
+        let group = self.groups.get(&control.revision).map_or(&[][..], Vec::as_slice);
+        let entry = |n: usize| &self.entries[n];
+        let idle = |n: usize| match &entry(n).outcome {
+            Outcome::Answered(Applied { reply: Reply::Claim(claimed), .. }) => {
+                claimed.deliveries.is_empty()
+            }
+            _ => false,
+        };
+        let movers =
+            group.iter().copied().filter(|n| entry(*n).era == *era && !is_read(&entry(*n).op));
+        let mut movers: Vec<usize> = movers.collect();
+        movers.sort_by_key(|n| idle(*n));
+        let fits = |n: &usize| {
+            entry(*n).era == *era
+                && entry(*n).called <= self.known_at[step]
+                && mentions(text, &entry(*n).op)
+                && !order.iter().any(|(used, _)| used == n)
+        };
+        movers.extend(self.unknown.iter().copied().filter(fits));
+        movers
+    }
+
+    /// The model after a step; and if another call might explain it as well, the model before it
+    /// and the candidates that are left.
+    fn advance(
+        &self,
+        model: State,
+        step: usize,
+        candidates: Vec<usize>,
+        order: &mut Order,
+    ) -> Result<(State, Option<OtherWay>), String> {
+        let (mark, mut model, mut reasons) = (order.len(), Some(model), Vec::new());
+        // What does not show in the text is tried last: a score that stays as it is is not written.
+        let last = candidates.iter().map(|n| (*n, false));
+        let mut attempts: VecDeque<_> = candidates.iter().map(|n| (*n, true)).chain(last).collect();
+        while let Some((n, shows)) = attempts.pop_front() {
+            // A copy only where it is needed again: queues are large and steps are many.
+            let copy = if attempts.is_empty() { model.take() } else { model.clone() };
+            let Some(mut next) = copy else { break };
+            match self.explain(&mut next, step, n, shows, order) {
+                Ok(()) => {
+                    let mut others = candidates;
+                    others.retain(|other| *other != n);
+                    let unheard = |n: &usize| matches!(self.entries[*n].outcome, Outcome::Unknown);
+                    let undecided = unheard(&n) || others.iter().any(unheard);
+                    let before = model.filter(|_| undecided && shows && !others.is_empty());
+                    return Ok((next, before.map(|before| (before, others))));
+                }
+                Err(reason) => reasons.push(reason),
+            }
+            order.truncate(mark);
+        }
+        reasons.dedup();
+        let (control, reasons) = (self.steps[step].control, reasons.join("\nor: "));
+        Err(format!("G3: no call explains {control:?}:\n{reasons}\nafter\n{}", self.tail(order)))
+    }
+
+    /// Whether one call explains a step and what others saw after it.
+    fn explain(
+        &self,
+        model: &mut State,
+        step: usize,
+        n: usize,
+        shows: bool,
+        order: &mut Order,
+    ) -> Result<(), String> {
+        let Step { control, text, .. } = &self.steps[step];
+        let entry = &self.entries[n];
+        let at = instant(entry)?;
+        let applied = model.apply(at, &entry.op);
+        if applied.revision != control.revision {
+            return Err(format!("{} changes nothing then", self.told(n)));
+        }
+        if matches!(&entry.outcome, Outcome::Answered(answer) if *answer != applied) {
+            return Err(format!("{} should have been {:?}", self.told(n), applied.reply));
+        }
+        // A call that was sent again has the same effect, but at another instant.
+        if shows && !wrote(text, &entry.op, &applied) {
+            return Err(format!("{} would have written something else", self.told(n)));
+        }
+        if matches!(entry.outcome, Outcome::Unknown) && counters(model, at) != *control {
+            return Err(format!("{} would count differently", self.told(n)));
+        }
+        order.push((n, applied));
+        self.look(model, control.revision, Some(n), order)
+    }
+
+    /// Whether the calls that changed nothing saw the model as it is at their revision.
+    fn look(
+        &self,
+        model: &mut State,
+        revision: u64,
+        mover: Option<usize>,
+        order: &mut Order,
+    ) -> Result<(), String> {
+        let group = self.groups.get(&revision).map_or(&[][..], Vec::as_slice);
+        for n in group.iter().copied().filter(|n| Some(*n) != mover) {
+            let entry = &self.entries[n];
+            let applied = model.apply(instant(entry)?, &entry.op);
+            match &entry.outcome {
+                Outcome::Answered(answer) if *answer == applied => order.push((n, applied)),
+                _ => return Err(format!("{} should have been {:?}", self.told(n), applied)),
+            }
+        }
+        Ok(())
+    }
+
+    fn told(&self, n: usize) -> String {
+        let Entry { called, returned, at, op, outcome, .. } = &self.entries[n];
+        format!("call {n} ({called:?} to {returned:?}, {at:?}) {op:?}: {outcome:?}")
+    }
+
+    fn tail(&self, order: &Order) -> String {
+        let latest = &order[order.len().saturating_sub(SHOWN)..];
+        latest.iter().map(|(n, _)| self.told(*n)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn call(entry: &Entry, applied: &Applied) -> Call {
+    Call {
+        called: entry.called,
+        returned: match entry.outcome {
+            Outcome::Answered(_) => entry.returned.unwrap_or(Duration::MAX),
+            // Whoever gave up did not wait for the end.
+            _ => Duration::MAX,
+        },
+        op: entry.op.clone(),
+        applied: applied.clone(),
+    }
+}
+
+/// Whether no call had its answer before one was asked that came before it.
+fn real_time(order: &[Call]) -> Result<(), String> {
+    let Some(mut latest) = order.first() else { return Ok(()) };
+    for call in order {
+        if call.returned < latest.called {
+            return Err(format!("G3: {call:?} was answered before this was asked: {latest:?}"));
+        }
+        if call.called > latest.called {
+            latest = call;
+        }
+    }
+    Ok(())
+}
+
+/// The instant that a call was executed at.
+fn instant(entry: &Entry) -> Result<Timestamp, String> {
+    match (&entry.outcome, entry.at) {
+        (Outcome::Answered(applied), _) => Ok(applied.at),
+        (_, At::Fixed(at)) => Ok(at),
+        (_, At::Server) => Err("nobody knows when this call was executed".to_owned()),
+    }
+}
+
+fn counters(model: &mut State, at: Timestamp) -> Control {
+    let Applied { revision, reply, .. } = model.apply(at, &Op::Stats);
+    let stats = if let Reply::Stats(stats) = reply { stats } else { Stats::default() };
+    Control {
+        revision,
+        enqueued: stats.enqueued_total,
+        acked: stats.acked_total,
+        cancelled: stats.cancelled_total,
+        purged: stats.purged_total,
+        expired: stats.expired_total,
+        paused: stats.paused,
+    }
+}
+
+const fn is_read(op: &Op) -> bool {
+    matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_))
+}
+
+/// Whether an operation can have written this: it writes about a message that it names.
+fn mentions(text: &[u8], op: &Op) -> bool {
+    let any = |mut ids: std::slice::Iter<'_, delayline_core::MessageId>| {
+        ids.any(|id| contains(text, id.as_bytes()))
+    };
+    match op {
+        Op::Enqueue(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
+        Op::Settle(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
+        Op::Extend(extend) => extend.leases.iter().any(|(id, _)| contains(text, id.as_bytes())),
+        Op::Reschedule(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
+        Op::Redrive(redrive) => any(redrive.ids.iter()),
+        Op::Cancel(ids) | Op::Purge(ids) => any(ids.iter()),
+        _ => true,
+    }
+}
+
+/// Whether a text shows what an operation must have written: its claim id, and an instant that
+/// follows from when it was executed.
+fn wrote(text: &[u8], op: &Op, applied: &Applied) -> bool {
+    let at = applied.at;
+    let instant = match (op, &applied.reply) {
+        (Op::Claim(claim), Reply::Claim(claimed)) if !claimed.deliveries.is_empty() => {
+            if !contains(text, claim.claim_id.as_bytes()) {
+                return false;
+            }
+            Some(at.after(claim.lease))
+        }
+        (_, Reply::Enqueue(items)) => items.iter().find_map(|item| match item {
+            Enqueued::Created { due } => Some(*due),
+            _ => None,
+        }),
+        (_, Reply::Extend(items)) => items.iter().find_map(|item| match item {
+            Extended::Done { deadline, .. } => Some(*deadline),
+            _ => None,
+        }),
+        (_, Reply::Reschedule(items)) => items.iter().find_map(|item| match item {
+            Rescheduled::Done { due } => Some(*due),
+            _ => None,
+        }),
+        (_, Reply::Redrive(items)) => items.iter().find_map(|item| match item {
+            Redriven::Done { due } => Some(*due),
+            _ => None,
+        }),
+        (Op::Settle(settlements), Reply::Settle(items)) => {
+            settlements.iter().zip(items).find_map(|(settlement, item)| match settlement.outcome {
+                Settled::Retry { delay, .. } | Settled::Snooze { delay }
+                    if *item == (Answer::Done { status: Status::Scheduled }) =>
+                {
+                    Some(at.after(delay))
+                }
+                _ => None,
+            })
+        }
+        _ => None,
+    };
+    // The score in an index: the instant, with the priority in front of it.
+    instant.is_none_or(|instant| {
+        let score = |level: u64| (level * (1 << 48) + instant.as_ms()).to_string();
+        Priority::ALL
+            .iter()
+            .any(|priority| contains(text, score(u64::from(priority.level())).as_bytes()))
+    })
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// How many wrong ways may be tried before a history counts as undecided.
+const MOST_BRANCHES: usize = 50_000;
+/// How many calls before a failure are shown.
+const SHOWN: usize = 12;

@@ -1,0 +1,186 @@
+//! One server from its start to the verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use delayline_test_server::Server;
+use delayline_test_server::proxy::Proxy;
+use delayline_testkit::History;
+
+use crate::fault::{Adversary, Fault, LONGEST_OUTAGE_MS};
+use crate::load::{self, Improvised, Queue, Working};
+use crate::log::{Outcome, Setting};
+use crate::replay::{Account, replay};
+use crate::verdict::Totals;
+use crate::witness::{AppendOnlyFile, transactions};
+
+/// What kind of server a round has, and so what may happen to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `appendfsync always`: what was acknowledged stays.
+    Always,
+    /// `appendfsync everysec`: a kill may cost a suffix.
+    EverySecond,
+    /// Tails of the append-only file are lost.
+    LostTails,
+    /// Operations go by the server's own clock, which is set again and again.
+    ServerClock,
+}
+
+impl Kind {
+    /// The kind of the `number`th round.
+    pub(crate) const fn of(number: u64) -> Self {
+        match number % 4 {
+            0 => Self::Always,
+            1 => Self::EverySecond,
+            2 => Self::LostTails,
+            _ => Self::ServerClock,
+        }
+    }
+
+    /// What happens in such a round, in an order left to chance.
+    fn schedule(self, chance: &mut fastrand::Rng) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let kill = match self {
+            Self::Always | Self::EverySecond => Fault::Kill,
+            Self::LostTails => Fault::KillAndLoseTail,
+            Self::ServerClock => {
+                let choose = |_| chance.choice(Fault::HARMLESS).unwrap_or(Fault::StepClock);
+                faults.extend((0..HARMLESS).map(choose));
+                faults.extend([Fault::StepClock; 6]);
+                chance.shuffle(&mut faults);
+                return faults;
+            }
+        };
+        faults.extend([kill; KILLS]);
+        faults.extend([Fault::Freeze; FREEZES]);
+        faults.extend([Fault::StepClock; 2]);
+        faults.extend(chance.choose_multiple(Fault::OTHERS, OTHERS));
+        chance.shuffle(&mut faults);
+        faults
+    }
+}
+
+/// Plays a round and judges it.
+///
+/// # Errors
+///
+/// What is wrong, beginning with the number of the guarantee if it is one.
+pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<()> {
+    let kind = Kind::of(number);
+    let mut chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    let server = start(kind).await?;
+    let urls = [Proxy::start_unix(&server).await?, Proxy::start(&server).await?];
+    let protocol = if chance.bool() { "?protocol=resp3" } else { "" };
+    let setting = Setting::new(kind == Kind::ServerClock);
+    let addresses = [0, 1].map(|n: usize| format!("{}{protocol}", urls[n].url()));
+    // By the server's clock a lost answer could not be replayed, so there none may be lost.
+    let patience = match kind {
+        Kind::ServerClock => Duration::from_secs(30),
+        _ => Duration::from_millis(LONGEST_OUTAGE_MS / 2),
+    };
+    let queues = load::open(addresses, patience, &setting, ["improvised", "working"]).await?;
+    let [improvised, working] = &queues;
+
+    let file = AppendOnlyFile::in_directory(server.data_dir())?;
+    let improvisers = Improvised::start(improvised, &mut chance);
+    let mut workers = Working::start(working, &mut chance);
+    let mut adversary = Adversary {
+        server: Arc::clone(&server),
+        proxies: &urls,
+        setting: Arc::clone(&setting),
+        keys: queues.iter().flat_map(Queue::keys).collect(),
+        chance: chance.fork(),
+        lossy: matches!(kind, Kind::EverySecond | Kind::LostTails),
+        file: &file,
+        era_ends: Vec::new(),
+        furthest_step_ms: 0,
+    };
+
+    for fault in kind.schedule(&mut chance) {
+        tokio::time::sleep(Duration::from_millis(chance.u64(..100))).await;
+        let from = setting.elapsed();
+        adversary.strike(fault, &mut workers).await.with_context(|| format!("{fault:?}"))?;
+        let healed = setting.elapsed();
+        for queue in &queues {
+            recover(queue, &setting).await.with_context(|| format!("after {fault:?}"))?;
+        }
+        totals.note_recovery(setting.elapsed() - healed);
+        let hit = queues.iter().any(|queue| queue.log.met(from, healed));
+        totals.note_fault(fault, hit);
+    }
+    adversary.heal_clock();
+    let era_ends = adversary.era_ends;
+
+    improvisers.stop().await;
+    let handled = workers.finish().await?;
+    let deliveries = handled.check().map_err(anyhow::Error::msg)?;
+    for queue in &queues {
+        drain(queue, &setting).await?;
+    }
+    server.stop_gracefully();
+    let text = file.read()?;
+    for queue in &queues {
+        let transactions = transactions(&text, &queue.control_key())?;
+        let account = Account { file: text.clone(), transactions, era_ends: era_ends.clone() };
+        judge(queue, &account, totals).map_err(anyhow::Error::msg)?;
+    }
+    totals.note_handled(deliveries);
+    Ok(())
+}
+
+async fn start(kind: Kind) -> Result<Arc<Server>> {
+    let sync = if kind == Kind::EverySecond { "everysec" } else { "always" };
+    let builder = Server::builder()
+        .append_only(sync)
+        // The file is read as the account of all that happened.
+        .config("auto-aof-rewrite-percentage", "0");
+    let builder = if kind == Kind::ServerClock { builder.own_clock() } else { builder };
+    Ok(Arc::new(tokio::task::spawn_blocking(move || builder.try_start()).await??))
+}
+
+/// Waits until calls are answered again, by which the next fault will find some under way.
+async fn recover(queue: &Queue, setting: &Setting) -> Result<()> {
+    let (begin, answered) = (setting.elapsed(), queue.log.answered());
+    while queue.log.answered() < answered + RECOVERED {
+        if setting.elapsed() - begin > LONGEST_HEALING {
+            bail!("G21: queue {} answers nobody {LONGEST_HEALING:?} later", queue.name);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+/// The end of a queue's history. The server is well, but the clients may only just learn of it.
+async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
+    let begin = setting.elapsed();
+    loop {
+        match load::drain(&*queue.clients[0]).await {
+            Ok(()) => return Ok(()),
+            Err(error) if setting.elapsed() - begin > LONGEST_HEALING => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn judge(queue: &Queue, account: &Account, totals: &mut Totals) -> Result<(), String> {
+    let entries = queue.log.entries();
+    let told = |reason: String| format!("queue {}: {reason}", queue.name);
+    let replayed = replay(&entries, account).map_err(told)?;
+    History::check_messages(&replayed.order).map_err(told)?;
+    let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted));
+    totals.note_history(&replayed, refused.count());
+    Ok(())
+}
+
+const KILLS: usize = 7;
+const FREEZES: usize = 7;
+const OTHERS: usize = 8;
+const HARMLESS: usize = 8;
+/// So many answers, and the load is running again.
+const RECOVERED: usize = 20;
+/// How soon clients must be back when a fault is over (G21). They are much sooner; a machine that
+/// has much else to do may take its time.
+const LONGEST_HEALING: Duration = Duration::from_secs(20);

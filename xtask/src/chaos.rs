@@ -1,0 +1,14 @@
+//! `cargo xtask chaos`.
+
+use anyhow::Result;
+use xshell::{Shell, cmd};
+
+use crate::redis_server;
+
+/// Torments real servers, which it needs to have.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+    let server = redis_server::ensure(shell)?;
+    let _server = shell.push_env("REDIS_SERVER_BIN", &server);
+    cmd!(shell, "cargo run --locked --quiet -p delayline-chaos -- {args...}").run()?;
+    Ok(())
+}

@@ -2,26 +2,44 @@
 //!
 //! `fuzz_targets` hands them to libFuzzer; `tests/replay.rs` runs them on the files in `seeds`.
 
+mod arguments;
 mod connect_url;
 mod error_line;
 mod headers;
+mod json_lines;
+mod names;
 mod reply;
+mod retry_delay;
+mod simulation;
+mod times;
 mod trace;
 
+pub use arguments::arguments;
 pub use connect_url::connect_url;
 pub use error_line::error_line;
 pub use headers::headers;
+pub use json_lines::json_lines;
+pub use names::names;
 pub use reply::reply;
+pub use retry_delay::retry_delay;
+pub use simulation::simulation;
+pub use times::times;
 pub use trace::trace;
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 11] = [
+    ("arguments", arguments),
     ("connect_url", connect_url),
     ("error_line", error_line),
     ("headers", headers),
+    ("json_lines", json_lines),
+    ("names", names),
     ("reply", reply),
+    ("retry_delay", retry_delay),
+    ("simulation", simulation),
+    ("times", times),
     ("trace", trace),
 ];

@@ -53,9 +53,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Those that a call can survive without an error.
-    pub(crate) const HARMLESS: [Self; 4] =
-        [Self::StepClock, Self::FlushScripts, Self::Freeze, Self::CrashWorker];
+    /// Those after which every call is answered.
+    pub(crate) const HARMLESS: [Self; 3] = [Self::StepClock, Self::FlushScripts, Self::Freeze];
 
     /// Those that are neither a kill nor a freeze.
     pub(crate) const OTHERS: [Self; 15] = [

@@ -216,7 +216,7 @@ impl Search<'_> {
         let mut movers: Vec<usize> = movers.collect();
         movers.sort_by_key(|n| idle(*n));
         let fits = |n: &usize| {
-            entry(*n).era == *era
+            entry(*n).era <= *era
                 && entry(*n).called <= self.known_at[step]
                 && mentions(text, &entry(*n).op)
                 && !order.iter().any(|(used, _)| used == n)

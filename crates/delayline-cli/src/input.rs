@@ -7,4 +7,4 @@ mod reader;
 
 pub(crate) use self::fields::Fields;
 pub(crate) use self::ids::{ids, ids_of_file};
-pub(crate) use self::reader::{Item, new_id, read};
+pub(crate) use self::reader::{Item, messages, new_id, read};

@@ -4,12 +4,21 @@ use std::ops::RangeInclusive;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Milliseconds, of simulated time or a span of it.
 pub(crate) type Ms = u64;
 
 /// After so long nothing more goes wrong.
 pub(crate) const HEALED_AT: Ms = 20_000;
+
+const MOST_FAULTS: usize = 40;
+const MOST_OUTAGES: usize = 3;
+const MOST_WOUNDS: usize = 8;
+const MOST_MEDDLING: usize = 12;
+/// Together they must not be as long as finished messages are remembered.
+const MOST_CLOCK_STEPS: usize = 3;
 
 /// One simulation. Times are since its start.
 #[derive(Clone, Debug)]
@@ -186,11 +195,11 @@ pub(crate) fn stories() -> impl Strategy<Value = Story> {
 fn wild() -> impl Strategy<Value = Story> {
     let system = (1..=3_usize, 1..=4_usize, 1..=5_usize, 60..4_000_u64, rarely(500..8_000_u64));
     let trouble = (
-        up_to(fault(), 40),
-        up_to(outage(), 3),
-        up_to(wound(), 8),
-        up_to(meddling(), 12),
-        prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..4)],
+        up_to(fault(), MOST_FAULTS),
+        up_to(outage(), MOST_OUTAGES),
+        up_to(wound(), MOST_WOUNDS),
+        up_to(meddling(), MOST_MEDDLING),
+        prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..=MOST_CLOCK_STEPS)],
         prop_oneof![3 => Just(0), 1 => 1..4_u64],
     );
     let chance = any::<u64>().no_shrink();
@@ -346,3 +355,55 @@ fn clock_step() -> impl Strategy<Value = ClockStep> {
     let by = prop_oneof![-5_000..5_000_i64, -900_000..900_000_i64];
     (within_trouble(), by).prop_map(|(at, by)| ClockStep { at, by })
 }
+
+/// Chance that follows from a seed.
+pub(crate) fn runner(seed: u64) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    TestRunner::new_with_rng(Config::default(), rng)
+}
+
+/// A story that is a function of the bytes: the first four decide on the system, each four that
+/// follow on one thing that happens.
+pub(crate) fn story_from_bytes(bytes: &[u8]) -> Story {
+    let mut chunks = bytes.chunks(4).map(|chunk| {
+        let mut seed = [0; 8];
+        seed[..chunk.len()].copy_from_slice(chunk);
+        u64::from_be_bytes(seed)
+    });
+    let mut story = one(&wild(), chunks.next().unwrap_or_default());
+    story.sends.truncate(1);
+    story.faults.clear();
+    story.outages.clear();
+    story.wounds.clear();
+    story.meddling.clear();
+    story.clock_steps.clear();
+    for seed in chunks.take(MOST_THINGS) {
+        match seed >> 60 {
+            0..6 => story.sends.push(one(&send(), seed)),
+            6..9 => story.faults.push(one(&fault(), seed)),
+            9 => story.outages.push(one(&outage(), seed)),
+            10..12 => story.wounds.push(one(&wound(), seed)),
+            12..15 => story.meddling.push(one(&meddling(), seed)),
+            _ => story.clock_steps.push(one(&clock_step(), seed)),
+        }
+    }
+    story.faults.truncate(MOST_FAULTS);
+    story.outages.truncate(MOST_OUTAGES);
+    story.wounds.truncate(MOST_WOUNDS);
+    story.meddling.truncate(MOST_MEDDLING);
+    story.clock_steps.truncate(MOST_CLOCK_STEPS);
+    story
+}
+
+fn one<S: Strategy>(strategy: &S, seed: u64) -> S::Value {
+    match strategy.new_tree(&mut runner(seed)) {
+        Ok(tree) => tree.current(),
+        // Only a strategy with a filter can fail.
+        Err(reason) => unreachable!("{reason}"),
+    }
+}
+
+/// How much may happen in a story that is made of bytes.
+const MOST_THINGS: usize = 100;

@@ -45,6 +45,12 @@ pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
+/// The messages of a whole file; each needs its id.
+pub(crate) fn messages(mut file: &[u8]) -> Vec<Result<NewMessage, String>> {
+    let lines = std::iter::from_fn(|| next_line(&mut file, MAX_LINE_BYTES).ok().flatten());
+    lines.filter_map(|line| message(&line, false)).collect()
+}
+
 fn open(path: &Path) -> Result<File, Failure> {
     File::open(path)
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))

@@ -1,0 +1,83 @@
+//! The `delayline` command: sends, handles and looks after the messages of a delay queue.
+//!
+//! A library for its own program and for the fuzzers only; programs use the crate `delayline`.
+
+mod args;
+mod commands;
+mod confirm;
+mod cursor;
+mod failure;
+mod input;
+mod print;
+mod progress;
+#[doc(hidden)]
+pub mod reading;
+mod report;
+mod signals;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing::Level;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, filter, fmt};
+
+use self::args::{Args, Verb};
+use self::failure::Failure;
+
+/// The program: reads its arguments, does what they say, and answers what to exit with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    log(args.verbose);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::other("the program could not start", &error).report(),
+    };
+    let result = runtime.block_on(run(args));
+    // A thread that is stuck on a full pipe must not keep the program from ending.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(args: Args) -> Result<ExitCode, Failure> {
+    match args.verb {
+        Verb::Demo => commands::demo::run().await,
+        Verb::Send(send) => commands::send::run(&args.target, send).await,
+        Verb::Work(work) => commands::work::run(&args.target, work).await,
+        Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
+        Verb::List(list) => commands::list::run(&args.target, list).await,
+        Verb::Get(get) => commands::get::run(&args.target, get).await,
+        Verb::Cancel(cancel) => commands::cancel::run(&args.target, cancel).await,
+        Verb::Reschedule(reschedule) => commands::reschedule::run(&args.target, reschedule).await,
+        Verb::Dead(dead) => commands::dead::run(&args.target, dead.verb).await,
+        Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
+        Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
+        Verb::Check(check) => commands::check::run(&args.target, check).await,
+        Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
+        Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
+        Verb::Bench(bench) => commands::bench::run(&args.target, bench).await,
+        Verb::Completions(completions) => commands::completions::run(&completions),
+    }
+}
+
+/// Logs go to stderr: warnings, and more with `-v`. Only our own: what a client library would say
+/// about a connection is not known to be free of passwords.
+fn log(verbose: u8) {
+    let level = match verbose {
+        0 => Level::WARN,
+        1 => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    let ours = filter::filter_fn(|metadata| metadata.target().starts_with("delayline"));
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false).with_filter(ours);
+    // A second initialisation is the only way to fail.
+    let _ =
+        tracing_subscriber::registry().with(LevelFilter::from_level(level)).with(lines).try_init();
+}

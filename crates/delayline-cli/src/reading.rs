@@ -1,0 +1,47 @@
+//! What the command reads, for the fuzzers. Not an interface.
+
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+use delayline::NewMessage;
+
+use crate::args::Args;
+use crate::{input, time};
+
+/// Whether a command line can be read. Help and versions are no errors.
+///
+/// # Errors
+///
+/// What the program would say, without colours.
+pub fn arguments(words: impl IntoIterator<Item = OsString>) -> Result<(), String> {
+    match Args::try_parse_from(words) {
+        Ok(_) => Ok(()),
+        Err(error) if !error.use_stderr() => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A duration as people write it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    time::duration(text)
+}
+
+/// An instant as people write it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn instant(text: &str) -> Result<SystemTime, String> {
+    time::instant(text)
+}
+
+/// The messages of a file of JSON lines, or what is wrong with each.
+#[must_use]
+pub fn messages(file: &[u8]) -> Vec<Result<NewMessage, String>> {
+    input::messages(file)
+}

@@ -10,6 +10,6 @@ use delayline_fred::FredTransport;
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    let setup = Setup { name: "fred", resp: Resp::V3, tcp: true };
+    let setup = Setup { name: "fred", resp: Resp::V3, tcp: true, least_privilege: false };
     conformance_fixture::run(&setup, async |options| FredTransport::connect(&options).await)
 }

@@ -10,6 +10,6 @@ use delayline_redis::RedisTransport;
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    let setup = Setup { name: "redis-rs", resp: Resp::V2, tcp: false };
+    let setup = Setup { name: "redis-rs", resp: Resp::V2, tcp: false, least_privilege: false };
     conformance_fixture::run(&setup, async |options| RedisTransport::connect(&options).await)
 }

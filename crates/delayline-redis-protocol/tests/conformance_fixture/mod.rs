@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use delayline_core::{Error, QueueName, Queueing};
-use delayline_redis_protocol::{ConnectOptions, Resp, ScriptBackend, Transport};
+use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend, Transport};
 use delayline_test_server::Server;
 use delayline_testkit::{Fixture, async_trait};
 use tokio::sync::OnceCell;
@@ -19,6 +19,9 @@ pub(crate) struct Setup {
     pub(crate) resp: Resp,
     /// Over TCP instead of a unix socket.
     pub(crate) tcp: bool,
+    /// Each queue has a user of its own, who may touch its declared keys and use the documented
+    /// commands, and nothing else.
+    pub(crate) least_privilege: bool,
 }
 
 /// Runs the suite on a private server, over one connection.
@@ -38,9 +41,10 @@ where
         }
     };
     options.resp = setup.resp;
-    let fixture =
-        RedisFixture { connect, options, shared: OnceCell::new(), queues: AtomicU64::new(0) };
     let name = format!("{} ({:?}, {})", setup.name, setup.resp, server.url());
+    let (shared, queues) = (OnceCell::new(), AtomicU64::new(0));
+    let least_privilege = setup.least_privilege;
+    let fixture = RedisFixture { connect, options, shared, queues, least_privilege, server };
     delayline_testkit::main(&name, fixture)
 }
 
@@ -49,6 +53,8 @@ struct RedisFixture<T, C> {
     options: ConnectOptions,
     shared: OnceCell<ScriptBackend<T>>,
     queues: AtomicU64,
+    least_privilege: bool,
+    server: Server,
 }
 
 #[async_trait]
@@ -59,13 +65,32 @@ where
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+        let number = self.queues.fetch_add(1, Ordering::Relaxed);
+        let name = QueueName::new(format!("queue-{number}"))?;
+        if self.least_privilege {
+            let mut options = self.options.clone();
+            options.username = Some(user_of(&self.server, &name));
+            let transport = Arc::new((self.connect)(options).await?);
+            return Ok(Arc::new(ScriptBackend::open(transport, name, false).await?));
+        }
         let open = async || {
             let transport = (self.connect)(self.options.clone()).await?;
             ScriptBackend::open(Arc::new(transport), QueueName::new("first")?, false).await
         };
         let shared = self.shared.get_or_try_init(open).await?;
-        let number = self.queues.fetch_add(1, Ordering::Relaxed);
-        let name = QueueName::new(format!("queue-{number}"))?;
         Ok(Arc::new(shared.with_queue(&name)))
     }
+}
+
+/// Makes a user who may work with this queue and do nothing else.
+fn user_of(server: &Server, queue: &QueueName) -> String {
+    let user = format!("user-of-{queue}");
+    let mut rules: Vec<String> =
+        ["ACL", "SETUSER", &user, "on", "nopass", "-@all"].map(str::to_owned).to_vec();
+    // One by one: what a script touches beside them is refused by the server.
+    let keys = Keys::new(queue);
+    rules.extend(keys.all().iter().map(|key| format!("~{}", String::from_utf8_lossy(key))));
+    rules.extend(Role::Admin.commands().into_iter().map(|command| format!("+{command}")));
+    server.command(&rules);
+    user
 }

@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     ReadOnly,
     /// The server wants replicas and has none.
     TooFewReplicas,
+    /// The server could not save a snapshot, and so takes no writes.
+    FailedSnapshot,
     /// The server is busy with somebody's endless script.
     BusyScript,
     /// The server takes no more clients, and ends those that it has.
@@ -57,7 +59,7 @@ impl Fault {
     pub(crate) const HARMLESS: [Self; 3] = [Self::StepClock, Self::FlushScripts, Self::Freeze];
 
     /// Those that are neither a kill nor a freeze.
-    pub(crate) const OTHERS: [Self; 15] = [
+    pub(crate) const OTHERS: [Self; 16] = [
         Self::Restart,
         Self::FlushScripts,
         Self::KillClients,
@@ -70,6 +72,7 @@ impl Fault {
         Self::OutOfMemory,
         Self::ReadOnly,
         Self::TooFewReplicas,
+        Self::FailedSnapshot,
         Self::BusyScript,
         Self::TooManyClients,
         Self::CrashWorker,
@@ -149,6 +152,7 @@ impl Adversary<'_> {
                 self.outage().await;
                 self.config("min-replicas-to-write", "0").await
             }
+            Fault::FailedSnapshot => self.failed_snapshot().await,
             Fault::BusyScript => self.busy_script().await,
             Fault::TooManyClients => self.too_many_clients().await,
             Fault::CrashWorker => {
@@ -238,6 +242,22 @@ impl Adversary<'_> {
         self.command(&script(there)).await?;
         self.outage().await;
         self.command(&script(back)).await
+    }
+
+    async fn failed_snapshot(&mut self) -> Result<()> {
+        // Nothing can be renamed to a directory.
+        let snapshot = self.server.data_dir().join("dump.rdb");
+        std::fs::create_dir_all(&snapshot)?;
+        self.config("save", "3600 1").await?;
+        self.command(&["BGSAVE"]).await?;
+        let server = Arc::clone(&self.server);
+        let failed = move || server.info("persistence", "rdb_last_bgsave_status") == "err";
+        while !tokio::task::spawn_blocking(failed.clone()).await? {
+            self.wait(5).await;
+        }
+        self.outage().await;
+        self.config("save", "").await?;
+        Ok(std::fs::remove_dir(&snapshot)?)
     }
 
     async fn busy_script(&mut self) -> Result<()> {

@@ -211,13 +211,15 @@ impl Search<'_> {
             }
             _ => false,
         };
-        let movers =
-            group.iter().copied().filter(|n| entry(*n).era == *era && !is_read(&entry(*n).op));
-        let mut movers: Vec<usize> = movers.collect();
+        // Nobody sees the effect of what has not begun.
+        let early = |n: &usize| entry(*n).called <= self.known_at[step];
+        let movers = group.iter().copied().filter(early);
+        let mut movers: Vec<usize> =
+            movers.filter(|n| entry(*n).era == *era && !is_read(&entry(*n).op)).collect();
         movers.sort_by_key(|n| idle(*n));
         let fits = |n: &usize| {
             entry(*n).era <= *era
-                && entry(*n).called <= self.known_at[step]
+                && early(n)
                 && mentions(text, &entry(*n).op)
                 && !order.iter().any(|(used, _)| used == n)
         };

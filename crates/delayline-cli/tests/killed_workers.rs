@@ -31,6 +31,36 @@ fn every_order_is_closed_whoever_dies() {
     }
 }
 
+/// A message whose handler takes the whole worker with it ends in the dead letters after as many
+/// deaths as it may cost, and its neighbour is handled.
+#[test]
+fn a_message_that_kills_its_worker_every_time_costs_three_lives_and_no_neighbours() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let home = tempfile::tempdir().unwrap();
+        let lines = "{\"id\":\"poison\",\"payload\":1,\"max_crashes\":3}\n\
+                     {\"id\":\"neighbour\",\"payload\":2}\n";
+        run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+        let script =
+            r#"echo "$DELAYLINE_ID" >> "$0/log"; [ "$DELAYLINE_ID" = poison ] && kill -9 $PPID"#;
+        let script = format!("{script}; exit 0");
+        let home = home.path().to_str().unwrap();
+        let flags = ["--driver", driver, "work", "--until-empty", "--lease", "200ms"];
+        let worker = || {
+            let command = ["--concurrency", "1", "--exec", "sh", "-c", &script, home];
+            run(on(&server, &[&flags[..], &command].concat()))
+        };
+        let deaths = (0..10).take_while(|_| worker().code.is_none()).count();
+        assert_eq!(deaths, 3);
+        let log = std::fs::read_to_string(Path::new(home).join("log")).unwrap();
+        let handled = |id| log.lines().filter(|line| *line == id).count();
+        assert_eq!((handled("poison"), handled("neighbour")), (3, 1), "{log}");
+        let dead = run(on(&server, &["dead", "list", "--json"])).code(0).stdout;
+        assert!(dead.contains("\"poison\"") && dead.contains("max_crashes"), "{dead}");
+        assert_eq!(count(&server, "dead"), 1);
+    }
+}
+
 fn close_orders(driver: &str) {
     let server = Server::start();
     let home = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ super::cases! { "delivery",
     nothing_is_delivered_before_it_is_due: "G4",
     past_and_present_instants_are_due_at_once: "G4",
     large_delays_are_kept_to_the_millisecond: "G4",
+    a_delay_of_many_leases_is_one_delivery: "G4 G5",
     the_farthest_instants_are_kept: "G4",
     a_claim_takes_at_most_what_it_asks_for: "G12",
     a_claim_says_when_to_come_back: "G21",
@@ -106,6 +107,20 @@ async fn large_delays_are_kept_to_the_millisecond(queue: &Queue) {
             one(queue.claim(7 + delay, claim(2 * n + 1, 10, 60_000)).await.deliveries).lease;
         let name = delay.to_string();
         queue.end(7 + delay, &name, lease, delayline_core::Outcome::Ack).await;
+    }
+}
+
+async fn a_delay_of_many_leases_is_one_delivery(queue: &Queue) {
+    let order = NewMessage { schedule: after(1_000), ..message("order-1") };
+    queue.enqueue_one(0, order).await;
+    for n in 0..100_u8 {
+        assert_eq!(queue.claim(u64::from(n) * 10, claim(n, 10, 100)).await.deliveries, []);
+    }
+    let delivery = one(queue.claim(1_000, claim(100, 10, 100)).await.deliveries);
+    assert_eq!(delivery.message.info.crashes, 0, "nobody had it before");
+    for n in 0..100_u8 {
+        let ms = 1_000 + u64::from(n);
+        assert_eq!(queue.claim(ms, claim(101 + n, 10, 100)).await.deliveries, []);
     }
 }
 

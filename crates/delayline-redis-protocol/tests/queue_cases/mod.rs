@@ -183,6 +183,7 @@ macro_rules! queue_cases {
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;
             repair: many_orphans_are_found_page_by_page;
+            repair: half_an_operation_from_a_torn_file_is_mended;
         );
     };
     (@ $connect:ty; $($module:ident: $case:ident;)+) => {$(

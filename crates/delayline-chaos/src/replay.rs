@@ -393,10 +393,13 @@ fn mentions(text: &[u8], op: &Op) -> bool {
     }
 }
 
-/// Whether a text shows what an operation must have written: its claim id, and an instant that
-/// follows from when it was executed.
+/// Whether a text shows what an operation must have written: its claim id, and instants that follow
+/// from when it was executed.
 fn wrote(text: &[u8], op: &Op, applied: &Applied) -> bool {
     let at = applied.at;
+    if death(text).is_some_and(|since| since != at.as_ms().to_string().as_bytes()) {
+        return false;
+    }
     let instant = match (op, &applied.reply) {
         (Op::Claim(claim), Reply::Claim(claimed)) if !claimed.deliveries.is_empty() => {
             if !contains(text, claim.claim_id.as_bytes()) {
@@ -438,6 +441,24 @@ fn wrote(text: &[u8], op: &Op, applied: &Applied) -> bool {
         Priority::ALL
             .iter()
             .any(|priority| contains(text, score(u64::from(priority.level())).as_bytes()))
+    })
+}
+
+/// The instant that a text has for messages that die: that of the operation.
+fn death(text: &[u8]) -> Option<&[u8]> {
+    const ADD: &[u8] = b"ZADD\r\n";
+    let line = |text: &[u8]| text.windows(2).position(|pair| pair == b"\r\n");
+    let adds = text.windows(ADD.len()).enumerate().filter(|(_, window)| *window == ADD);
+    adds.map(|(place, _)| &text[place + ADD.len()..]).find_map(|rest| {
+        // The lengths and the words that follow: the key, and the first score.
+        let mut words = Vec::new();
+        let mut rest = rest;
+        while words.len() < 4 {
+            let end = line(rest)?;
+            words.push(&rest[..end]);
+            rest = &rest[end + 2..];
+        }
+        words[1].ends_with(b":dead").then_some(words[3])
     })
 }
 

@@ -85,6 +85,10 @@ impl World<'_> {
             if let Some(process) = self.processes.get_mut(index) {
                 process.end();
             }
+            // One that ends by itself takes its waits back; one that crashes leaves them.
+            for queue in &mut self.queues {
+                queue.sleepers.retain(|sleeper| sleeper.worker != worker);
+            }
             if !self.closing {
                 self.push(self.now, Event::Start(index));
             }

@@ -1,5 +1,6 @@
 //! One server from its start to the verdict.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,7 +126,10 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     for queue in &queues {
         let transactions = transactions(&text, &queue.control_key())?;
         let account = Account { file: text.clone(), transactions, era_ends: era_ends.clone() };
-        judge(queue, &account, totals).map_err(anyhow::Error::msg)?;
+        judge(queue, &account, totals).or_else(|reason| {
+            let evidence = keep(queue, &account).context("the evidence is lost")?;
+            bail!("{reason}\nall calls and the server's file are in {}", evidence.display())
+        })?;
     }
     totals.note_handled(deliveries);
     Ok(())
@@ -173,6 +177,17 @@ fn judge(queue: &Queue, account: &Account, totals: &mut Totals) -> Result<(), St
     let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted));
     totals.note_history(&replayed, refused.count());
     Ok(())
+}
+
+/// Writes down what a failure can be understood by.
+fn keep(queue: &Queue, account: &Account) -> Result<PathBuf> {
+    let folder = tempfile::Builder::new().prefix("delayline-chaos-").tempdir()?.keep();
+    let entries = queue.log.entries();
+    let lines = entries.iter().enumerate().map(|(n, entry)| format!("{n}: {entry:?}\n"));
+    std::fs::write(folder.join("calls.txt"), lines.collect::<String>())?;
+    std::fs::write(folder.join("appendonly.aof"), &account.file)?;
+    std::fs::write(folder.join("eras.txt"), format!("{:?}\n", account.era_ends))?;
+    Ok(folder)
 }
 
 const KILLS: usize = 7;

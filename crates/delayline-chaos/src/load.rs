@@ -59,7 +59,7 @@ pub(crate) async fn open(
         let (name, log) = (QueueName::new(name)?, Log::new(setting));
         let redis = ScriptBackend::open(Arc::clone(&redis), name.clone(), false).await?;
         let fred = ScriptBackend::open(Arc::clone(&fred), name.clone(), false).await?;
-        let clients = vec![log.recorded(redis), log.recorded(fred)];
+        let clients = vec![log.recorded("redis-rs", redis), log.recorded("fred", fred)];
         queues.push(Queue { name, log, clients });
     }
     <[Queue; 2]>::try_from(queues).ok().context("two names make two queues")

@@ -51,6 +51,8 @@ impl Setting {
 /// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// The driver, which is told with what is kept of a failed round.
+    pub(crate) client: &'static str,
     pub(crate) era: usize,
     pub(crate) called: Duration,
     /// When the caller had an answer or gave up.
@@ -66,7 +68,7 @@ pub(crate) struct Entry {
 pub(crate) enum Outcome {
     Answered(Applied),
     /// The error promises that nothing was executed.
-    NotExecuted,
+    NotExecuted(#[expect(dead_code, reason = "shown with what is kept of a failed round")] Error),
     /// It may have been executed, or will be; so it is also while nothing has come back yet.
     Unknown,
 }
@@ -84,8 +86,12 @@ impl Log {
     }
 
     /// A client of the queue whose calls are written down here.
-    pub(crate) fn recorded(self: &Arc<Self>, inner: impl Queueing + 'static) -> Arc<dyn Queueing> {
-        Arc::new(Recorded { inner, log: Arc::clone(self) })
+    pub(crate) fn recorded(
+        self: &Arc<Self>,
+        client: &'static str,
+        inner: impl Queueing + 'static,
+    ) -> Arc<dyn Queueing> {
+        Arc::new(Recorded { client, inner, log: Arc::clone(self) })
     }
 
     pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
@@ -112,6 +118,7 @@ impl Log {
 
 #[derive(Debug)]
 struct Recorded<B> {
+    client: &'static str,
     inner: B,
     log: Arc<Log>,
 }
@@ -128,6 +135,7 @@ impl<B: Backend> Backend for Recorded<B> {
         let number = {
             let mut entries = self.log.entries();
             entries.push(Entry {
+                client: self.client,
                 era: *era,
                 called: setting.elapsed(),
                 returned: None,
@@ -145,7 +153,7 @@ impl<B: Backend> Backend for Recorded<B> {
         match &answer {
             Ok(applied) => entry.outcome = Outcome::Answered(applied.clone()),
             Err(error) if error.class() != Class::Ambiguous => {
-                entry.outcome = Outcome::NotExecuted;
+                entry.outcome = Outcome::NotExecuted(error.clone());
             }
             Err(_) => {}
         }

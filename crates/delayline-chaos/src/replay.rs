@@ -313,8 +313,8 @@ impl Search<'_> {
     }
 
     fn told(&self, n: usize) -> String {
-        let Entry { called, returned, at, op, outcome, .. } = &self.entries[n];
-        format!("call {n} ({called:?} to {returned:?}, {at:?}) {op:?}: {outcome:?}")
+        let Entry { client, called, returned, at, op, outcome, .. } = &self.entries[n];
+        format!("call {n} ({client}, {called:?} to {returned:?}, {at:?}) {op:?}: {outcome:?}")
     }
 
     fn tail(&self, order: &Order) -> String {

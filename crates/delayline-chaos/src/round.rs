@@ -174,7 +174,7 @@ fn judge(queue: &Queue, account: &Account, totals: &mut Totals) -> Result<(), St
     let told = |reason: String| format!("queue {}: {reason}", queue.name);
     let replayed = replay(&entries, account).map_err(told)?;
     History::check_messages(&replayed.order).map_err(told)?;
-    let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted));
+    let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted(_)));
     totals.note_history(&replayed, refused.count());
     Ok(())
 }

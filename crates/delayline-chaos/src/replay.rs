@@ -377,7 +377,8 @@ const fn is_read(op: &Op) -> bool {
     matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_))
 }
 
-/// Whether an operation can have written this: it writes about a message that it names.
+/// Whether an operation can have written this: it writes about a message that it names. One that
+/// moves a message, or a deadline, to where it is already writes nothing about it.
 fn mentions(text: &[u8], op: &Op) -> bool {
     let any = |mut ids: std::slice::Iter<'_, delayline_core::MessageId>| {
         ids.any(|id| contains(text, id.as_bytes()))
@@ -385,8 +386,6 @@ fn mentions(text: &[u8], op: &Op) -> bool {
     match op {
         Op::Enqueue(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
         Op::Settle(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
-        Op::Extend(extend) => extend.leases.iter().any(|(id, _)| contains(text, id.as_bytes())),
-        Op::Reschedule(items) => items.iter().any(|item| contains(text, item.id.as_bytes())),
         Op::Redrive(redrive) => any(redrive.ids.iter()),
         Op::Cancel(ids) | Op::Purge(ids) => any(ids.iter()),
         _ => true,

@@ -298,3 +298,22 @@ impl Violation {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_tells_its_kind_its_detail_and_its_cause() {
+        let cause = std::io::Error::other("the wire is cut");
+        let error = Error::with_source(ErrorKind::ConnectionLost, "to 127.0.0.1", cause);
+        assert_eq!((error.kind(), error.class()), (&ErrorKind::ConnectionLost, Class::Ambiguous));
+        assert_eq!(error.detail(), "to 127.0.0.1");
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("the wire is cut"));
+        assert!(error.to_string().ends_with(": to 127.0.0.1"), "{error}");
+        let debug = format!("{error:?}");
+        assert!(debug.contains("ConnectionLost") && debug.contains("the wire is cut"), "{debug}");
+        assert!(Error::new(ErrorKind::Busy).source().is_none());
+        assert!(Error::new(ErrorKind::Busy).detail().is_empty());
+    }
+}

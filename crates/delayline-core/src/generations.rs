@@ -99,6 +99,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_is_forgotten_in_both_generations() {
+        let mut map = Generations::new(100, 2);
+        for key in [1, 2, 1] {
+            insert(&mut map, 1_001, key);
+        }
+        assert_eq!(known(&map, 1_001), [1, 2]);
+        map.forget(at(1_001), &1);
+        assert_eq!(known(&map, 1_001), [2]);
+    }
+
+    #[test]
     fn a_full_generation_makes_way() {
         let mut map = Generations::new(100, 2);
         for key in 0..5 {

@@ -141,6 +141,33 @@ mod tests {
     }
 
     #[test]
+    fn headers_are_found_by_name_and_told_without_their_values() {
+        let mut headers = Headers::new();
+        assert!(headers.is_empty() && headers.get("a").is_none());
+        headers.set("a", "secret").unwrap();
+        headers.set("b", "").unwrap();
+        assert!(!headers.is_empty());
+        assert_eq!(headers.get("a"), Some(&Bytes::from("secret")));
+        assert_eq!(headers.get("b"), Some(&Bytes::new()));
+        assert!(headers.get("c").is_none());
+        assert_eq!(format!("{headers:?}"), r#"["a", "b"]"#);
+    }
+
+    #[test]
+    fn headers_that_are_cut_anywhere_are_none() {
+        let mut headers = Headers::new();
+        headers.set("name", "value").unwrap();
+        let bytes = headers.encode();
+        for length in 1..bytes.len() {
+            assert_eq!(Headers::decode(bytes[..length].to_vec().into()), None, "{length} bytes");
+        }
+        // A name and an empty value fill these to the last byte; no name has no place for less.
+        assert!(Headers::decode(Bytes::from_static(b"\x01a\0\0")).is_some());
+        assert!(Headers::decode(Bytes::from_static(b"\0\0\0")).is_some());
+        assert!(Headers::decode(Bytes::from_static(b"\0\0")).is_none());
+    }
+
+    #[test]
     fn limits_leave_the_headers_as_they_were() {
         let mut headers = Headers::new();
         assert!(headers.set("", "x").is_err());

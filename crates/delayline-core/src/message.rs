@@ -305,3 +305,44 @@ pub enum Status {
     /// Finished: purged from the dead letters.
     Purged,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{At, ClaimId, Lease, Op, Reply, State};
+
+    #[test]
+    fn every_level_has_its_priority() {
+        for (level, priority) in (0..).zip(Priority::ALL) {
+            assert_eq!(priority.level(), level);
+            assert_eq!(Priority::from_level(level), Some(priority));
+        }
+        assert_eq!(Priority::from_level(4), None);
+    }
+
+    #[test]
+    fn payloads_are_not_in_debug_output() {
+        let message = NewMessage::new(MessageId::new("order-1").unwrap(), "hunter2");
+        let mut state = State::new();
+        state.apply(Timestamp::MIN, &Op::Enqueue(vec![message.clone()]));
+        let Reply::Get(found) =
+            state.apply(Timestamp::MIN, &Op::Get(vec![message.id.clone()])).reply
+        else {
+            panic!("not the reply to a get")
+        };
+        let [crate::Found::Live(stored)] = &found[..] else { panic!("{found:?}") };
+        let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 1 };
+        let delivery = Delivery { message: (**stored).clone(), lease };
+        let shown = [
+            format!("{message:?}"),
+            format!("{stored:?}"),
+            format!("{delivery:?}"),
+            format!("{:?} {:?}", At::Server, Op::Enqueue(vec![message])),
+        ];
+        for text in shown {
+            assert!(!text.contains("hunter2"), "{text}");
+            assert!(text.contains("order-1") && text.contains("payload_bytes: 7"), "{text}");
+        }
+        assert!(format!("{delivery:?}").contains("epoch: 1"));
+    }
+}

@@ -281,6 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn names_are_told_as_they_are() {
+        assert_eq!(QueueName::new("orders").unwrap().to_string(), "orders");
+        let id = MessageId::new("order-1").unwrap();
+        assert_eq!((&id.as_bytes()[..], id.as_str()), (&b"order-1"[..], Some("order-1")));
+        assert_eq!(format!("{id:?}"), "MessageId(order-1)");
+        assert_eq!(MessageId::new(&b"\xff"[..]).unwrap().as_str(), None);
+        let consumer = ConsumerName::new(&b"w\n"[..]).unwrap();
+        assert_eq!(format!("{consumer:?}"), r"ConsumerName(w\n)");
+        let token = ClaimId::from_bytes([0xa5; ClaimId::BYTES]);
+        assert_eq!(format!("{token:?}"), format!("ClaimId({})", "a5".repeat(16)));
+    }
+
+    #[test]
     fn ids_take_any_bytes_and_print_harmlessly() {
         let id = MessageId::new(&b"\x1b[2Jorder\xff\n\xc3\xa9"[..]).unwrap();
         assert_eq!(id.to_string(), "\\u{1b}[2Jorder\\xff\\n\u{e9}");

@@ -188,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn times_are_told_in_milliseconds() {
+        let instant = Timestamp::from_ms(1_500).unwrap();
+        assert_eq!(SystemTime::from(instant), UNIX_EPOCH + Duration::from_millis(1_500));
+        assert_eq!(instant.to_string(), "1500 ms");
+        assert_eq!(Millis::new(30).unwrap().to_string(), "30 ms");
+    }
+
+    #[test]
+    fn what_saturates_is_the_number_up_to_the_longest() {
+        for ms in [0, 1, MAX_DELAY_MS - 1, MAX_DELAY_MS] {
+            assert_eq!(Millis::saturating(ms).as_ms(), ms);
+        }
+        assert_eq!(Millis::saturating(MAX_DELAY_MS + 1), Millis::MAX);
+        assert_eq!(Millis::saturating(u64::MAX), Millis::MAX);
+    }
+
+    #[test]
     fn instants_before_1970_are_past() {
         let before = UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(Timestamp::try_from(before).unwrap(), Timestamp::default());

@@ -4,6 +4,7 @@
 //! to included.
 
 mod cuts;
+mod evidence;
 mod fault;
 mod load;
 mod log;

@@ -1,5 +1,6 @@
 //! Development commands: `cargo xtask`.
 
+mod bench;
 mod chaos;
 mod ci;
 mod dependencies;
@@ -42,6 +43,7 @@ fn run() -> Result<()> {
         "ci" => ci::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
+        "bench" => bench::run(&shell, args),
         "chaos" => chaos::run(&shell, args),
         "sim" => sim::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
@@ -73,6 +75,10 @@ cargo xtask sim [--seeds N] [--first SEED]
 cargo xtask chaos [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
     of their files lost. Says what was injected, and which promises held.
+
+cargo xtask bench [cost] [memory] [--messages N] [--json FILE]
+    Measure what a message costs a server in time and memory, beside the plain commands that change
+    the same structures.
 
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.

@@ -1,0 +1,57 @@
+//! Bytes in the server for one message.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use bytes::Bytes;
+use delayline_benches::claim;
+use delayline_core::{At, Backend, MessageId, NewMessage, Op, QueueName};
+use delayline_redis::RedisTransport;
+use delayline_redis_protocol::ScriptBackend;
+use delayline_test_server::Server;
+
+use crate::table::Table;
+
+const PAYLOADS: [usize; 4] = [0, 100, 1_000, 10_000];
+const BATCH: usize = 100;
+/// Of large payloads fewer messages tell as much.
+const MOST_BYTES: usize = 100_000_000;
+
+pub(crate) async fn measure(messages: usize) -> Result<Table> {
+    let (mut waiting, mut leased) = (Vec::new(), Vec::new());
+    for payload_bytes in PAYLOADS {
+        let count = messages.min(MOST_BYTES / payload_bytes.max(1)).next_multiple_of(BATCH);
+        let server = Server::builder().try_start()?;
+        let transport = Arc::new(RedisTransport::connect(&server.url().parse()?).await?);
+        let queue = ScriptBackend::open(transport, QueueName::new("bench")?, false).await?;
+        let empty = used(&server)?;
+        for first in (0..count).step_by(BATCH) {
+            let batch = (first..first + BATCH).map(|n| message(n, payload_bytes));
+            queue.apply(At::Server, &Op::Enqueue(batch.collect::<Result<_>>()?)).await?;
+        }
+        waiting.push(each(used(&server)?, empty, count));
+        for _ in (0..count).step_by(BATCH) {
+            queue.apply(At::Server, &claim(BATCH)).await?;
+        }
+        leased.push(each(used(&server)?, empty, count));
+    }
+    Ok(Table {
+        title: "Memory of the server per message, ids of 20 bytes, without headers",
+        unit: "bytes, payload included",
+        columns: PAYLOADS.map(|bytes| format!("{bytes} bytes")).to_vec(),
+        rows: vec![("waiting".to_owned(), waiting), ("leased".to_owned(), leased)],
+    })
+}
+
+fn message(number: usize, payload_bytes: usize) -> Result<NewMessage> {
+    let id = MessageId::new(format!("message-{number:012}"))?;
+    Ok(NewMessage::new(id, Bytes::from(vec![b'p'; payload_bytes])))
+}
+
+fn used(server: &Server) -> Result<f64> {
+    Ok(server.info("memory", "used_memory").parse()?)
+}
+
+fn each(now: f64, empty: f64, count: usize) -> f64 {
+    (now - empty) / f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use delayline_core::{Applied, At, Op, Reply, State, Stats, Timestamp};
 use delayline_testkit::Call;
 
-use crate::evidence::{mentions, wrote};
+use crate::evidence::Effects;
 use crate::log::{Entry, Outcome};
 use crate::witness::{Control, Transaction};
 
@@ -52,14 +52,14 @@ pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, S
 }
 
 /// One operation that changed the queue, as the server tells it.
-struct Step<'a> {
+struct Step {
     control: Control,
-    text: &'a [u8],
+    effects: Effects,
     era: usize,
 }
 
-fn steps(account: &Account) -> Result<Vec<Step<'_>>, String> {
-    let mut steps = Vec::<Step<'_>>::new();
+fn steps(account: &Account) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::<Step>::new();
     for transaction in &account.transactions {
         let control = transaction.control;
         let before = steps.last().map_or(0, |step| step.control.revision);
@@ -71,7 +71,8 @@ fn steps(account: &Account) -> Result<Vec<Step<'_>>, String> {
         }
         let ends = account.era_ends.iter();
         let era = ends.take_while(|end| transaction.place.start >= **end).count();
-        steps.push(Step { control, text: &account.file[transaction.place.clone()], era });
+        let effects = Effects::read(&account.file[transaction.place.clone()]);
+        steps.push(Step { control, effects, era });
     }
     Ok(steps)
 }
@@ -80,7 +81,7 @@ fn steps(account: &Account) -> Result<Vec<Step<'_>>, String> {
 fn groups(
     entries: &[Entry],
     account: &Account,
-    steps: &[Step<'_>],
+    steps: &[Step],
 ) -> Result<(HashMap<u64, Vec<usize>>, usize), String> {
     let eras = account.era_ends.len();
     let last = |era| {
@@ -121,11 +122,7 @@ fn groups(
 
 /// For each step a moment before which it had happened: when the first answer came that tells its
 /// revision or a later one.
-fn known_at(
-    entries: &[Entry],
-    steps: &[Step<'_>],
-    groups: &HashMap<u64, Vec<usize>>,
-) -> Vec<Duration> {
+fn known_at(entries: &[Entry], steps: &[Step], groups: &HashMap<u64, Vec<usize>>) -> Vec<Duration> {
     let mut earliest = Duration::MAX;
     let mut known_at: Vec<_> = steps
         .iter()
@@ -143,7 +140,7 @@ fn known_at(
 
 struct Search<'a> {
     entries: &'a [Entry],
-    steps: &'a [Step<'a>],
+    steps: &'a [Step],
     groups: HashMap<u64, Vec<usize>>,
     known_at: Vec<Duration>,
     /// Calls of unknown outcome.
@@ -200,7 +197,7 @@ impl Search<'_> {
 
     /// The calls that may have brought a step about, the likely ones first.
     fn candidates(&self, step: usize, order: &Order) -> Vec<usize> {
-        let Step { control, text, era } = &self.steps[step];
+        let Step { control, effects, era } = &self.steps[step];
         let group = self.groups.get(&control.revision).map_or(&[][..], Vec::as_slice);
         let entry = |n: usize| &self.entries[n];
         let idle = |n: usize| match &entry(n).outcome {
@@ -218,7 +215,7 @@ impl Search<'_> {
         let fits = |n: &usize| {
             entry(*n).era <= *era
                 && early(n)
-                && mentions(text, &entry(*n).op)
+                && effects.can_be_of(&entry(*n).op)
                 && !order.iter().any(|(used, _)| used == n)
         };
         movers.extend(self.unknown.iter().copied().filter(fits));
@@ -235,27 +232,23 @@ impl Search<'_> {
         order: &mut Order,
     ) -> Result<(State, Option<OtherWay>), String> {
         let (mark, mut model, mut reasons) = (order.len(), Some(model), Vec::new());
-        // What does not show in the text is tried last: a score that stays as it is is not written.
-        let last = candidates.iter().map(|n| (*n, false));
-        let mut attempts: VecDeque<_> = candidates.iter().map(|n| (*n, true)).chain(last).collect();
-        while let Some((n, shows)) = attempts.pop_front() {
+        let mut untried: VecDeque<_> = candidates.into();
+        while let Some(n) = untried.pop_front() {
             // A copy only where it is needed again: queues are large and steps are many.
-            let copy = if attempts.is_empty() { model.take() } else { model.clone() };
+            let copy = if untried.is_empty() { model.take() } else { model.clone() };
             let Some(mut next) = copy else { break };
-            match self.explain(&mut next, step, n, shows, order) {
+            match self.explain(&mut next, step, n, order) {
                 Ok(()) => {
-                    let mut others = candidates;
-                    others.retain(|other| *other != n);
+                    // Among those that have an answer, the one that fits it was it.
                     let unheard = |n: &usize| matches!(self.entries[*n].outcome, Outcome::Unknown);
-                    let undecided = unheard(&n) || others.iter().any(unheard);
-                    let before = model.filter(|_| undecided && shows && !others.is_empty());
-                    return Ok((next, before.map(|before| (before, others))));
+                    let undecided = unheard(&n) || untried.iter().any(unheard);
+                    let before = model.filter(|_| undecided);
+                    return Ok((next, before.map(|before| (before, untried.into()))));
                 }
                 Err(reason) => reasons.push(reason),
             }
             order.truncate(mark);
         }
-        reasons.dedup();
         let (control, reasons) = (self.steps[step].control, reasons.join("\nor: "));
         Err(format!("G3: no call explains {control:?}:\n{reasons}\nafter\n{}", self.tail(order)))
     }
@@ -266,10 +259,9 @@ impl Search<'_> {
         model: &mut State,
         step: usize,
         n: usize,
-        shows: bool,
         order: &mut Order,
     ) -> Result<(), String> {
-        let Step { control, text, .. } = &self.steps[step];
+        let Step { control, effects, .. } = &self.steps[step];
         let entry = &self.entries[n];
         let at = instant(entry)?;
         let applied = model.apply(at, &entry.op);
@@ -280,8 +272,8 @@ impl Search<'_> {
             return Err(format!("{} should have been {:?}", self.told(n), applied.reply));
         }
         // A call that was sent again has the same effect, but at another instant.
-        if shows && !wrote(text, &entry.op, &applied) {
-            return Err(format!("{} would have written something else", self.told(n)));
+        if !effects.agree_with(model, at) {
+            return Err(format!("{} would have put something elsewhere", self.told(n)));
         }
         if matches!(entry.outcome, Outcome::Unknown) && counters(model, at) != *control {
             return Err(format!("{} would count differently", self.told(n)));

@@ -96,7 +96,7 @@ pub(crate) fn transactions(file: &[u8], control_key: &[u8]) -> Result<Vec<Transa
     let mut control = None;
     while position < file.len() {
         let start = position;
-        let command = command(file, &mut position)
+        let command = words(file, &mut position)
             .with_context(|| format!("the append-only file is unreadable at byte {start}"))?;
         let name = command.first().map_or(&b""[..], |name| &file[name.clone()]);
         if name.eq_ignore_ascii_case(b"MULTI") {
@@ -119,8 +119,8 @@ pub(crate) fn transactions(file: &[u8], control_key: &[u8]) -> Result<Vec<Transa
 /// How many bytes of a file are whole commands and whole transactions.
 fn whole(file: &[u8]) -> usize {
     let (mut position, mut end, mut open) = (0, 0, false);
-    while let Some(words) = command(file, &mut position) {
-        let name = words.first().map_or(&b""[..], |name| &file[name.clone()]);
+    while let Some(command) = words(file, &mut position) {
+        let name = command.first().map_or(&b""[..], |name| &file[name.clone()]);
         open = name.eq_ignore_ascii_case(b"MULTI") || open && !name.eq_ignore_ascii_case(b"EXEC");
         if !open {
             end = position;
@@ -130,7 +130,7 @@ fn whole(file: &[u8]) -> usize {
 }
 
 /// The places of the words of the command at `position`, which moves behind it.
-fn command(file: &[u8], position: &mut usize) -> Option<Vec<Range<usize>>> {
+pub(crate) fn words(file: &[u8], position: &mut usize) -> Option<Vec<Range<usize>>> {
     let count = length(file, position, b'*')?;
     (0..count)
         .map(|_| {

@@ -50,3 +50,62 @@ impl State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage, Op, Timestamp};
+
+    /// A queue with a message that has been claimed.
+    fn sound() -> State {
+        let mut state = State::new();
+        let message = NewMessage::new(MessageId::new("a").unwrap(), "");
+        state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
+        let claim = Claim {
+            consumer: ConsumerName::new("w").unwrap(),
+            claim_id: ClaimId::from_bytes([1; 16]),
+            max: 1,
+            lease: Millis::MAX,
+        };
+        state.apply(Timestamp::MIN, &Op::Claim(claim));
+        state
+    }
+
+    #[test]
+    fn every_disagreement_is_found() {
+        assert_eq!(sound().check_invariants(), Ok(()));
+        let id = MessageId::new("a").unwrap();
+        let broken = |harm: &dyn Fn(&mut State)| {
+            let mut state = sound();
+            harm(&mut state);
+            state.check_invariants().unwrap_err()
+        };
+        let entry = |harm: fn(&mut super::super::Entry)| {
+            let id = id.clone();
+            broken(&move |state| state.entries.get_mut(&id).into_iter().for_each(harm))
+        };
+        assert!(broken(&|state| state.leased.clear()).contains("in indexes"));
+        assert!(broken(&|state| state.sequence += 1).contains("accounted for"));
+        assert!(broken(&|state| state.cancelled += 1).contains("accounted for"));
+        assert!(entry(|entry| entry.place = Place::Waiting).contains("not in the index"));
+        assert!(
+            entry(|entry| entry.id = MessageId::new("b").unwrap()).contains("not in the index")
+        );
+        assert!(entry(|entry| entry.failures = entry.max_failures).contains("beyond its limits"));
+        assert!(entry(|entry| entry.crashes = entry.max_crashes).contains("beyond its limits"));
+        assert!(entry(|entry| entry.claim_id = None).contains("has epoch 1"));
+        assert!(entry(|entry| (entry.failures, entry.crashes) = (1, 1)).contains("more often"));
+        let numbered = |sequence| {
+            broken(&|state| {
+                state.leased.clear();
+                let Some(entry) = state.entries.get_mut(&id) else { return };
+                entry.sequence = sequence;
+                let key = entry.key();
+                state.leased.insert(key, id.clone());
+            })
+        };
+        for sequence in [0, 2] {
+            assert!(numbered(sequence).contains("never given"), "{sequence}");
+        }
+    }
+}

@@ -89,6 +89,10 @@ async fn the_ends_of_time_are_ordinary(queue: &Queue) {
     let end_ms = MAX_TIMESTAMP_MS - at(0).as_ms();
     let retried = queue.end(end_ms, "a", taken.lease, retry(86_400_000, "boom")).await;
     assert_eq!(retried, done(Status::Ready), "due at the end of time, which is now");
+    for (status, expected) in [(Status::Scheduled, 0), (Status::Ready, 1)] {
+        let page = queue.list(end_ms, status, 10).await;
+        assert_eq!(page.messages.len(), expected, "{status:?} at the end of time");
+    }
 }
 
 async fn the_servers_clock_is_never_early(queue: &Queue) {

@@ -163,12 +163,15 @@ async fn old_leases_do_not_reach_into_a_new_life(queue: &Queue) {
 async fn a_purge_ends_a_dead_letter(queue: &Queue) {
     bury(queue, 8, 0, "dead").await;
     queue.leased(1, message("leased"), 100).await;
+    let acked = queue.leased_as(3, 1, message("acked"), 100).await;
+    queue.end(1, "acked", acked, Outcome::Ack).await;
     queue.enqueue_one(2, message("ready")).await;
     for (name, expected) in [
         ("dead", Purged::Purged),
         ("dead", Purged::Purged),
         ("leased", Purged::NotDead),
         ("ready", Purged::NotDead),
+        ("acked", Purged::NotFound),
         ("nobody", Purged::NotFound),
     ] {
         assert_eq!(queue.purge(3, name).await, expected, "{name}");

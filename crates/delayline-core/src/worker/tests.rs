@@ -1,5 +1,6 @@
 //! The machine in simulated time.
 
+mod answers;
 mod ending;
 mod leases;
 mod random;

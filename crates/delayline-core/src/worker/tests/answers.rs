@@ -1,0 +1,143 @@
+//! What a machine makes of answers and of the ends of waits, action by action.
+
+use super::super::*;
+use super::sim::{at, ms, plan};
+use crate::{MessageId, NewMessage, Settled, State, Status, Violation};
+
+/// A machine, and the answers that a backend with nothing to give has.
+struct Bare {
+    machine: Machine,
+    now: Moment,
+    /// Claims fail from now on.
+    broken: bool,
+    /// Claims get no answer from now on.
+    silent: bool,
+    /// Waits that were begun.
+    waits: Vec<Moment>,
+    claims: Vec<Moment>,
+}
+
+impl Bare {
+    fn new(plan: Plan) -> Self {
+        let machine = Machine::new(plan, [3; 16]);
+        let (waits, claims) = (Vec::new(), Vec::new());
+        Self { machine, now: Moment::START, broken: false, silent: false, waits, claims }
+    }
+
+    /// Lets the machine do what it wants until `end`; a wait goes on until it is ended.
+    fn run_to(&mut self, end: Moment) {
+        loop {
+            while let Some(action) = self.machine.poll(self.now) {
+                match action {
+                    Action::Wait { .. } => self.waits.push(self.now),
+                    Action::Send { queue, op } => {
+                        if matches!(op, Op::Claim(_)) {
+                            self.claims.push(self.now);
+                        }
+                        if self.silent {
+                            continue;
+                        }
+                        let reply = Reply::Claim(Claimed::default());
+                        let applied = Applied { at: Timestamp::MIN, revision: 0, reply };
+                        let broken = Err(Error::new(ErrorKind::Unreachable));
+                        let result = if self.broken { broken } else { Ok(applied) };
+                        self.machine.handle_answer(self.now, queue, op, result);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            match self.machine.wake_at() {
+                Some(wake) if wake <= end => self.now = wake.max(self.now),
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// The next operation of a kind, whenever it comes.
+    fn sent(&mut self, wanted: impl Fn(&Op) -> bool) -> Op {
+        loop {
+            match self.machine.poll(self.now) {
+                Some(Action::Send { op, .. }) if wanted(&op) => return op,
+                Some(_) => {}
+                None => self.now = self.machine.wake_at().expect("it sleeps for ever"),
+            }
+        }
+    }
+
+    fn wait_ends(&mut self, result: &Result<bool, Error>) {
+        self.machine.handle_waited(self.now, 0, result);
+    }
+}
+
+#[test]
+fn a_wait_that_fails_is_begun_again_after_a_pause() {
+    let mut bare = Bare::new(plan(1));
+    bare.run_to(at(0));
+    assert_eq!(bare.waits.len(), 1);
+    for n in 2..6 {
+        bare.wait_ends(&Err(Error::new(ErrorKind::ConnectionLost)));
+        let failed = bare.now;
+        bare.run_to(failed.after(ms(4_000)));
+        assert_eq!(bare.waits.len(), n, "{:?}", bare.waits);
+        assert!(bare.waits[n - 1] > failed, "not in the same moment");
+    }
+}
+
+#[test]
+fn nobody_waits_for_hints_while_claims_fail() {
+    let mut bare = Bare::new(plan(1));
+    bare.run_to(at(10));
+    bare.broken = true;
+    bare.wait_ends(&Ok(true));
+    let before = bare.waits.len();
+    bare.run_to(at(30_000));
+    assert_eq!(bare.waits.len(), before, "{:?}", bare.waits);
+    bare.broken = false;
+    bare.run_to(at(60_000));
+    assert_eq!(bare.waits.len(), before + 1);
+}
+
+#[test]
+fn a_hint_is_not_handed_on_while_a_claim_may_make_use_of_it() {
+    let mut bare = Bare::new(plan(1));
+    bare.run_to(at(1));
+    bare.silent = true;
+    bare.wait_ends(&Ok(true));
+    // One slot, and a claim on its way for it; another hint would be an `Action::Ring`, which is
+    // not among those that are expected here.
+    bare.run_to(at(2));
+    assert_eq!(bare.claims.len(), 2);
+    bare.wait_ends(&Ok(true));
+    bare.run_to(at(2_000));
+    assert_eq!(bare.claims.len(), 2);
+}
+
+#[test]
+fn an_answer_that_fits_nothing_is_no_answer() {
+    let mut bare = Bare::new(plan(1));
+    let mut state = State::new();
+    let message = NewMessage::new(MessageId::new("a").unwrap(), "");
+    state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
+    let claim = bare.sent(|op| matches!(op, Op::Claim(_)));
+    let applied = state.apply(Timestamp::MIN, &claim);
+    bare.machine.handle_answer(bare.now, 0, claim, Ok(applied));
+    let start = |machine: &mut Machine, now| match machine.poll(now) {
+        Some(Action::Start { slot, .. }) => slot,
+        other => panic!("{other:?}"),
+    };
+    let slot = start(&mut bare.machine, bare.now);
+    bare.machine.handle_finished(slot, Outcome::Ack);
+
+    // An answer with an item too many.
+    let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
+    let reply = Reply::Settle(vec![Settled::Done { status: Status::Acked }; 2]);
+    let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
+    bare.machine.handle_answer(bare.now, 0, settle.clone(), Ok(applied));
+    assert_eq!(bare.machine.summary().acked, 0);
+    assert_eq!(bare.sent(|op| matches!(op, Op::Settle(_))), settle, "until it is answered");
+    // One that is refused for its form would be refused for ever.
+    let refused = Error::from(Violation::Empty { what: "the id" });
+    bare.machine.handle_answer(bare.now, 0, settle, Err(refused));
+    assert_eq!((bare.machine.summary().lost, bare.machine.summary().unsettled), (1, 0));
+}

@@ -50,6 +50,33 @@ mod tests {
 
     use super::*;
 
+    /// Runs can be told by their seeds as long as a seed means the same.
+    #[test]
+    fn a_seed_means_the_same_in_every_version() {
+        let ids: Vec<_> = {
+            let mut dice = Dice::new(*b"sixteen bytes...");
+            (0..2).map(|_| format!("{:?}", dice.claim_id())).collect()
+        };
+        let expected = [
+            "ClaimId(d236da676060c141b4cec6015c22b8d0)",
+            "ClaimId(96822a9360389eb3588541af5f2dd973)",
+        ];
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn every_bit_is_even() {
+        let mut dice = Dice::new([0; 16]);
+        let mut ones = [0_u32; 128];
+        for _ in 0..4_000 {
+            let number = dice.next();
+            for (bit, ones) in ones.iter_mut().enumerate() {
+                *ones += u32::from(number >> bit & 1 == 1);
+            }
+        }
+        assert!(ones.iter().all(|ones| (1_800..2_200).contains(ones)), "{ones:?}");
+    }
+
     #[test]
     fn numbers_differ_and_spread_evenly() {
         let mut dice = Dice::new([0; 16]);

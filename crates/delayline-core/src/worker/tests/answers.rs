@@ -65,6 +65,26 @@ impl Bare {
         }
     }
 
+    /// A claim, and what a queue with one message answers to it.
+    fn claim_one(&mut self) -> (Op, Applied) {
+        let mut state = State::new();
+        let message = NewMessage::new(MessageId::new("a").unwrap(), "");
+        state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
+        let claim = self.sent(|op| matches!(op, Op::Claim(_)));
+        let applied = state.apply(Timestamp::MIN, &claim);
+        (claim, applied)
+    }
+
+    /// Claims a message and handles it; it is to be settled then.
+    fn handle_one(&mut self) {
+        let (claim, applied) = self.claim_one();
+        self.machine.handle_answer(self.now, 0, claim, Ok(applied));
+        let Some(Action::Start { slot, .. }) = self.machine.poll(self.now) else {
+            panic!("nothing has started")
+        };
+        self.machine.handle_finished(slot, Outcome::Ack);
+    }
+
     fn wait_ends(&mut self, result: &Result<bool, Error>) {
         self.machine.handle_waited(self.now, 0, result);
     }
@@ -116,18 +136,7 @@ fn a_hint_is_not_handed_on_while_a_claim_may_make_use_of_it() {
 #[test]
 fn an_answer_that_fits_nothing_is_no_answer() {
     let mut bare = Bare::new(plan(1));
-    let mut state = State::new();
-    let message = NewMessage::new(MessageId::new("a").unwrap(), "");
-    state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
-    let claim = bare.sent(|op| matches!(op, Op::Claim(_)));
-    let applied = state.apply(Timestamp::MIN, &claim);
-    bare.machine.handle_answer(bare.now, 0, claim, Ok(applied));
-    let start = |machine: &mut Machine, now| match machine.poll(now) {
-        Some(Action::Start { slot, .. }) => slot,
-        other => panic!("{other:?}"),
-    };
-    let slot = start(&mut bare.machine, bare.now);
-    bare.machine.handle_finished(slot, Outcome::Ack);
+    bare.handle_one();
 
     // An answer with an item too many.
     let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
@@ -140,4 +149,33 @@ fn an_answer_that_fits_nothing_is_no_answer() {
     let refused = Error::from(Violation::Empty { what: "the id" });
     bare.machine.handle_answer(bare.now, 0, settle, Err(refused));
     assert_eq!((bare.machine.summary().lost, bare.machine.summary().unsettled), (1, 0));
+}
+
+#[test]
+fn a_claim_with_more_behind_it_is_followed_at_once_or_step_by_step() {
+    for (deliveries, pause) in [(1, ms(0)), (0, ms(1))] {
+        let mut bare = Bare::new(plan(10));
+        let (claim, mut applied) = bare.claim_one();
+        if let Reply::Claim(claimed) = &mut applied.reply {
+            claimed.deliveries.truncate(deliveries);
+            claimed.more = true;
+        }
+        let answered = bare.now;
+        bare.machine.handle_answer(answered, 0, claim, Ok(applied));
+        bare.sent(|op| matches!(op, Op::Claim(_)));
+        assert_eq!(bare.now.since(answered), pause, "after {deliveries}");
+    }
+}
+
+#[test]
+fn nothing_is_claimed_while_nothing_can_be_settled() {
+    let mut bare = Bare::new(plan(10));
+    bare.handle_one();
+    for _ in 0..8 {
+        // The next thing that is sent is the settlement again, however long that takes.
+        let next = bare.sent(|_| true);
+        assert!(matches!(next, Op::Settle(_)), "{next:?}");
+        let failed = Err(Error::new(ErrorKind::Unreachable));
+        bare.machine.handle_answer(bare.now, 0, next, failed);
+    }
 }

@@ -84,3 +84,46 @@ impl<W: Wakeup + ?Sized> Wakeup for std::sync::Arc<W> {
         (**self).ring().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Counts the hints given, and answers that there is one if there is.
+    #[derive(Debug, Default)]
+    struct Bell(AtomicUsize);
+
+    #[async_trait]
+    impl Wakeup for Bell {
+        async fn wait(&self, _: Duration) -> Result<bool, Error> {
+            Ok(self.0.load(Ordering::Relaxed) > 0)
+        }
+
+        async fn ring(&self) -> Result<(), Error> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    fn ready<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    #[test]
+    fn a_shared_bell_is_the_bell() {
+        let bell = Arc::new(Bell::default());
+        // By the trait for `Arc`, not by what the `Arc` points to.
+        assert!(!ready(Wakeup::wait(&bell, Duration::ZERO)).unwrap());
+        ready(Wakeup::ring(&bell)).unwrap();
+        assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+        assert!(ready(Wakeup::wait(&bell, Duration::ZERO)).unwrap());
+    }
+}

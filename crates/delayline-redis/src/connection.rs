@@ -6,13 +6,20 @@ use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{CallError, Connection, Value};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerError};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// A multiplexed connection: requests of many tasks, replies in the order of the requests.
 pub(crate) struct RedisConnection {
     inner: MultiplexedConnection,
-    /// The task that reads and writes, where it is ours.
-    driver: Option<JoinHandle<()>>,
+    driver: Option<DriverTask>,
+}
+
+/// The task that reads and writes, where it is ours.
+struct DriverTask {
+    abort: AbortHandle,
+    /// Closed when the task has ended: the task holds the only receiver.
+    end: watch::Sender<()>,
 }
 
 impl RedisConnection {
@@ -21,9 +28,30 @@ impl RedisConnection {
         Self { inner, driver: None }
     }
 
-    /// A connection that this task drives.
-    pub(crate) fn driven(inner: MultiplexedConnection, driver: JoinHandle<()>) -> Self {
-        Self { inner, driver: Some(driver) }
+    /// A connection that the future drives, in a task of its own.
+    pub(crate) fn driven(
+        inner: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let (end, alive) = watch::channel(());
+        let task = tokio::spawn(async move {
+            driver.await;
+            drop(alive);
+        });
+        Self { inner, driver: Some(DriverTask { abort: task.abort_handle(), end }) }
+    }
+
+    /// The reply, or `None` if the driver has ended without one.
+    ///
+    /// A request that comes in just while the driver ends can be left in its queue, neither read
+    /// nor refused: the queue lives as long as the request, and the request waits for its reply.
+    async fn unless_ended<T>(&self, reply: impl Future<Output = T>) -> Option<T> {
+        let Some(driver) = &self.driver else { return Some(reply.await) };
+        tokio::select! {
+            biased;
+            reply = reply => Some(reply),
+            () = driver.end.closed() => None,
+        }
     }
 }
 
@@ -35,19 +63,20 @@ impl Connection for RedisConnection {
         for arg in &args {
             request.arg(arg.as_ref());
         }
-        match self.inner.clone().send_packed_command(&request).await {
-            Ok(redis::Value::ServerError(error)) => Err(CallError::Reply(line(&error))),
-            Ok(value) => converted(value).map_err(CallError::Failed),
-            // The request may wait in a queue, be on its way or be executed: redis-rs doesn't say.
-            Err(error) if error.kind() == redis::ErrorKind::Parse => {
+        let mut inner = self.inner.clone();
+        match self.unless_ended(inner.send_packed_command(&request)).await {
+            Some(Ok(redis::Value::ServerError(error))) => Err(CallError::Reply(line(&error))),
+            Some(Ok(value)) => converted(value).map_err(CallError::Failed),
+            Some(Err(error)) if error.kind() == redis::ErrorKind::Parse => {
                 Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
             }
-            Err(_) => Err(Error::new(ErrorKind::ConnectionLost).into()),
+            // The request may wait in a queue, be on its way or be executed: redis-rs doesn't say.
+            Some(Err(_)) | None => Err(Error::new(ErrorKind::ConnectionLost).into()),
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.driver.as_ref().is_some_and(JoinHandle::is_finished)
+        self.driver.as_ref().is_some_and(|driver| driver.end.is_closed())
     }
 }
 
@@ -55,7 +84,7 @@ impl Drop for RedisConnection {
     /// Closes the socket now, also if a reply is awaited that will never come (redis-rs#1236).
     fn drop(&mut self) {
         if let Some(driver) = &self.driver {
-            driver.abort();
+            driver.abort.abort();
         }
     }
 }
@@ -91,7 +120,31 @@ fn array(values: impl IntoIterator<Item = redis::Value>) -> Result<Value, Error>
 
 #[cfg(test)]
 mod tests {
+    use redis::{AsyncConnectionConfig, RedisConnectionInfo};
+    use tokio::sync::oneshot;
+
     use super::*;
+
+    #[tokio::test]
+    async fn request_that_the_driver_left_behind_fails() {
+        let (stream, _peer) = tokio::io::duplex(64);
+        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
+        // Never polled, it keeps the queue open and takes nothing from it.
+        let (inner, _driver) =
+            MultiplexedConnection::new_with_config(&bare, stream, AsyncConnectionConfig::new())
+                .await
+                .unwrap();
+        let (end, ended) = oneshot::channel::<()>();
+        let connection = RedisConnection::driven(inner, async { drop(ended.await) });
+        let request = connection.request("PING", Vec::new());
+        tokio::pin!(request);
+        assert!(futures_util::poll!(&mut request).is_pending());
+        assert!(!connection.is_closed());
+        end.send(()).unwrap();
+        let Err(CallError::Failed(error)) = request.await else { panic!("a reply from nobody") };
+        assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
+        assert!(connection.is_closed());
+    }
 
     #[test]
     fn values_keep_their_bytes_and_nesting() {

@@ -63,7 +63,7 @@ impl Driver for RedisDriver {
                     MultiplexedConnection::new_with_config(&bare, stream, settings())
                         .await
                         .map_err(|error| handshake::failure(&error))?;
-                let connection = RedisConnection::driven(connection, tokio::spawn(driver));
+                let connection = RedisConnection::driven(connection, driver);
                 handshake::log_in(&connection, options).await?;
                 Ok(connection)
             }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use delayline_benches::{ack, claim, cpu_time, deliveries, enqueue};
@@ -15,8 +16,12 @@ use crate::floor::Floor;
 use crate::table::Table;
 
 const BATCHES: [usize; 4] = [1, 10, 100, 1000];
+const PHASES: [&str; 3] = ["enqueue", "claim", "ack"];
 
-/// Measures both drivers and the floor, batch by batch, on one server each time.
+/// Microseconds of enqueue, claim and ack.
+type Phases = [f64; PHASES.len()];
+
+/// Measures both drivers and the floor, batch by batch, on a server of its own each time.
 pub(crate) async fn measure(messages: usize) -> Result<Table> {
     let (mut redis, mut fred, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     for batch in BATCHES {
@@ -28,17 +33,27 @@ pub(crate) async fn measure(messages: usize) -> Result<Table> {
         fred.push(of_driver(batch, rounds, connect).await?);
         floor.push(of_floor(batch, rounds)?);
     }
-    let ratio = redis.iter().zip(&floor).map(|(ours, floor)| ours / floor).collect();
+    let sums = |figures: &[Phases]| figures.iter().map(|phases| phases.iter().sum()).collect();
+    let sums: [Vec<f64>; 3] = [sums(&redis), sums(&fred), sums(&floor)];
+    let ratio = sums[0].iter().zip(&sums[2]).map(|(ours, floor)| ours / floor).collect();
+    let mut rows = Vec::new();
+    for (name, phases, sums) in [
+        ("redis-rs", redis, &sums[0]),
+        ("fred", fred, &sums[1]),
+        ("plain commands", floor, &sums[2]),
+    ] {
+        rows.push((name.to_owned(), sums.clone()));
+        for (n, phase) in PHASES.iter().enumerate() {
+            let figures = phases.iter().map(|phases| phases[n]).collect();
+            rows.push((format!("  {phase}"), figures));
+        }
+    }
+    rows.push(("redis-rs to plain commands".to_owned(), ratio));
     Ok(Table {
-        title: "Processor time of the server per message, enqueue + claim + ack",
-        unit: "us; the ratio is redis-rs to the plain commands",
+        title: "Processor time of the server per message",
+        unit: "us, enqueue + claim + ack",
         columns: BATCHES.map(|batch| format!("batch {batch}")).to_vec(),
-        rows: vec![
-            ("redis-rs".to_owned(), redis),
-            ("fred".to_owned(), fred),
-            ("plain commands".to_owned(), floor),
-            ("ratio".to_owned(), ratio),
-        ],
+        rows,
     })
 }
 
@@ -46,7 +61,7 @@ async fn of_driver<T, F>(
     batch: usize,
     rounds: usize,
     connect: impl Fn(ConnectOptions) -> F,
-) -> Result<f64>
+) -> Result<Phases>
 where
     T: Transport,
     F: Future<Output = Result<T, Error>>,
@@ -54,39 +69,68 @@ where
     let server = Server::builder().try_start()?;
     let transport = Arc::new(connect(server.url().parse()?).await?);
     let queue = ScriptBackend::open(transport, QueueName::new("bench")?, false).await?;
-    let round = async || {
+    for _ in 0..rounds / 10 {
         apply(&queue, &enqueue(batch)).await?;
         let claimed = apply(&queue, &claim(batch)).await?;
-        apply(&queue, &ack(deliveries(&claimed.reply, batch))).await
-    };
-    for _ in 0..rounds / 10 {
-        round().await?;
+        apply(&queue, &ack(deliveries(&claimed.reply, batch))).await?;
     }
-    let before = cpu_time(&server);
+    let mut clock = Clock::start(&server, batch * rounds);
     for _ in 0..rounds {
-        round().await?;
+        apply(&queue, &enqueue(batch)).await?;
     }
-    Ok(micros(before, &server, batch * rounds))
+    let enqueued = clock.lap();
+    let mut claims = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        claims.push(apply(&queue, &claim(batch)).await?.reply);
+    }
+    let claimed = clock.lap();
+    for reply in &claims {
+        apply(&queue, &ack(deliveries(reply, batch))).await?;
+    }
+    Ok([enqueued, claimed, clock.lap()])
 }
 
-fn of_floor(batch: usize, rounds: usize) -> Result<f64> {
+fn of_floor(batch: usize, rounds: usize) -> Result<Phases> {
     let server = Server::builder().try_start()?;
     let mut floor = Floor::connect(&server)?;
     for _ in 0..rounds / 10 {
-        floor.round(batch)?;
+        floor.enqueue(batch)?;
+        let claimed = floor.claim(batch)?;
+        floor.ack(&claimed)?;
     }
-    let before = cpu_time(&server);
+    let mut clock = Clock::start(&server, batch * rounds);
     for _ in 0..rounds {
-        floor.round(batch)?;
+        floor.enqueue(batch)?;
     }
-    Ok(micros(before, &server, batch * rounds))
+    let enqueued = clock.lap();
+    let claims: Vec<_> = (0..rounds).map(|_| floor.claim(batch)).collect::<Result<_>>()?;
+    let claimed = clock.lap();
+    for claimed in &claims {
+        floor.ack(claimed)?;
+    }
+    Ok([enqueued, claimed, clock.lap()])
 }
 
 async fn apply(queue: &impl Backend, op: &Op) -> Result<Applied, Error> {
     queue.apply(At::Server, op).await
 }
 
-fn micros(before: std::time::Duration, server: &Server, messages: usize) -> f64 {
-    let spent = cpu_time(server).saturating_sub(before);
-    spent.as_secs_f64() * 1e6 / f64::from(u32::try_from(messages).unwrap_or(u32::MAX))
+/// Shares out the server's processor time.
+struct Clock<'a> {
+    server: &'a Server,
+    messages: f64,
+    seen: Duration,
+}
+
+impl<'a> Clock<'a> {
+    fn start(server: &'a Server, messages: usize) -> Self {
+        let messages = f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
+        Self { server, messages, seen: cpu_time(server) }
+    }
+
+    /// Microseconds for each message since the last call.
+    fn lap(&mut self) -> f64 {
+        let before = std::mem::replace(&mut self.seen, cpu_time(self.server));
+        self.seen.saturating_sub(before).as_secs_f64() * 1e6 / self.messages
+    }
 }

@@ -7,12 +7,16 @@ use delayline_test_server::Server;
 use redis::{Commands, Connection};
 
 /// Lengths as in docs/wire.md, of a message without headers that is leased for the first time.
-const RECORD_BYTES: usize = 35 + PAYLOAD_BYTES;
+const RECORD_BYTES: usize = 23 + PAYLOAD_BYTES;
 const DETAILS_BYTES: usize = 60;
 const FINISHED_BYTES: usize = 33;
 const CONTROL_BYTES: usize = 75;
 
-type Texts = Vec<Vec<u8>>;
+/// What a claim has moved.
+pub(crate) struct Claimed {
+    ids: Vec<Vec<u8>>,
+    members: Vec<Vec<u8>>,
+}
 
 pub(crate) struct Floor {
     connection: Connection,
@@ -24,14 +28,8 @@ impl Floor {
         Ok(Self { connection: server.admin()?, sequence: 0 })
     }
 
-    /// Enqueues, claims and acks a batch of messages: three requests, as with a driver.
-    pub(crate) fn round(&mut self, batch: usize) -> Result<()> {
-        self.enqueue(batch)?;
-        let (ids, members) = self.claim(batch)?;
-        self.ack(&ids, &members)
-    }
-
-    fn enqueue(&mut self, batch: usize) -> Result<()> {
+    /// As one request, like each of these.
+    pub(crate) fn enqueue(&mut self, batch: usize) -> Result<()> {
         let (mut records, mut due) = (redis::cmd("HSET"), redis::cmd("ZADD"));
         records.arg(RECORDS);
         due.arg(DUE);
@@ -48,7 +46,7 @@ impl Floor {
         Ok(request.query(&mut self.connection)?)
     }
 
-    fn claim(&mut self, batch: usize) -> Result<(Texts, Texts)> {
+    pub(crate) fn claim(&mut self, batch: usize) -> Result<Claimed> {
         let members: Vec<(Vec<u8>, f64)> = self.connection.zrangebyscore_limit_withscores(
             DUE,
             "-inf",
@@ -73,10 +71,10 @@ impl Floor {
         request.hset(JOURNAL, "worker", ids.concat()).ignore();
         request.set(CONTROL, [0; CONTROL_BYTES].as_slice()).ignore();
         request.query::<()>(&mut self.connection)?;
-        Ok((ids, members))
+        Ok(Claimed { ids, members })
     }
 
-    fn ack(&mut self, ids: &[Vec<u8>], members: &[Vec<u8>]) -> Result<()> {
+    pub(crate) fn ack(&mut self, Claimed { ids, members }: &Claimed) -> Result<()> {
         let mut finished = redis::cmd("HSET");
         finished.arg(FINISHED);
         for id in ids {

@@ -36,14 +36,17 @@ impl<K: Ord, V> Generations<K, V> {
         younger.or(older)
     }
 
-    /// Makes room for entries written at `now`. Called once by an operation, before it inserts.
-    pub(crate) fn rotate(&mut self, now: Timestamp) {
+    /// Makes room for entries written at `now`, of which `first` is one. Called once by an operation,
+    /// before it inserts. What replaces an entry needs no room.
+    pub(crate) fn rotate(&mut self, now: Timestamp, first: &K) {
         let age = self.age_ms(now);
         if age >= 2 * self.retention_ms {
             self.younger.clear();
             self.older.clear();
             self.started = now;
-        } else if age >= self.retention_ms || self.younger.len() >= self.capacity {
+        } else if age >= self.retention_ms
+            || self.younger.len() >= self.capacity && !self.younger.contains_key(first)
+        {
             self.older = std::mem::take(&mut self.younger);
             self.started = now;
         }
@@ -76,7 +79,7 @@ mod tests {
     }
 
     fn insert(map: &mut Generations<u8, ()>, now: u64, key: u8) {
-        map.rotate(at(now));
+        map.rotate(at(now), &key);
         map.insert(key, ());
     }
 
@@ -116,5 +119,8 @@ mod tests {
             insert(&mut map, 1_000, key);
         }
         assert_eq!(known(&map, 1_000), [2, 3, 4]);
+        insert(&mut map, 1_000, 3);
+        insert(&mut map, 1_000, 4);
+        assert_eq!(known(&map, 1_000), [2, 3, 4], "what is there already needs no room");
     }
 }

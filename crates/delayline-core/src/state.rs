@@ -264,7 +264,7 @@ impl State {
         }
         if !deliveries.is_empty() {
             let ids = deliveries.iter().map(|delivery| delivery.message.info.id.clone()).collect();
-            self.journal.rotate(now);
+            self.journal.rotate(now, &claim.consumer);
             self.journal.insert(claim.consumer.clone(), (claim.claim_id, ids));
         }
         deliveries
@@ -456,8 +456,8 @@ impl State {
 
     /// What an operation does once, at its end, whatever the number of its items.
     fn commit(&mut self, now: Timestamp, changes: Changes) {
-        if !changes.finished.is_empty() {
-            self.finished.rotate(now);
+        if let Some((first, _)) = changes.finished.first() {
+            self.finished.rotate(now, first);
             for (id, finished) in changes.finished {
                 self.finished.insert(id, finished);
             }

@@ -18,11 +18,11 @@ local function in_another(index, member)
     or index ~= dead and redis.call('ZSCORE', key.dead, member)
 end
 
-local function has_content(id, record)
-  if struct.unpack('>I2', record, 34) ~= LARGE then
+local function has_content(id, record, position)
+  if byte(record, 23) < LARGE then
     return true
   end
-  local headers, payload = content_lengths(record)
+  local headers, payload = content_lengths(record, position)
   return redis.call('HSTRLEN', key.contents, id) == 2 + headers + payload
 end
 
@@ -33,7 +33,8 @@ local function examine(index, number, member)
   end
   local record, details =
     redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
-  if not readable_record(record) or not has_content(id, record) then
+  local content = read_record(record)
+  if not content or not has_content(id, record, content) then
     return find(2, id, '')
   elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
     return find(3, id, '')

@@ -1,5 +1,11 @@
 -- State::cancel. ARGV: now, ids. Results: 1 cancelled, 2 in flight, 3 not found.
 
+--@include prelude.lua
+--@include records.lua
+--@include details.lua
+--@include finished.lua
+--@include finishing.lua
+
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
@@ -7,8 +13,7 @@ end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(ids)
-local finished_count = redis.call('HLEN', key.finished_new)
-local large_contents = redis.call('HLEN', key.contents)
+local finished_count = look_at_finished()
 redis.call('ZCARD', key.due)
 redis.call('ZCARD', key.leased)
 redis.call('ZCARD', key.dead)
@@ -44,7 +49,7 @@ if #flagged > 0 or #gone > 0 then
     redis.call('ZREM', key.due, unpack(members))
     redis.call('ZREM', key.dead, unpack(members))
     redis.call('ZREM', key.leased, unpack(members)) -- only if its details were not readable
-    delete_messages(gone, large_contents)
+    delete_messages(gone)
     control.cancelled = control.cancelled + #gone
   end
   commit(true)

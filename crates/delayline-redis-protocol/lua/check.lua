@@ -3,6 +3,13 @@
 -- Results: examined, 1 if there may be more, the index, instant and halves of the sequence of the
 -- last entry, then the findings; see audit.lua.
 
+--@include prelude.lua
+--@include records.lua
+--@include record_reading.lua
+--@include details.lua
+--@include walk.lua
+--@include audit.lua
+
 local limit, position = tonumber(ARGV[2]), position_from(3)
 local examined = 0
 

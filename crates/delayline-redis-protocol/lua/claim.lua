@@ -3,310 +3,225 @@
 -- Results: more (0 or 1), next instant or -1, then for each delivery its id, record, details and
 -- deadline.
 
-local consumer, claim_id = ARGV[2], ARGV[3]
-local max, deadline = tonumber(ARGV[4]), after(tonumber(ARGV[5]))
-local max_bytes, max_reclaim = tonumber(ARGV[6]), tonumber(ARGV[7])
+--@include prelude.lua
+--@include records.lua
+--@include record_reading.lua
+--@include details.lua
+
+local SAFETY_POLL = 60000 -- every sleeper comes back within this time
+local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
+local LAST_INSTANT = '253402300799999' -- MAX_TIMESTAMP
+local STEADY = 10000 -- armings that differ by less are the same
+
+local claim_id, deadline = ARGV[3], after(tonumber(ARGV[5]))
 local results, delivered, changed = {0, now, 0, 0, -1}, 0, false
 
-local function deliver(id, record, details, its_deadline)
-  local n = #results
-  results[n + 1], results[n + 2] = id, record
-  results[n + 3], results[n + 4] = details, its_deadline
-  delivered = delivered + 1
+-- When the first lease ends; nil if there is none.
+local function first_end_of_lease()
+  local first = redis.call('ZRANGEBYSCORE', key.leased, '-inf', LAST_INSTANT,
+    'WITHSCORES', 'LIMIT', '0', '1')[2]
+  return first and math.max(0, tonumber(first))
+end
+
+-- Up to `wanted` ready messages, ids, members and due instants, and the due instant of the first
+-- message that is left.
+local function ready_messages(wanted)
+  local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
+  for level = 0, 3 do
+    if uses(2 ^ level) then
+      local base, room = level * LEVEL, wanted - count
+      local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
+      local found = redis.call('ZRANGEBYSCORE', key.due, format('%d', base), last,
+        'WITHSCORES', 'LIMIT', '0', format('%d', room + 1))
+      for i = 1, math.min(#found, 2 * room), 2 do
+        count = count + 1
+        members[count], ids[count] = found[i], sub(found[i], 9)
+        due[count] = tonumber(found[i + 1]) - base
+      end
+      local left = found[2 * room + 2]
+      if not left and room > 0 then
+        left = redis.call('ZRANGEBYSCORE', key.due, '(' .. last,
+          format('%d', base + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+      end
+      if left then
+        first_left = math.min(first_left, tonumber(left) - base)
+      end
+    end
+  end
+  return ids, members, due, first_left
 end
 
 -- journal[consumer]: claim id 16 | for each id its length 1 and the id.
-local function journaled()
-  local age, entry = now - control.journal_since, false
-  local new = redis.call('HGET', key.journal_new, consumer)
-  local old = redis.call('HGET', key.journal_old, consumer)
-  if age < 2 * JOURNAL_RETENTION then
-    entry = new
-  end
-  if not entry and age < JOURNAL_RETENTION then
-    entry = old
-  end
-  return entry and sub(entry, 1, 16) == claim_id and entry
+local journal_age = now - control.journal_since
+local younger = redis.call('HGET', key.journal_new, ARGV[2])
+local journaled = journal_age < 2 * JOURNAL_RETENTION and younger
+if not journaled and journal_age < JOURNAL_RETENTION then
+  journaled = redis.call('HGET', key.journal_old, ARGV[2])
 end
+local is_repeated = journaled and sub(journaled, 1, 16) == claim_id
 
--- The leases of a claim that is being repeated, as far as they still hold.
-local function claimed_before(entry)
+local lease_end = first_end_of_lease()
+-- The due instant of the first message that stays where it is; nil if the queue is paused.
+local first_left
+-- What is to be written for the messages that are taken.
+local removed, leased, details, dead, stubs, journal = {}, {}, {}, {}, {}, claim_id
+
+if is_repeated then
+  -- The leases of the claim, as far as they still hold.
   local position = 17
-  while position <= #entry do
-    local length = byte(entry, position)
-    if position + length > #entry then
+  while position <= #journaled do
+    local length = byte(journaled, position)
+    if position + length > #journaled then
       break
     end
-    local id = sub(entry, position + 1, position + length)
+    local id = sub(journaled, position + 1, position + length)
     position = position + 1 + length
-    local details, record = redis.call('HGET', key.details, id), false
-    if details and readable_details(details) and sub(details, 11, 26) == claim_id then
+    local entry, record = redis.call('HGET', key.details, id), false
+    if entry and readable_details(entry) and sub(entry, 11, 26) == claim_id then
       record = redis.call('HGET', key.records, id)
     end
-    if readable_record(record) then
+    local content = read_record(record)
+    if content then
       local score = tonumber(redis.call('ZSCORE', key.leased, member_of(record, id)) or 0)
-      local whole = score > now and score <= MAX_TIMESTAMP and whole_record(id, record)
+      local whole = score > now and score <= MAX_TIMESTAMP and whole_record(id, record, content)
       if whole then
-        deliver(id, whole, details, score)
+        local n = #results
+        results[n + 1], results[n + 2], results[n + 3], results[n + 4] = id, whole, entry, score
+        delivered = delivered + 1
       end
     end
   end
+elseif lease_end and lease_end <= now then
+  --@include reclaim.lua
+  changed, lease_end = true, first_end_of_lease()
 end
 
--- Takes back leases that have run out.
-local function reclaim()
-  local members =
-    redis.call('ZRANGEBYSCORE', key.leased, '-inf', now, 'LIMIT', 0, max_reclaim)
-  if #members == 0 then
-    return
+if control.paused == 0 and is_repeated then
+  local _
+  _, _, _, first_left = ready_messages(0)
+elseif control.paused == 0 then
+  local ids, members, due
+  ids, members, due, first_left = ready_messages(tonumber(ARGV[4]))
+  local records, stored = {}, {}
+  if #ids > 0 then
+    records = redis.call('HMGET', key.records, unpack(ids))
+    stored = redis.call('HMGET', key.details, unpack(ids))
   end
-  local finished_count = redis.call('HLEN', key.finished_new)
-  local large_contents = redis.call('HLEN', key.contents)
-  redis.call('ZCARD', key.dead)
-  redis.call('ZCARD', key.due)
-  redis.call('HLEN', key.records)
-  local ids = {}
-  for i, member in ipairs(members) do
-    ids[i] = sub(member, 9)
-  end
-  local stored = redis.call('HMGET', key.details, unpack(ids))
-  local due, dead, details, stubs, finished, gone = {}, {}, {}, {}, {}, {}
-  for i, member in ipairs(members) do
-    local id, entry = ids[i], stored[i]
-    local phase = entry and readable_details(entry) and byte(entry)
-    local leased = (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
-      and belong_together(entry, sub(member, 1, 8))
-    if not leased then
-      local record = is_id(id) and redis.call('HGET', key.records, id)
-      if is_id(id) and not stands_elsewhere(id, member, record, false, true) then
-        local left, stub = remains(member, record, now)
-        details[#details + 1] = id
-        details[#details + 1] = left
-        dead[#dead + 1] = now
-        dead[#dead + 1] = member
-        if stub then
-          stubs[#stubs + 1] = id
-          stubs[#stubs + 1] = stub
-        end
-      end
-    elseif phase == CANCELLING_PHASE then
-      finished[#finished + 1] = id
-      finished[#finished + 1] = string.char(CANCELLED) .. sub(entry, 35, 42)
-      gone[#gone + 1] = id
-      control.cancelled = control.cancelled + 1
-    else
-      local d = read_details(entry)
-      d.crashes, d.settled, d.phase = d.crashes + 1, 0, WAITING_PHASE
-      if d.crashes >= d.max_crashes then
-        bury(d, MAX_CRASHES)
-        dead[#dead + 1] = now
-        dead[#dead + 1] = member
-      else
-        due[#due + 1] = due_score(d.level, d.due)
-        due[#due + 1] = member
-      end
-      details[#details + 1] = id
-      details[#details + 1] = write_details(d)
-    end
-  end
-  begin_writes()
-  if #stubs > 0 then
-    redis.call('HSET', key.records, unpack(stubs))
-  end
-  if #details > 0 then
-    redis.call('HSET', key.details, unpack(details))
-  end
-  if #due > 0 then
-    redis.call('ZADD', key.due, unpack(due))
-  end
-  if #dead > 0 then
-    redis.call('ZADD', key.dead, unpack(dead))
-  end
-  if #finished > 0 then
-    remember_finished(finished, finished_count)
-  end
-  redis.call('ZREM', key.leased, unpack(members))
-  if #gone > 0 then
-    delete_messages(gone, large_contents)
-  end
-  changed = true
-end
-
--- The first `max` ready messages: ids, members and due instants.
-local function ready_messages()
-  local ids, members, due = {}, {}, {}
-  for level = 0, 3 do
-    if #ids < max and bit.band(control.levels, 2 ^ level) ~= 0 then
-      local base = level * LEVEL
-      local found = redis.call('ZRANGEBYSCORE', key.due, base, base + now,
-        'WITHSCORES', 'LIMIT', 0, max - #ids)
-      for i = 1, #found, 2 do
-        local n = #ids + 1
-        members[n], ids[n] = found[i], sub(found[i], 9)
-        due[n] = tonumber(found[i + 1]) - base
-      end
-    end
-  end
-  return ids, members, due
-end
-
--- The details of a message with its next lease.
-local function lease_details(record, entry, due)
-  if entry then
-    local epoch = struct.unpack('>I8', entry, 3) + 1
-    return '\1\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 27, 47)
-      .. struct.pack('>I6', due) .. sub(entry, 54)
-  end
-  return '\1\0' .. struct.pack('>I8', 1) .. claim_id .. sub(record, 1, 8) .. sub(record, 21, 33)
-    .. struct.pack('>I6', due) .. '\0\0\0\0\0\0\0'
-end
-
--- Leases ready messages, and buries those that have expired or cannot be read.
-local function take()
-  local ids, members, due = ready_messages()
-  if #ids == 0 then
-    return
-  end
-  local records = redis.call('HMGET', key.records, unpack(ids))
-  local stored = redis.call('HMGET', key.details, unpack(ids))
-  local journal_count = redis.call('HLEN', key.journal_new)
-  redis.call('ZCARD', key.dead)
-  local leased, dead, details, stubs, removed = {}, {}, {}, {}, {}
-  local journal, bytes = {claim_id}, 0
+  local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
+  local first_lease = '\1\0' .. struct.pack('>I8', 1) .. claim_id
+  local journal_parts = {claim_id}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
-    local readable = readable_record(record) and sub(record, 1, 8) == sub(member, 1, 8)
-      and is_id(id) and (not entry or readable_details(entry) and byte(entry) == WAITING_PHASE
-        and belong_together(entry, sub(record, 1, 8), record))
+    local content, limits, expires_at = read_record(record)
     local whole = false
-    if readable then
-      local headers, payload = content_lengths(record)
+    if content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sub(member, 1, 8)
+      and (not entry or readable_details(entry) and byte(entry) == WAITING_PHASE
+        and sub(entry, 27, 34) == sub(record, 1, 8)
+        and sub(entry, 35, 47) == fixed_of(record, limits)) then
+      local headers, payload = content_lengths(record, content)
       bytes = bytes + headers + payload
       if bytes > max_bytes and delivered > 0 then
+        for left = i, #ids do
+          first_left = math.min(first_left, due[left])
+        end
         break
       end
-      whole = whole_record(id, record)
+      whole = whole_record(id, record, content)
     end
-    removed[#removed + 1] = member
-    local left, stub
-    if whole and struct.unpack('>I6', record, 15) <= now then
-      left = entry and read_details(entry) or new_details(record)
-      left.due = due[i]
-      bury(left, EXPIRED)
-      left = write_details(left)
-      control.expired = control.expired + 1
-    elseif whole then
-      leased[#leased + 1] = deadline
-      leased[#leased + 1] = member
-      journal[#journal + 1] = string.char(#id) .. id
-      details[#details + 1] = id
-      details[#details + 1] = lease_details(record, entry, due[i])
-      deliver(id, whole, details[#details], deadline)
-    elseif is_id(id) and not stands_elsewhere(id, member, record, true, false) then
-      left, stub = remains(member, record, due[i])
-    end
-    if left then
-      details[#details + 1] = id
-      details[#details + 1] = left
-      dead[#dead + 1] = now
-      dead[#dead + 1] = member
-    end
-    if stub then
-      stubs[#stubs + 1] = id
-      stubs[#stubs + 1] = stub
-    end
-  end
-  begin_writes()
-  if #stubs > 0 then
-    redis.call('HSET', key.records, unpack(stubs))
-  end
-  if #details > 0 then
-    redis.call('HSET', key.details, unpack(details))
-  end
-  if #dead > 0 then
-    redis.call('ZADD', key.dead, unpack(dead))
-  end
-  if #leased > 0 then
-    redis.call('ZADD', key.leased, unpack(leased))
-  end
-  redis.call('ZREM', key.due, unpack(removed))
-  changed = true
-  if delivered == 0 then
-    return
-  end
-  local age = now - control.journal_since
-  if age >= 2 * JOURNAL_RETENTION then
-    redis.call('UNLINK', key.journal_new, key.journal_old)
-    control.journal_since, journal_count = now, 0
-  elseif age >= JOURNAL_RETENTION or journal_count >= MAX_JOURNAL then
-    redis.call('UNLINK', key.journal_old)
-    if journal_count > 0 then
-      redis.call('RENAME', key.journal_new, key.journal_old)
-      redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
-    end
-    control.journal_since, journal_count = now, 0
-  end
-  redis.call('HSET', key.journal_new, consumer, table.concat(journal))
-  if journal_count == 0 then
-    redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
-  end
-end
-
--- The earliest due instant or end of a lease; nil if there is none.
-local function next_claimable()
-  local next
-  for level = 0, 3 do
-    if bit.band(control.levels, 2 ^ level) ~= 0 then
-      local base = level * LEVEL
-      local first = redis.call('ZRANGEBYSCORE', key.due, base, base + MAX_TIMESTAMP,
-        'WITHSCORES', 'LIMIT', 0, 1)
-      if first[2] then
-        next = math.min(next or NEVER, tonumber(first[2]) - base)
+    removed[i] = member
+    if whole and expires_at > now then
+      local its_details
+      if entry then
+        its_details = '\1\0' .. struct.pack('>I8', struct.unpack('>I8', entry, 3) + 1) .. claim_id
+          .. sub(entry, 27, 47) .. struct.pack('>I6', due[i]) .. sub(entry, 54)
+      else
+        its_details = first_lease .. sub(record, 1, 8) .. fixed_of(record, limits)
+          .. struct.pack('>I6', due[i]) .. '\0\0\0\0\0\0\0'
       end
+      local n, m = 2 * delivered, #details
+      leased[n + 1], leased[n + 2] = deadline_text, member
+      details[m + 1], details[m + 2] = id, its_details
+      journal_parts[delivered + 2] = string.char(#id) .. id
+      results[2 * n + 6], results[2 * n + 7] = id, whole
+      results[2 * n + 8], results[2 * n + 9] = its_details, deadline
+      delivered = delivered + 1
+    else
+      --@include burial.lua
     end
   end
-  local first = redis.call('ZRANGEBYSCORE', key.leased, '-inf', MAX_TIMESTAMP,
-    'WITHSCORES', 'LIMIT', 0, 1)
-  if first[2] then
-    next = math.max(0, math.min(next or NEVER, tonumber(first[2])))
-  end
-  if not next and control.levels ~= 15 and redis.call('ZCARD', key.due) > 0 then
-    control.levels, changed, next = 15, true, now -- the levels in use were not known
-  end
-  return next
+  journal = table.concat(journal_parts)
 end
 
-redis.call('LLEN', key.bell)
-local entry = journaled()
-if entry then
-  claimed_before(entry)
-else
-  reclaim()
-  if control.paused == 0 then
-    take()
+-- The earliest due instant or end of a lease, of what is there after the writes.
+local next
+if first_left then
+  if delivered > 0 and not is_repeated then
+    lease_end = math.min(lease_end or NEVER, deadline)
+  end
+  next = math.min(first_left, lease_end or NEVER)
+  if next == NEVER then
+    next = nil
+    if control.uses ~= USES_ALL and redis.call('ZCARD', key.due) > #removed then
+      control.uses, changed, next = USES_ALL, true, now -- which levels are used was not known
+    end
   end
 end
-
-local next = control.paused == 0 and next_claimable() or nil
 local more = next and next <= now
 results[4] = more and 1 or 0
 results[5] = next or -1
 
 -- Whoever got less than it asked for goes to sleep until `next`. Whoever is full does not, so the
 -- next message has to ring for somebody else; and what is left over, or comes soon, rings at once.
-local sleeps = not more and delivered < max
+local sleeps = not more and delivered < tonumber(ARGV[4])
 local armed, armed_until = 0, 0
 if sleeps then
   armed, armed_until = next or NEVER, now + SAFETY_POLL
 end
 local hands_on = more or not sleeps and next and next < now + SAFETY_POLL
+local silent = hands_on and redis.call('LLEN', key.bell) == 0
+
+if #removed > 0 then
+  local journal_count = younger and 1 or redis.call('HLEN', key.journal_new)
+  begin_writes()
+  if #stubs > 0 then
+    redis.call('HSET', key.records, unpack(stubs))
+  end
+  if #details > 0 then
+    redis.call('HSET', key.details, unpack(details))
+  end
+  if #leased > 0 then
+    redis.call('ZADD', key.leased, unpack(leased))
+  end
+  if #dead > 0 then
+    redis.call('ZADD', key.dead, unpack(dead))
+  end
+  redis.call('ZREM', key.due, unpack(removed))
+  changed = true
+  if delivered > 0 then
+    if journal_age >= 2 * JOURNAL_RETENTION then
+      redis.call('UNLINK', key.journal_new, key.journal_old)
+      control.journal_since, journal_count = now, 0
+    elseif journal_age >= JOURNAL_RETENTION or journal_count >= MAX_JOURNAL then
+      redis.call('UNLINK', key.journal_old)
+      if journal_count > 0 then
+        redis.call('RENAME', key.journal_new, key.journal_old)
+        redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
+      end
+      control.journal_since, journal_count = now, 0
+    end
+    redis.call('HSET', key.journal_new, ARGV[2], journal)
+    if journal_count == 0 then
+      redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
+    end
+  end
+end
 -- An idle process that only comes by does not write each time.
-local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 10000
+local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= STEADY
 if changed or hands_on or not fresh then
   control.armed, control.armed_until = armed, armed_until
   begin_writes()
-  if hands_on then
-    push_bell()
+  if silent then
+    redis.call('LPUSH', key.bell, '1')
   end
   commit(changed)
 end

@@ -2,15 +2,16 @@
 -- Results: 1 done, 2 done and cancelling is requested, -2 stale, -3 missing. The deadline is the
 -- same for all: now and the lease.
 
+--@include prelude.lua
+--@include details.lua
+
 local ids, leases = {}, {}
 for i = 3, #ARGV, 2 do
   ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]
 end
 local stored = redis.call('HMGET', key.details, unpack(ids))
-redis.call('ZCARD', key.leased)
-redis.call('HLEN', key.records)
 
-local results, extended, deadline = {0, now, 0}, {}, after(tonumber(ARGV[2]))
+local results, extended, deadline = {0, now, 0}, {}, format('%d', after(tonumber(ARGV[2])))
 for i, id in ipairs(ids) do
   local entry = stored[i]
   if not entry then

@@ -4,6 +4,12 @@
 -- for an unknown one, and -1, '' and 0 for
 -- one that cannot be read.
 
+--@include prelude.lua
+--@include records.lua
+--@include record_reading.lua
+--@include details.lua
+--@include finished.lua
+
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
@@ -16,8 +22,9 @@ local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
   local n, score = #results, 0
-  local whole = readable_record(record) and (details == '' or readable_details(details))
-    and whole_record(id, record)
+  local content = read_record(record)
+  local whole = content and (details == '' or readable_details(details))
+    and whole_record(id, record, content)
   if whole then
     local phase, member = byte(details) or WAITING_PHASE, member_of(record, id)
     if phase == WAITING_PHASE then

@@ -4,6 +4,11 @@
 -- its record, the length of its payload, details ('' if there are none) and the instant of its
 -- index.
 
+--@include prelude.lua
+--@include records.lua
+--@include record_reading.lua
+--@include walk.lua
+
 local status, limit, position = tonumber(ARGV[2]), tonumber(ARGV[3]), position_from(4)
 local results, listed = {0, now, control.revision, 0}, 0
 
@@ -17,12 +22,13 @@ local function list(number, index, base, from, to)
     local member, score = found[i], tonumber(found[i + 1])
     local id = sub(member, 9)
     local record, payload, n = redis.call('HGET', key.records, id), 0, #results
-    if readable_record(record) then
+    local content = read_record(record)
+    if content then
       local _
-      _, payload = content_lengths(record)
+      _, payload = content_lengths(record, content)
     end
     results[n + 1], results[n + 2] = number, member
-    results[n + 3], results[n + 4] = sub(record or '', 1, RECORD_BYTES), payload
+    results[n + 3], results[n + 4] = sub(record or '', 1, MOST_HEAD_BYTES), payload
     results[n + 5] = redis.call('HGET', key.details, id) or ''
     results[n + 6] = score - base
     listed = listed + 1

@@ -1,14 +1,15 @@
 -- State::set_paused. ARGV: now, 1 to pause or 0 to resume. Result: 1 if that changed anything.
 
+--@include prelude.lua
+
 local paused = tonumber(ARGV[2])
 local changed = control.paused ~= paused
 if changed then
-  redis.call('HLEN', key.records)
-  redis.call('LLEN', key.bell)
+  local silent = redis.call('LLEN', key.bell) == 0
   control.paused = paused
   begin_writes()
-  if paused == 0 then
-    push_bell()
+  if paused == 0 and silent then
+    redis.call('LPUSH', key.bell, '1')
   end
   commit(true)
 end

@@ -1,5 +1,10 @@
 -- State::purge. ARGV: now, ids. Results: 1 purged, 2 not dead, 3 not found.
 
+--@include prelude.lua
+--@include records.lua
+--@include finished.lua
+--@include finishing.lua
+
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
@@ -7,8 +12,7 @@ end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(ids)
-local finished_count = redis.call('HLEN', key.finished_new)
-local large_contents = redis.call('HLEN', key.contents)
+local finished_count = look_at_finished()
 redis.call('ZCARD', key.dead)
 
 local results, finished, gone, members = {0, now, 0}, {}, {}, {}
@@ -31,7 +35,7 @@ if #gone > 0 then
   begin_writes()
   remember_finished(finished, finished_count)
   redis.call('ZREM', key.dead, unpack(members))
-  delete_messages(gone, large_contents)
+  delete_messages(gone)
   control.purged = control.purged + #gone
   commit(true)
 end

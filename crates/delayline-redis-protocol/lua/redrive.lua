@@ -1,6 +1,14 @@
 -- State::redrive. ARGV: now, an instant (7 bytes), ids.
 -- Results: the new due instant; -1 not dead, -2 unreadable, -3 not found.
 
+--@include prelude.lua
+--@include bell.lua
+--@include scheduling.lua
+--@include records.lua
+--@include record_reading.lua
+--@include details.lua
+--@include details_writing.lua
+
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
   ids[i - 2] = ARGV[i]
@@ -18,19 +26,21 @@ for i, id in ipairs(ids) do
   elseif not entry or byte(entry) ~= DEAD_PHASE then
     results[3 + i] = -1
   elseif byte(entry, 58) == UNREADABLE or not readable_details(entry)
-    or not readable_record(record) then
+    or not read_record(record) then
     results[3 + i] = -2
   else
+    local position, _, expires_at = read_record(record)
     local d = read_details(entry)
     d.phase, d.settled, d.reason, d.failures, d.crashes = WAITING_PHASE, 0, 0, 0, 0
     local n, member = #members, member_of(record, id)
     members[n + 1] = member
     due_pairs[2 * n + 1], due_pairs[2 * n + 2] = due_score(d.level, due), member
     details[2 * n + 1], details[2 * n + 2] = id, write_details(d)
-    if struct.unpack('>I6', record, 15) ~= NEVER then
+    if expires_at ~= NEVER then
       new_records[#new_records + 1] = id
-      new_records[#new_records + 1] =
-        sub(record, 1, 14) .. struct.pack('>I6', NEVER) .. sub(record, 21)
+      new_records[#new_records + 1] = sub(record, 1, 22)
+        .. string.char(byte(record, 23) - EXPIRES) .. sub(record, 24, position - 7)
+        .. sub(record, position)
     end
     results[3 + i] = due
   end
@@ -46,7 +56,7 @@ if #members > 0 then
   redis.call('ZADD', key.due, unpack(due_pairs))
   redis.call('ZREM', key.dead, unpack(members))
   if ring then
-    push_bell()
+    redis.call('LPUSH', key.bell, '1')
   end
   commit(true)
 end

@@ -2,17 +2,31 @@
 -- 6, 7 or 8: records, details and contents without an index entry, which are looked for with a
 -- cursor (in the halves of the sequence) if the counts say that there are some.
 
+--@include prelude.lua
+--@include scheduling.lua
+--@include records.lua
+--@include record_reading.lua
+--@include details.lua
+--@include details_writing.lua
+--@include walk.lua
+--@include audit.lua
+--@include remains.lua
+
 local limit, position = tonumber(ARGV[2]), position_from(3)
 local RECORDS, DETAILS, CONTENTS = 6, 7, 8
 local HALF = 4294967296
 local examined, changed = 0, false
 
 -- They fail here, before any write, if a key holds something else.
-local counts = {
-  redis.call('ZCARD', key.due), redis.call('ZCARD', key.leased), redis.call('ZCARD', key.dead),
-  redis.call('HLEN', key.records), redis.call('HLEN', key.details),
-  redis.call('HLEN', key.contents), redis.call('LLEN', key.bell),
-}
+redis.call('ZCARD', key.due)
+redis.call('ZCARD', key.leased)
+redis.call('ZCARD', key.dead)
+redis.call('HLEN', key.records)
+redis.call('HLEN', key.details)
+local silent = redis.call('LLEN', key.bell) == 0
+if redis.call('HLEN', key.contents) > 0 then
+  control.uses = bit.bor(control.uses, USES_CONTENTS)
+end
 
 local function write()
   begin_writes()
@@ -39,7 +53,8 @@ local function mend(id, stray)
   end
   local record = redis.call('HGET', key.records, id)
   local entry = redis.call('HGET', key.details, id)
-  local whole = readable_record(record) and has_content(id, record)
+  local content, limits = read_record(record)
+  local whole = content and has_content(id, record, content)
   local member = whole and member_of(record, id) or stray
     or record and #record >= 8 and member_of(record, id) or string.rep('\0', 8) .. id
   if stray and stray ~= member then
@@ -51,7 +66,7 @@ local function mend(id, stray)
   local died_at = tonumber(redis.call('ZSCORE', key.dead, member) or -1)
   local phase = not entry and WAITING_PHASE or -1
   if entry and whole and readable_details(entry)
-    and belong_together(entry, sub(record, 1, 8), record) then
+    and belong_together(entry, sub(record, 1, 8), fixed_of(record, limits)) then
     phase = byte(entry)
   end
   remove_entries(member)
@@ -214,7 +229,9 @@ end
 results[4] = examined
 results[5] = goes_on and 1 or 0
 if changed then
-  push_bell()
+  if silent then
+    redis.call('LPUSH', key.bell, '1')
+  end
   commit(true)
 end
 results[3] = control.revision

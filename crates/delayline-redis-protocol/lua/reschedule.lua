@@ -1,19 +1,24 @@
 -- State::reschedule. ARGV: now, then for each message its id and an instant (7 bytes).
 -- Results: the new due instant; -1 in flight, -2 dead, -3 not found.
 
+--@include prelude.lua
+--@include bell.lua
+--@include scheduling.lua
+--@include records.lua
+--@include record_reading.lua
+
 local ids = {}
 for i = 2, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
-redis.call('ZCARD', key.due)
 
 local results, due_pairs, first_due = {0, now, 0}, {}, NEVER
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   local phase = entry and byte(entry) or WAITING_PHASE
-  if not readable_record(record) then
+  if not read_record(record) then
     results[3 + i] = -3
   elseif phase == DEAD_PHASE then
     results[3 + i] = -2
@@ -33,7 +38,7 @@ if #due_pairs > 0 then
   begin_writes()
   redis.call('ZADD', key.due, unpack(due_pairs))
   if ring then
-    push_bell()
+    redis.call('LPUSH', key.bell, '1')
   end
   commit(true)
 end

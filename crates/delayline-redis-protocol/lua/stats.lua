@@ -1,6 +1,8 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
 -- -1, and the totals of enqueued, acked, cancelled, purged and expired messages.
 
+--@include prelude.lua
+
 local scheduled, ready, earliest = 0, 0, nil
 for level = 0, 3 do
   local base = level * LEVEL

@@ -1,20 +1,28 @@
-//! The byte layouts of a message in Redis, as lua/prelude.lua describes them.
+//! The byte layouts of a message in Redis, as lua/records.lua and lua/details.lua describe them.
 
 use bytes::{Buf, BufMut, Bytes};
 use delayline_core::{
     ClaimId, DeathReason, FinishedIds, Headers, Lease, NewMessage, Priority, Schedule, Timestamp,
 };
 
-/// No instant: later than any.
-const NEVER: u64 = (1 << 48) - 1;
+/// Length of a record without what it has only if that is not as usual, and without its content.
+pub(crate) const LEAST_RECORD_BYTES: usize = 23;
+/// Contents that are longer stand apart from their records.
+pub(crate) const MOST_BYTES_IN_RECORD: usize = 4096;
 
-/// Length of a record without headers and payload.
-pub(crate) const RECORD_BYTES: usize = 35;
+/// The bits of a record's form beside the level: what it has that is not as usual.
+mod form {
+    pub(super) const LEVEL: u8 = 3;
+    pub(super) const LIMITED: u8 = 4;
+    pub(super) const EXPIRES: u8 = 8;
+    pub(super) const HEADED: u8 = 16;
+    pub(super) const LARGE: u8 = 32;
+}
 
 const RELATIVE: u8 = 1;
 const ABSOLUTE: u8 = 0;
 const REUSES_FINISHED_ID: u8 = 1;
-const EXPIRES: u8 = 2;
+const EXPIRING: u8 = 2;
 
 /// What stands in `records`, without the headers and payload that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,24 +39,31 @@ pub(crate) struct RecordHead {
 impl RecordHead {
     /// Reads the head and leaves the headers and payload in `bytes`; `None` if it is no record.
     pub(crate) fn decode(bytes: &mut Bytes) -> Option<Self> {
-        if bytes.len() < RECORD_BYTES {
+        if bytes.len() < LEAST_RECORD_BYTES {
             return None;
         }
         let sequence = bytes.get_u64();
         let enqueued_at = Timestamp::from_ms(bytes.get_uint(6)).ok()?;
-        let expires_at = match bytes.get_uint(6) {
-            NEVER => None,
-            ms => Some(Timestamp::from_ms(ms).ok()?),
-        };
         let _digest = bytes.get_u64();
+        let form = bytes.get_u8();
+        let mut limits = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
+        if form & form::LIMITED != 0 {
+            limits = (bytes.try_get_u16().ok()?.into(), bytes.try_get_u16().ok()?.into());
+        }
+        let expires_at = if form & form::EXPIRES == 0 {
+            None
+        } else {
+            Some(Timestamp::from_ms(bytes.try_get_uint(6).ok()?).ok()?)
+        };
+        let headers_bytes = if form & form::HEADED == 0 { 0 } else { bytes.try_get_u16().ok()? };
         Some(Self {
             sequence,
             enqueued_at,
             expires_at,
-            priority: Priority::from_level(bytes.get_u8())?,
-            max_failures: u32::from(bytes.get_u16()),
-            max_crashes: u32::from(bytes.get_u16()),
-            headers_bytes: usize::from(bytes.get_u16()),
+            priority: Priority::from_level(form & form::LEVEL)?,
+            max_failures: limits.0,
+            max_crashes: limits.1,
+            headers_bytes: headers_bytes.into(),
         })
     }
 }
@@ -66,18 +81,42 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
 /// A message as `enqueue.lua` takes it.
 pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     let headers = message.headers.encode();
-    let mut bytes = Vec::with_capacity(30 + headers.len() + message.payload.len());
-    let reuses = u8::from(message.finished_ids == FinishedIds::Reuse) * REUSES_FINISHED_ID;
-    let expires = u8::from(message.expires.is_some()) * EXPIRES;
-    bytes.put_u8(reuses | expires);
-    put_schedule(&mut bytes, message.schedule);
-    put_schedule(&mut bytes, message.expires.unwrap_or(Schedule::NOW));
-    bytes.put_u64(message.digest());
+    let limits = (message.max_failures, message.max_crashes);
+    let limited = limits != (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
+    let large = headers.len() + message.payload.len() > MOST_BYTES_IN_RECORD;
+    let headed = large || !headers.is_empty();
+    let expires = message.expires.is_some();
+
+    let mut bytes = Vec::with_capacity(40 + headers.len() + message.payload.len());
+    let reuses = message.finished_ids == FinishedIds::Reuse;
+    let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+    bytes.put_u8(bit(reuses, REUSES_FINISHED_ID) | bit(expires, EXPIRING));
     bytes.put_u8(message.priority.level());
-    // `Op::validate` has held these three within 16 bits.
-    bytes.put_u16(u16::try_from(message.max_failures).unwrap_or(u16::MAX));
-    bytes.put_u16(u16::try_from(message.max_crashes).unwrap_or(u16::MAX));
-    bytes.put_u16(u16::try_from(headers.len()).unwrap_or(u16::MAX));
+    put_schedule(&mut bytes, message.schedule);
+    if let Some(expires) = message.expires {
+        put_schedule(&mut bytes, expires);
+    }
+    bytes.put_u64(message.digest());
+    bytes.put_u8(
+        message.priority.level()
+            | bit(limited, form::LIMITED)
+            | bit(expires, form::EXPIRES)
+            | bit(headed, form::HEADED)
+            | bit(large, form::LARGE),
+    );
+    // `Op::validate` has held all these within their bits.
+    if limited {
+        bytes.put_u16(u16::try_from(limits.0).unwrap_or(u16::MAX));
+        bytes.put_u16(u16::try_from(limits.1).unwrap_or(u16::MAX));
+    }
+    let headers_bytes = u16::try_from(headers.len()).unwrap_or(u16::MAX);
+    if large {
+        bytes.put_u16(headers_bytes);
+        bytes.put_u32(u32::try_from(message.payload.len()).unwrap_or(u32::MAX));
+    }
+    if headed {
+        bytes.put_u16(headers_bytes);
+    }
     bytes.put_slice(&headers);
     bytes.put_slice(&message.payload);
     bytes.into()
@@ -179,19 +218,29 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_record_is_the_enqueued_bytes_behind_what_the_server_adds() {
-        let mut message = NewMessage::new(MessageId::try_from("a").unwrap(), &b"\0payload\xff"[..]);
-        message.headers.set("k", "v").unwrap();
-        message.priority = Priority::Urgent;
+    /// What `enqueue.lua` makes of the bytes of a message that does not expire.
+    fn record(message: &NewMessage) -> Bytes {
         let mut record = Vec::new();
         record.put_u64(7);
         record.put_uint(1_000, 6);
-        record.put_uint(NEVER, 6);
-        record.put_slice(&encode_new_message(&message)[15..]);
-        let (head, headers, payload) = decode_record(record.into()).unwrap();
+        record.put_slice(&encode_new_message(message)[9..]);
+        record.into()
+    }
+
+    #[test]
+    fn a_record_is_the_enqueued_bytes_behind_what_the_server_adds() {
+        let mut message = NewMessage::new(MessageId::try_from("a").unwrap(), &b"\0payload\xff"[..]);
+        assert_eq!(record(&message).len(), LEAST_RECORD_BYTES + message.payload.len());
+        let (head, headers, payload) = decode_record(record(&message)).unwrap();
         assert_eq!((head.sequence, head.enqueued_at.as_ms(), head.expires_at), (7, 1_000, None));
-        assert_eq!((head.priority, head.max_failures, head.max_crashes), (Priority::Urgent, 20, 5));
+        assert_eq!((head.priority, head.max_failures, head.max_crashes), (Priority::Normal, 20, 5));
+        assert_eq!((&headers, &payload), (&message.headers, &message.payload));
+
+        message.headers.set("k", "v").unwrap();
+        message.priority = Priority::Urgent;
+        message.max_crashes = 6;
+        let (head, headers, payload) = decode_record(record(&message)).unwrap();
+        assert_eq!((head.priority, head.max_failures, head.max_crashes), (Priority::Urgent, 20, 6));
         assert_eq!((headers, payload), (message.headers, message.payload));
     }
 

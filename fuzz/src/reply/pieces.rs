@@ -52,13 +52,20 @@ fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let mut record = Vec::new();
     record.put_u64(data.arbitrary::<u8>()?.into());
     record.put_int(NOW, 6);
-    // All ones: it never expires.
-    record.put_int(if data.arbitrary()? { -1 } else { NOW }, 6);
     record.put_u64(0);
-    record.put_u8(data.arbitrary()?);
-    record.put_u16(20);
-    record.put_u16(5);
-    record.put_u16(data.arbitrary::<u8>()?.into());
+    let form: u8 = data.arbitrary()?;
+    record.put_u8(form);
+    // The bits in the order of what they announce: limits, expiry, headers.
+    if form & 4 != 0 {
+        record.put_u16(20);
+        record.put_u16(5);
+    }
+    if form & 8 != 0 {
+        record.put_int(NOW, 6);
+    }
+    if form & 16 != 0 {
+        record.put_u16(data.arbitrary::<u8>()?.into());
+    }
     record.extend(bytes(data)?);
     Ok(record.into())
 }

@@ -117,18 +117,24 @@ async fn a_repeated_claim_tells_of_extended_leases(queue: &Queue) {
 }
 
 async fn the_memory_of_claims_is_bounded(queue: &Queue) {
-    let names: Vec<_> = (0..=2 * MAX_JOURNAL).map(|n| n.to_string()).collect();
+    let names: Vec<_> = (0..=2 * MAX_JOURNAL + 1).map(|n| n.to_string()).collect();
     for batch in names.chunks(MAX_BATCH) {
         queue.enqueue(0, batch.iter().map(|name| message(name)).collect()).await;
     }
     let by = |name: &str| Claim { consumer: consumer(name), ..claim(1, 1, 9_000) };
+    let (last, full) = (&names[2 * MAX_JOURNAL + 1], &names[2 * MAX_JOURNAL]);
     assert_eq!(queue.claim_ids(0, by("0")).await, ["0"]);
-    for (n, name) in names.iter().enumerate().skip(1) {
-        if n == MAX_JOURNAL || n == 2 * MAX_JOURNAL {
+    for (n, name) in names.iter().enumerate().take(2 * MAX_JOURNAL).skip(1) {
+        if n == MAX_JOURNAL {
             assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "after {} others", n - 1);
         }
         assert_eq!(queue.claim_ids(0, by(name)).await, [name.as_str()]);
     }
+    // The next claim of one who is known takes the place of its last, and no more.
+    let next = Claim { consumer: consumer(&names[2 * MAX_JOURNAL - 1]), ..claim(2, 1, 9_000) };
+    assert_eq!(queue.claim_ids(0, next).await, [full.as_str()]);
+    assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "both generations are full");
+    assert_eq!(queue.claim_ids(0, by("somebody new")).await, [last.as_str()]);
     // Forgotten, so it is a new claim; and there is nothing left to take.
     assert_eq!(queue.claim_ids(0, by("0")).await, [""; 0]);
 }

@@ -179,3 +179,29 @@ fn nothing_is_claimed_while_nothing_can_be_settled() {
         bare.machine.handle_answer(bare.now, 0, next, failed);
     }
 }
+
+#[test]
+fn a_settlement_that_failed_waits_for_its_pause_whatever_happens_in_between() {
+    let mut bare = Bare::new(plan(10));
+    bare.handle_one();
+    let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
+    let failed = bare.now;
+    bare.machine.handle_answer(failed, 0, settle, Err(Error::new(ErrorKind::Unreachable)));
+    bare.wait_ends(&Ok(true));
+    let next = std::iter::from_fn(|| bare.machine.poll(failed));
+    let sent = next.filter(|action| matches!(action, Action::Send { op: Op::Settle(_), .. }));
+    assert_eq!(sent.count(), 0, "in the moment of the failure");
+    bare.sent(|op| matches!(op, Op::Settle(_)));
+    assert!(bare.now > failed);
+}
+
+#[test]
+fn a_message_that_dies_of_its_outcome_is_counted_as_dead() {
+    let mut bare = Bare::new(plan(1));
+    bare.handle_one();
+    let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
+    let reply = Reply::Settle(vec![Settled::Done { status: Status::Dead }]);
+    let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
+    bare.machine.handle_answer(bare.now, 0, settle, Ok(applied));
+    assert_eq!(bare.machine.summary().dead, 1);
+}

@@ -1,0 +1,29 @@
+-- A part of claim.lua: what becomes of a message that has expired or cannot be read.
+
+--@include details_writing.lua
+--@include remains.lua
+
+local left, stub
+if whole then
+  local d = entry and read_details(entry)
+    or new_details(sub(record, 1, 8), fixed_of(record, limits))
+  d.due = due[i]
+  bury(d, EXPIRED)
+  left = write_details(d)
+  control.expired = control.expired + 1
+elseif is_id(id) and not stands_elsewhere(id, member, record, true, false) then
+  left, stub = remains(member, record, due[i])
+end
+if left then
+  if #dead == 0 then
+    redis.call('ZCARD', key.dead) -- fails here, before any write, if the key holds something else
+  end
+  details[#details + 1] = id
+  details[#details + 1] = left
+  dead[#dead + 1] = format('%d', now)
+  dead[#dead + 1] = member
+end
+if stub then
+  stubs[#stubs + 1] = id
+  stubs[#stubs + 1] = stub
+end

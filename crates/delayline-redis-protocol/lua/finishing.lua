@@ -1,0 +1,41 @@
+-- For the scripts that finish messages. What is remembered of them is told in finished.lua.
+
+local FINISHED_RETENTION, MAX_FINISHED = 3600000, 100000
+
+-- Fails here, before any write, if a key holds something else. Answers how many messages the
+-- younger generation remembers.
+local function look_at_finished()
+  if uses(USES_CONTENTS) then
+    redis.call('HLEN', key.contents)
+  end
+  return redis.call('HLEN', key.finished_new)
+end
+
+-- `pairs` is id, record, id, record, and so on.
+local function remember_finished(pairs, count)
+  local age = now - control.finished_since
+  if age >= 2 * FINISHED_RETENTION then
+    redis.call('UNLINK', key.finished_new, key.finished_old)
+    control.finished_since, count = now, 0
+  elseif age >= FINISHED_RETENTION or count >= MAX_FINISHED then
+    redis.call('UNLINK', key.finished_old)
+    if count > 0 then
+      redis.call('RENAME', key.finished_new, key.finished_old)
+      redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
+    end
+    control.finished_since, count = now, 0
+  end
+  redis.call('HSET', key.finished_new, unpack(pairs))
+  if count == 0 then
+    -- Only to give memory back when the queue falls idle: what counts is `finished_since`.
+    redis.call('PEXPIRE', key.finished_new, 2 * FINISHED_RETENTION)
+  end
+end
+
+local function delete_messages(ids)
+  redis.call('HDEL', key.records, unpack(ids))
+  redis.call('HDEL', key.details, unpack(ids))
+  if uses(USES_CONTENTS) then
+    redis.call('HDEL', key.contents, unpack(ids))
+  end
+end

@@ -1,23 +1,36 @@
-//! Whole-system runs that criterion cannot show: what a message costs a server in time and memory.
+//! Whole-system runs that criterion cannot show.
 
+mod backlog;
+mod bursts;
 mod cost;
 mod floor;
+mod idle;
+mod lateness;
 mod machine;
 mod memory;
+mod plot;
 mod table;
+mod throughput;
+mod traffic;
+mod way;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use self::table::Table;
 
-/// Measures what a message costs a private server, beside the plain commands that change the same
-/// structures
+/// Measures Delayline on private servers, on this machine
+///
+/// Each subject has servers of its own. Figures are to be compared within one run: machines differ,
+/// and so do the hours of one machine.
 #[derive(Parser)]
 struct Args {
     /// What to measure; everything without it
@@ -27,9 +40,17 @@ struct Args {
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
 
-    /// Write the figures to this file as JSON, too
+    /// How many messages become due at once
+    #[arg(long, default_value_t = 1_000_000)]
+    burst: usize,
+
+    /// The largest backlog; 10000000 needs 4 GB
+    #[arg(long, default_value_t = 1_000_000)]
+    backlog: usize,
+
+    /// Write a page with tables, plots and the figures as JSON to this directory
     #[arg(long)]
-    json: Option<PathBuf>,
+    save: Option<PathBuf>,
 }
 
 /// Something to measure.
@@ -39,6 +60,18 @@ enum Subject {
     Cost,
     /// Bytes in the server for a waiting and for a leased message
     Memory,
+    /// Messages a second: sent in bulk and one by one, and handled by a worker
+    Throughput,
+    /// How late lone messages are handled on an idle server, with up to 10^6 others waiting
+    LatenessIdle,
+    /// How late messages are handled under 5,000 a second
+    LatenessLoaded,
+    /// The longest script when very many messages become due, or leases end, at once
+    Bursts,
+    /// What a message costs while up to 10^7 others wait
+    Backlog,
+    /// Commands a second of a worker without work
+    Idle,
 }
 
 fn main() -> ExitCode {
@@ -52,24 +85,63 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let wanted = |subject| args.what.is_empty() || args.what.contains(&subject);
+    let all = Subject::value_variants();
+    let subjects: &[Subject] = if args.what.is_empty() { all } else { &args.what };
+    let progress = ProgressBar::new(u64::try_from(subjects.len())?);
+    progress.set_style(ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {msg}")?);
+    progress.enable_steady_tick(Duration::from_millis(250));
     let mut tables: Vec<Table> = Vec::new();
-    if wanted(Subject::Cost) {
-        tables.push(runtime.block_on(cost::measure(args.messages))?);
-        println!("{}\n", tables[tables.len() - 1]);
+    for subject in subjects {
+        let table = runtime.block_on(measure(*subject, args, &progress))?;
+        progress.suspend(|| println!("{table}\n"));
+        progress.inc(1);
+        tables.push(table);
     }
-    if wanted(Subject::Memory) {
-        tables.push(runtime.block_on(memory::measure(args.messages))?);
-        println!("{}\n", tables[tables.len() - 1]);
-    }
-    if let Some(path) = &args.json {
-        let tables: Vec<Value> = tables.iter().map(Table::to_json).collect();
-        let report = json!({ "circumstances": circumstances, "tables": tables });
-        std::fs::write(path, format!("{report:#}\n"))
-            .with_context(|| format!("writing {}", path.display()))?;
+    progress.finish_and_clear();
+    if let Some(directory) = &args.save {
+        save(directory, &circumstances, &tables)
+            .with_context(|| format!("writing to {}", directory.display()))?;
     }
     Ok(())
 }
+
+async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Result<Table> {
+    match subject {
+        Subject::Cost => cost::measure(args.messages, progress).await,
+        Subject::Memory => memory::measure(args.messages, progress).await,
+        Subject::Throughput => throughput::measure(args.messages, progress).await,
+        Subject::LatenessIdle => lateness::idle(args.messages / 500, progress).await,
+        Subject::LatenessLoaded => {
+            lateness::loaded(Duration::from_millis(u64::try_from(args.messages / 5)?), progress)
+                .await
+        }
+        Subject::Bursts => bursts::measure(args.burst, progress).await,
+        Subject::Backlog => backlog::measure(args.messages, args.backlog, progress).await,
+        Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
+    }
+}
+
+/// Writes the figures as JSON, a plot of each table, and a page with all of them.
+fn save(directory: &std::path::Path, circumstances: &str, tables: &[Table]) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    for table in tables {
+        plot::draw(table, &directory.join(table.name).with_extension("svg"))?;
+    }
+    let figures: Vec<Value> = tables.iter().map(Table::to_json).collect();
+    let report = json!({ "circumstances": circumstances, "tables": figures });
+    fs::write(directory.join("figures.json"), format!("{report:#}\n"))?;
+    let sections: Vec<_> = tables.iter().map(Table::to_markdown).collect();
+    let page = format!("{HEAD}```text\n{circumstances}\n```\n\n{}", sections.join("\n"));
+    Ok(fs::write(directory.join("README.md"), page)?)
+}
+
+const HEAD: &str = "\
+# Benchmarks
+
+Written by `cargo xtask bench --save DIRECTORY`; the figures are in [figures.json](figures.json), too. Compare
+figures of one run only: machines differ, and so do the hours of one machine. This run:
+
+";

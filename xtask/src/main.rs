@@ -76,9 +76,9 @@ cargo xtask chaos [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
     of their files lost. Says what was injected, and which promises held.
 
-cargo xtask bench [cost] [memory] [--messages N] [--json FILE]
-    Measure what a message costs a server in time and memory, beside the plain commands that change
-    the same structures.
+cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
+    Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,
+    idling; see --help. Saves tables, plots and figures.
 
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.

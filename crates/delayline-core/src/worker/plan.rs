@@ -56,3 +56,27 @@ impl Plan {
 const POLL: Duration = Duration::from_secs(5);
 /// Some time before the queue stops to count on a sleeper.
 const LONGEST_POLL: Duration = Duration::from_millis(SAFETY_POLL_MS * 5 / 6);
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use super::*;
+
+    #[test]
+    fn many_queues_are_looked_at_less_often_each_and_in_time() {
+        let queue = QueuePlan {
+            consumer: ConsumerName::new("worker").unwrap(),
+            lease: Millis::saturating(30_000),
+            weight: NonZeroU16::MIN,
+            most: 1,
+            max_lease_age: None,
+            stuck_after: None,
+        };
+        let times = |queues: usize| {
+            let plan = Plan { slots: 1, queues: vec![queue.clone(); queues], until_empty: false };
+            (plan.longest_poll().as_secs(), plan.longest_wait().as_secs())
+        };
+        assert_eq!([1, 2, 4, 20, 100].map(times), [(5, 5), (5, 20), (10, 20), (50, 20), (50, 20)]);
+    }
+}

@@ -288,3 +288,15 @@ fn a_worker_ends_when_all_its_queues_are_empty() {
     assert!(end >= at(60_000) && end <= at(60_100), "{end:?}");
     assert_eq!(sim.machine.summary().acked, 4);
 }
+
+#[test]
+fn a_queue_that_was_empty_is_asked_again_when_a_handler_may_have_sent_to_it() {
+    let queues = vec![queue_plan(1), queue_plan(1)];
+    let mut sim = Sim::new(Plan { slots: 4, queues, until_empty: true });
+    sim.send(at(0), 0, "first", ms(10_000));
+    // While the handler of the first runs.
+    sim.send(at(10_005), 1, "second", ms(60_000));
+    let end = sim.run();
+    assert!(end >= at(70_000), "{end:?}");
+    assert_eq!(sim.machine.summary().acked, 2);
+}

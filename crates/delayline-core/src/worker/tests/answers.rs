@@ -56,13 +56,14 @@ impl Bare {
 
     /// The next operation of a kind, whenever it comes.
     fn sent(&mut self, wanted: impl Fn(&Op) -> bool) -> Op {
-        loop {
+        for _ in 0..1_000 {
             match self.machine.poll(self.now) {
                 Some(Action::Send { op, .. }) if wanted(&op) => return op,
                 Some(_) => {}
                 None => self.now = self.machine.wake_at().expect("it sleeps for ever"),
             }
         }
+        panic!("it is not sent")
     }
 
     /// A claim, and what a queue with one message answers to it.

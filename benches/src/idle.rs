@@ -1,0 +1,57 @@
+//! What a process without work sends.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use delayline::{Bytes, Job, Worker};
+use delayline_test_server::{Reply, Server};
+use indicatif::ProgressBar;
+use tokio::time::{Instant, sleep};
+
+use crate::table::Table;
+use crate::way::DRIVERS;
+
+const SETTLING: Duration = Duration::from_secs(5);
+
+pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        progress.set_message(format!("an idle worker, {}", way.driver_name()));
+        let server = way.start()?;
+        let queue = way.open(&server).await?;
+        let worker = Worker::builder(queue).concurrency(256).build()?;
+        let handle = worker.handle();
+        let working = tokio::spawn(worker.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }));
+        sleep(SETTLING).await;
+        let (start, before) = (Instant::now(), requests(&server)?);
+        sleep(time).await;
+        let sent = requests(&server)? - before;
+        rows.push((way.driver_name().to_owned(), vec![sent / start.elapsed().as_secs_f64()]));
+        handle.stop(Duration::from_secs(1));
+        working.await?;
+    }
+    Ok(Table {
+        name: "idle",
+        title: "Commands a second of an idle worker",
+        unit: "commands/s",
+        columns: vec!["one worker".to_owned()],
+        rows,
+        wide: false,
+        note: "A worker on an empty queue: the claims that look after it, and the waits for hints.",
+    })
+}
+
+/// How many requests a library has sent; `INFO` is this program's own.
+fn requests(server: &Server) -> Result<f64> {
+    let Reply::BulkString(info) = server.command(&["INFO", "commandstats"]) else {
+        bail!("no statistics of commands");
+    };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let of_library =
+        ["evalsha", "eval", "blpop", "ping"].map(|name| format!("cmdstat_{name}:calls="));
+    let calls = info.lines().filter_map(|line| {
+        let rest = of_library.iter().find_map(|start| line.strip_prefix(start.as_str()))?;
+        rest.split(',').next()?.parse::<f64>().ok()
+    });
+    Ok(calls.sum())
+}

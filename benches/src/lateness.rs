@@ -1,0 +1,154 @@
+//! How late handlers begin, on an idle server and under load.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use delayline::{Bytes, Job, Queue, Raw, Worker};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::table::Table;
+use crate::traffic::payload;
+use crate::way::{DRIVERS, Way};
+
+/// So many others wait, and are not due.
+const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+/// The load: a batch in each interval, each message due within the longest delay.
+const LOAD_BATCH: usize = 50;
+const LOAD_INTERVAL: Duration = Duration::from_millis(10);
+const LOAD_DELAY: Duration = Duration::from_secs(1);
+const FAR: Duration = Duration::from_secs(86_400);
+
+/// One message after the other, so many, each due within half a second from its sending.
+pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        for waiting in WAITING {
+            progress.set_message(format!("lateness of {way}, idle, {waiting} waiting"));
+            let bench = Bench::start(way, waiting).await?;
+            let late = bench.lone_messages(messages).await?;
+            rows.push((format!("{}, {waiting} waiting", way.driver_name()), late));
+        }
+    }
+    Ok(table("lateness-idle", "Lateness of a lone message on an idle server", rows))
+}
+
+/// 5,000 messages a second, for so long.
+pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        for waiting in WAITING {
+            progress.set_message(format!("lateness of {way}, loaded, {waiting} waiting"));
+            let bench = Bench::start(way, waiting).await?;
+            let late = bench.load(time).await?;
+            rows.push((format!("{}, {waiting} waiting", way.driver_name()), late));
+        }
+    }
+    Ok(table("lateness-loaded", "Lateness under 5,000 messages a second", rows))
+}
+
+fn table(name: &'static str, title: &'static str, rows: Vec<(String, Vec<f64>)>) -> Table {
+    Table {
+        name,
+        title,
+        unit: "ms",
+        columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
+        rows,
+        wide: false,
+        note: "From the due instant, which is of the server's clock, to the begin of the handler, \\
+               while so many other messages wait for their time. Never early: a handler that began \\
+               before its due instant would end the run.",
+    }
+}
+
+/// A queue with a worker that reports how late it is.
+struct Bench {
+    queue: Queue<Bytes, Raw>,
+    lateness: UnboundedReceiver<Option<Duration>>,
+    /// Held until the end.
+    _server: delayline_test_server::Server,
+}
+
+impl Bench {
+    async fn start(way: Way, waiting: usize) -> Result<Self> {
+        let server = way.start()?;
+        let queue = way.open(&server).await?;
+        for first in (0..waiting).step_by(10_000) {
+            let count = 10_000.min(waiting - first);
+            send(&queue, count, |_| FAR).await?;
+        }
+        let (report, lateness) = unbounded_channel();
+        let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
+        tokio::spawn(worker.run(move |job: Job<Bytes>| {
+            // Nobody listens at the end.
+            let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
+            async { Ok::<(), &str>(()) }
+        }));
+        Ok(Self { queue, lateness, _server: server })
+    }
+
+    async fn lone_messages(mut self, messages: usize) -> Result<Vec<f64>> {
+        let mut late = Histogram::new(3)?;
+        for _ in 0..messages {
+            let delay = Duration::from_micros(fastrand::u64(0..500_000));
+            self.queue.send_in(delay, &payload()).await?;
+            self.next(&mut late).await?;
+        }
+        Ok(quantiles(&late))
+    }
+
+    async fn load(mut self, time: Duration) -> Result<Vec<f64>> {
+        let mut late = Histogram::new(3)?;
+        let (start, mut sent, mut handled) = (Instant::now(), 0, 0);
+        let mut ticks = interval(LOAD_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let queue = self.queue.clone();
+        let sending = tokio::spawn(async move {
+            while start.elapsed() < time {
+                ticks.tick().await;
+                send(&queue, LOAD_BATCH, |_| LOAD_DELAY.mul_f64(fastrand::f64())).await?;
+                sent += LOAD_BATCH;
+            }
+            anyhow::Ok(sent)
+        });
+        while start.elapsed() < time {
+            self.next(&mut late).await?;
+            handled += 1;
+        }
+        let sent = sending.await??;
+        while handled < sent {
+            self.next(&mut late).await?;
+            handled += 1;
+        }
+        Ok(quantiles(&late))
+    }
+
+    async fn next(&mut self, late: &mut Histogram<u64>) -> Result<()> {
+        match self.lateness.recv().await {
+            Some(Some(lateness)) => Ok(late.record(u64::try_from(lateness.as_micros())?)?),
+            Some(None) => bail!("a handler began early"),
+            None => bail!("the worker has ended"),
+        }
+    }
+}
+
+async fn send(
+    queue: &Queue<Bytes, Raw>,
+    count: usize,
+    delay: impl Fn(usize) -> Duration,
+) -> Result<()> {
+    let draft = |n| Ok(queue.message(&payload())?.delay(delay(n))?);
+    let drafts = (0..count).map(draft).collect::<Result<Vec<_>>>()?;
+    for sent in queue.send_batch(drafts).await {
+        let _created = sent?;
+    }
+    Ok(())
+}
+
+fn quantiles(late: &Histogram<u64>) -> Vec<f64> {
+    let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
+    QUANTILES.iter().map(|(_, quantile)| ms(late.value_at_quantile(*quantile))).collect()
+}

@@ -1,0 +1,61 @@
+//! Messages a second, in and out.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
+
+use crate::table::Table;
+use crate::traffic::{send_in_bulk, send_singly, work};
+use crate::way::{DRIVERS, Way};
+
+/// So many tasks send, or handlers run, at once; and the part of all messages that is enough then.
+const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
+
+pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        progress.set_message(format!("throughput of {way}"));
+        rows.push((way.driver_name().to_owned(), of_way(way, messages).await?));
+    }
+    let of = |verb: &str| CONCURRENCIES.map(|(tasks, _)| format!("{verb}, {tasks}"));
+    let columns = [vec!["bulk".to_owned()], of("send").to_vec(), of("work").to_vec()];
+    Ok(Table {
+        name: "throughput",
+        title: "Messages a second",
+        unit: "messages/s",
+        columns: columns.concat(),
+        rows,
+        wide: true,
+        note: "Sent in bulk; sent one by one from 1, 32 and 256 tasks at once (the library merges \\
+               what is sent at the same time); claimed and acked by a worker with 1, 32 and 256 \\
+               handlers that do nothing. Client and server share the machine.",
+    })
+}
+
+async fn of_way(way: Way, messages: usize) -> Result<Vec<f64>> {
+    let server = way.start()?;
+    let queue = way.open(&server).await?;
+    // Both sides get warm.
+    send_in_bulk(&queue, messages / 10).await?;
+    work(&queue, 256).await?;
+    let (mut rates, mut worked) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    send_in_bulk(&queue, messages).await?;
+    rates.push(rate(messages, start));
+    work(&queue, 256).await?;
+    for (tasks, part) in CONCURRENCIES {
+        let start = Instant::now();
+        send_singly(&queue, messages / part, tasks).await?;
+        rates.push(rate(messages / part, start));
+        let start = Instant::now();
+        let acked = work(&queue, tasks).await?;
+        worked.push(rate(messages / part, start));
+        ensure!(acked == u64::try_from(messages / part)?, "{acked} messages were acked");
+    }
+    Ok([rates, worked].concat())
+}
+
+pub(crate) fn rate(messages: usize, start: Instant) -> f64 {
+    f64::from(u32::try_from(messages).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64()
+}

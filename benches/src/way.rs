@@ -1,0 +1,54 @@
+//! The ways to a private server: driver, protocol, socket.
+
+use std::fmt;
+
+use anyhow::Result;
+use delayline::{Bytes, Connect, Driver, Queue, QueueName, Raw};
+use delayline_test_server::Server;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) driver: Driver,
+    pub(crate) resp3: bool,
+    pub(crate) tcp: bool,
+}
+
+/// The defaults of both drivers, over a unix socket.
+pub(crate) const DRIVERS: [Way; 2] = [
+    Way { driver: Driver::Redis, resp3: false, tcp: false },
+    Way { driver: Driver::Fred, resp3: false, tcp: false },
+];
+
+/// The queue that is measured.
+pub(crate) const QUEUE: &str = "bench";
+
+impl Way {
+    /// A server of its own that can be reached so.
+    pub(crate) fn start(self) -> Result<Server> {
+        let builder = Server::builder();
+        Ok(if self.tcp { builder.tcp() } else { builder }.try_start()?)
+    }
+
+    pub(crate) async fn open(self, server: &Server) -> Result<Queue<Bytes, Raw>> {
+        let protocol = if self.resp3 { "?protocol=resp3" } else { "" };
+        let url = format!("{}{protocol}", server.url());
+        let backend = Connect::new(&url, QUEUE)?.driver(self.driver).open().await?;
+        Ok(Queue::raw(backend).named(&QueueName::new(QUEUE)?))
+    }
+
+    pub(crate) const fn driver_name(self) -> &'static str {
+        match self.driver {
+            Driver::Redis => "redis-rs",
+            _ => "fred",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = if self.resp3 { "RESP3" } else { "RESP2" };
+        let socket = if self.tcp { "TCP" } else { "unix socket" };
+        write!(f, "{}, {protocol}, {socket}", self.driver_name())
+    }
+}

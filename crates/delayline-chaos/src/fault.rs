@@ -156,7 +156,7 @@ impl Adversary<'_> {
             Fault::BusyScript => self.busy_script().await,
             Fault::TooManyClients => self.too_many_clients().await,
             Fault::CrashWorker => {
-                working.crash(self.chance.usize(..));
+                working.crash(self.chance.usize(..))?;
                 Ok(())
             }
             Fault::StepClock => {

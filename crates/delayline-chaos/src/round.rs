@@ -87,7 +87,7 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
 
     let file = AppendOnlyFile::in_directory(server.data_dir())?;
     let improvisers = Improvised::start(improvised, &mut chance);
-    let mut workers = Working::start(working, &mut chance);
+    let mut workers = Working::start(working, &mut chance)?;
     let mut adversary = Adversary {
         server: Arc::clone(&server),
         proxies: &urls,

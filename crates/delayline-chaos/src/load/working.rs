@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use delayline::{Job, Outcome, RetryPolicy, Status, Worker};
+use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
 use delayline_core::{Lease, MessageId, Millis};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -48,13 +48,13 @@ impl Handled {
 pub(crate) struct Working {
     queues: Vec<delayline::Queue<Bytes, delayline::Raw>>,
     others: JoinSet<()>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
     stop: watch::Sender<bool>,
     pub(crate) handled: Arc<Handled>,
 }
 
 impl Working {
-    pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Self {
+    pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
         let open = |client| delayline::Queue::raw(Arc::clone(client));
         let queues: Vec<_> = queue.clients.iter().map(open).collect();
         let (stop, sent) = (watch::Sender::new(false), Arc::new(AtomicU64::new(0)));
@@ -67,17 +67,19 @@ impl Working {
         let handled = Arc::default();
         let mut working = Self { queues, others, workers: Vec::new(), stop, handled };
         for number in 0..WORKERS {
-            let worker = working.worker(number);
+            let worker = working.worker(number)?;
             working.workers.push(worker);
         }
-        working
+        Ok(working)
     }
 
     /// Lets a worker die in the middle of its work, and another take its place.
-    pub(crate) fn crash(&mut self, number: usize) {
+    pub(crate) fn crash(&mut self, number: usize) -> Result<()> {
         let number = number % self.workers.len();
-        let successor = self.worker(number);
-        std::mem::replace(&mut self.workers[number], successor).abort();
+        let successor = self.worker(number)?;
+        let (_, worker) = std::mem::replace(&mut self.workers[number], successor);
+        worker.abort();
+        Ok(())
     }
 
     /// Stops the producers, waits until all that was sent has come to an end, and stops the workers.
@@ -97,28 +99,28 @@ impl Working {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        for worker in self.workers.drain(..) {
-            worker.abort();
+        // Not aborted: the answer to their last call may still be on its way.
+        for (handle, worker) in self.workers.drain(..) {
+            handle.stop(LONGEST_FINISH);
+            worker.await?;
         }
         Ok(self.handled)
     }
 
-    fn worker(&self, number: usize) -> JoinHandle<()> {
+    fn worker(&self, number: usize) -> Result<(WorkerHandle, JoinHandle<Summary>)> {
         let queue = self.queues[number % self.queues.len()].clone();
         let handled = Arc::clone(&self.handled);
         let worker = Worker::builder(queue)
             .concurrency(8)
             .lease(LEASE)
             .retry(RetryPolicy::fixed(Millis::saturating(50)))
-            .build();
-        tokio::spawn(async move {
-            let Ok(worker) = worker else { return };
-            let handler = move |job: Job<Bytes>| {
-                let handled = Arc::clone(&handled);
-                async move { Ok::<_, Infallible>(handle(job, &handled).await) }
-            };
-            worker.run(handler).await;
-        })
+            .build()?;
+        let handler = move |job: Job<Bytes>| {
+            let handled = Arc::clone(&handled);
+            async move { Ok::<_, Infallible>(handle(job, &handled).await) }
+        };
+        let handle = worker.handle();
+        Ok((handle, tokio::spawn(worker.run(handler))))
     }
 }
 

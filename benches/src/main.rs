@@ -3,6 +3,7 @@
 mod backlog;
 mod bursts;
 mod cost;
+mod drivers;
 mod floor;
 mod idle;
 mod lateness;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -72,6 +73,10 @@ enum Subject {
     Backlog,
     /// Commands a second of a worker without work
     Idle,
+    /// Processor time and allocations of the client
+    Client,
+    /// redis-rs and fred side by side: the page "Which driver?"; not part of everything
+    Drivers,
 }
 
 fn main() -> ExitCode {
@@ -88,20 +93,27 @@ fn run(args: &Args) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let all = Subject::value_variants();
-    let subjects: &[Subject] = if args.what.is_empty() { all } else { &args.what };
+    let all = Subject::value_variants().iter().filter(|subject| **subject != Subject::Drivers);
+    let all: Vec<_> = all.copied().collect();
+    let subjects = if args.what.is_empty() { &all } else { &args.what };
     let progress = ProgressBar::new(u64::try_from(subjects.len())?);
     progress.set_style(ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {msg}")?);
     progress.enable_steady_tick(Duration::from_millis(250));
     let mut tables: Vec<Table> = Vec::new();
     for subject in subjects {
+        if *subject == Subject::Drivers {
+            let directory = args.save.as_deref().context("`drivers` writes a page: give --save")?;
+            let page = drivers::write_page(directory, &circumstances, args.messages, &progress);
+            runtime.block_on(page)?;
+            continue;
+        }
         let table = runtime.block_on(measure(*subject, args, &progress))?;
         progress.suspend(|| println!("{table}\n"));
         progress.inc(1);
         tables.push(table);
     }
     progress.finish_and_clear();
-    if let Some(directory) = &args.save {
+    if let (Some(directory), false) = (&args.save, tables.is_empty()) {
         save(directory, &circumstances, &tables)
             .with_context(|| format!("writing to {}", directory.display()))?;
     }
@@ -120,6 +132,8 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         }
         Subject::Bursts => bursts::measure(args.burst, progress).await,
         Subject::Backlog => backlog::measure(args.messages, args.backlog, progress).await,
+        Subject::Client => drivers::of_client(args.messages, progress).await,
+        Subject::Drivers => bail!("it is a page, not a table"),
         Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
     }
 }

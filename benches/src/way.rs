@@ -31,8 +31,12 @@ impl Way {
     }
 
     pub(crate) async fn open(self, server: &Server) -> Result<Queue<Bytes, Raw>> {
+        self.open_at(&server.url()).await
+    }
+
+    pub(crate) async fn open_at(self, url: &str) -> Result<Queue<Bytes, Raw>> {
         let protocol = if self.resp3 { "?protocol=resp3" } else { "" };
-        let url = format!("{}{protocol}", server.url());
+        let url = format!("{url}{protocol}");
         let backend = Connect::new(&url, QUEUE)?.driver(self.driver).open().await?;
         Ok(Queue::raw(backend).named(&QueueName::new(QUEUE)?))
     }

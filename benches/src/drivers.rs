@@ -1,0 +1,90 @@
+//! redis-rs and fred side by side: speed, faults, and what they cost a build.
+
+mod builds;
+mod faults;
+mod speed;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+
+use crate::plot;
+use crate::table::Table;
+
+/// Rows of words under one heading.
+struct Sheet {
+    title: &'static str,
+    note: &'static str,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Measures all of it and writes the page `which-driver.md` and its plot to a directory.
+pub(crate) async fn write_page(
+    directory: &Path,
+    circumstances: &str,
+    messages: usize,
+    progress: &ProgressBar,
+) -> Result<()> {
+    let speed = speed::measure(messages, progress).await?;
+    progress.suspend(|| println!("{speed}\n"));
+    let client = of_client(messages, progress).await?;
+    progress.suspend(|| println!("{client}\n"));
+    let faults = faults::measure(progress).await?;
+    progress.suspend(|| println!("{}", faults.to_markdown()));
+    let builds = builds::measure(progress)?;
+    progress.suspend(|| println!("{}", builds.to_markdown()));
+    fs::create_dir_all(directory)?;
+    plot::draw(&speed, &directory.join("driver-speed.svg"))?;
+    plot::draw(&client, &directory.join("driver-client.svg"))?;
+    let page = [
+        HEAD,
+        "```text\n",
+        circumstances,
+        "\n```\n\n",
+        &section(&speed),
+        &section(&client),
+        &faults.to_markdown(),
+        &builds.to_markdown(),
+    ];
+    Ok(fs::write(directory.join("which-driver.md"), page.concat().trim_end().to_owned() + "\n")?)
+}
+
+/// What a message costs the client.
+pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let progress = progress.clone();
+    // It has a runtime of its own.
+    tokio::task::spawn_blocking(move || speed::of_client(messages, &progress)).await?
+}
+
+fn section(table: &Table) -> String {
+    table.to_markdown() + "\n"
+}
+
+impl Sheet {
+    fn to_markdown(&self) -> String {
+        let rule = "|---".repeat(self.columns.len()) + "|\n";
+        let mut text = format!("## {}\n\n{}\n\n", self.title, self.note);
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "| {} |\n{}", self.columns.join(" | "), rule.trim_end());
+        for row in &self.rows {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        text + "\n"
+    }
+}
+
+const HEAD: &str = "\
+# Which driver?
+
+A queue does the same over redis-rs and over fred: the [suite](../proof.md) compares both with one model, over RESP2 and
+RESP3. So choose by your program: **take the client that it uses already**. If it uses neither, take redis-rs, the
+default: it is the more actively kept of the two, and it has fewer dependencies. The figures below are for those who
+want to know more. Both drivers can be in one build, and `Connect::driver` chooses at run time.
+
+This page is written by `cargo xtask bench drivers --save docs/drivers`. This run:
+
+";

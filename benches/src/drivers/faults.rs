@@ -1,0 +1,114 @@
+//! What a call meets when the server, or the way to it, fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use delayline::Queueing;
+use delayline_benches::enqueue;
+use delayline_core::{At, Error, Op};
+use delayline_test_server::Server;
+use delayline_test_server::proxy::{Fault, Proxy};
+use indicatif::ProgressBar;
+use tokio::time::sleep;
+
+use super::Sheet;
+use crate::traffic::payload;
+use crate::way::{DRIVERS, Way};
+
+pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {
+    let mut columns = vec!["fault".to_owned()];
+    let mut rows: Vec<Vec<String>> = SCENARIOS.map(|name| vec![name.to_owned()]).to_vec();
+    for way in DRIVERS {
+        progress.set_message(format!("faults, {}", way.driver_name()));
+        columns.push(way.driver_name().to_owned());
+        for (row, outcome) in rows.iter_mut().zip(outcomes(way).await?) {
+            row.push(outcome);
+        }
+    }
+    Ok(Sheet {
+        title: "Faults",
+        note: "What one call answers, how much of it is known, and after how long: of the backend, \
+               which never sends anything twice, with the default timeouts. `Queue` repeats what is \
+               safe to repeat, as the last line shows.",
+        columns,
+        rows,
+    })
+}
+
+const SCENARIOS: [&str; 7] = [
+    "the reply is lost: the connection ends after the execution",
+    "the request is lost: the connection ends before it",
+    "the peer falls silent",
+    "the connection was closed while nothing was on its way",
+    "there is no server",
+    "the server is back: calls until one works",
+    "`Queue::send`, and the reply is lost",
+];
+
+async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
+    let server = way.start()?;
+    let proxy = Proxy::start_unix(&server).await?;
+    let queue = way.open_at(proxy.url()).await?;
+    let backend = Arc::clone(queue.backend());
+    calls_until_one_works(&*backend).await?;
+    proxy.once(Fault::CutAfterExecution, "EVALSHA");
+    let reply_lost = outcome(&*backend).await;
+    calls_until_one_works(&*backend).await?;
+    proxy.once(Fault::CutBeforeRequest, "EVALSHA");
+    let request_lost = outcome(&*backend).await;
+    calls_until_one_works(&*backend).await?;
+    proxy.once(Fault::Blackhole, "EVALSHA");
+    let silent = outcome(&*backend).await;
+    calls_until_one_works(&*backend).await?;
+    proxy.cut_all();
+    // The client is told by the system, in its own time.
+    sleep(Duration::from_millis(100)).await;
+    let closed = outcome(&*backend).await;
+    calls_until_one_works(&*backend).await?;
+    proxy.once(Fault::CutAfterExecution, "EVALSHA");
+    let start = Instant::now();
+    queue.send(&payload()).await?;
+    let sent = format!("sent once, {}", after(start));
+
+    let queue = way.open(&server).await?;
+    let backend = Arc::clone(queue.backend());
+    calls_until_one_works(&*backend).await?;
+    server.kill();
+    outcome(&*backend).await;
+    let down = outcome(&*backend).await;
+    server.restart();
+    let start = Instant::now();
+    let calls = calls_until_one_works(&*backend).await?;
+    let back = format!("{calls} calls, one a ms, {}", after(start));
+    Ok([reply_lost, request_lost, silent, closed, down, back, sent])
+}
+
+/// What an operation answers, and after how long.
+async fn outcome(queue: &dyn Queueing) -> String {
+    let start = Instant::now();
+    match queue.apply(At::Server, &enqueue(1)).await {
+        Ok(_) => format!("done, {}", after(start)),
+        Err(error) => format!("{}, {}", named(&error), after(start)),
+    }
+}
+
+/// Calls every millisecond; answers how many calls that took.
+async fn calls_until_one_works(queue: &dyn Queueing) -> Result<u32> {
+    for calls in 1..10_000 {
+        if queue.apply(At::Server, &Op::Stats).await.is_ok() {
+            return Ok(calls);
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    bail!("it does not come back")
+}
+
+fn named(error: &Error) -> String {
+    format!("`{:?}` ({:?})", error.kind(), error.class())
+}
+
+fn after(start: Instant) -> String {
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    if ms < 1_000.0 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1e3) }
+}

@@ -1,0 +1,139 @@
+//! Messages a second over every way to a server, and what a message costs the client.
+
+use std::time::Instant;
+
+use allocation_counter::AllocationInfo;
+use anyhow::Result;
+use cpu_time::ProcessTime;
+use delayline::Driver;
+use indicatif::ProgressBar;
+use tokio::runtime::Builder;
+
+use crate::table::Table;
+use crate::throughput::rate;
+use crate::traffic::{send_in_bulk, send_singly, work};
+use crate::way::{DRIVERS, Way};
+
+/// Each way is measured so often, in turn with the others.
+const ROUNDS: usize = 5;
+const TASKS: usize = 256;
+
+/// The median of the rounds, and how far it is from the first way's.
+pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let ways = ways();
+    let mut rounds: Vec<Vec<[f64; 3]>> = vec![Vec::new(); ways.len()];
+    for round in 1..=ROUNDS {
+        for (way, rates) in ways.iter().zip(&mut rounds) {
+            progress.set_message(format!("{way}, round {round} of {ROUNDS}"));
+            rates.push(rates_of(*way, messages).await?);
+        }
+    }
+    let mut rows = Vec::new();
+    for (way, rates) in ways.iter().zip(&rounds) {
+        let figures = (0..3).flat_map(|step| {
+            let all = |rounds: &[[f64; 3]]| -> Vec<f64> {
+                rounds.iter().map(|round| round[step]).collect()
+            };
+            let (own, first) = (all(rates), all(&rounds[0]));
+            let ratios = own.iter().zip(&first).map(|(own, first)| own / first).collect::<Vec<_>>();
+            let least = ratios.iter().copied().fold(f64::MAX, f64::min);
+            let most = ratios.iter().copied().fold(0.0, f64::max);
+            [median(own), least, median(ratios), most]
+        });
+        rows.push((way.to_string(), figures.collect()));
+    }
+    let columns = ["bulk", "send, 256", "work, 256"].iter().flat_map(|step| {
+        [(*step).to_owned(), "least".to_owned(), "ratio".to_owned(), "most".to_owned()]
+    });
+    Ok(Table {
+        name: "driver-speed",
+        title: "Messages a second",
+        unit: "messages/s and ratios",
+        columns: columns.collect(),
+        rows,
+        wide: true,
+        note: "Sent in bulk; sent one by one from 256 tasks; claimed and acked by a worker with 256 \
+               handlers that do nothing. The median of five rounds in turn, and its ratio to the first \
+               line's: the least, the median and the most of the rounds. Ratios that span 1.00 tell \
+               no difference.",
+    })
+}
+
+async fn rates_of(way: Way, messages: usize) -> Result<[f64; 3]> {
+    let server = way.start()?;
+    let queue = way.open(&server).await?;
+    let start = Instant::now();
+    send_in_bulk(&queue, messages).await?;
+    let bulk = rate(messages, start);
+    let start = Instant::now();
+    work(&queue, TASKS).await?;
+    let worked = rate(messages, start);
+    let start = Instant::now();
+    send_singly(&queue, messages, TASKS).await?;
+    Ok([bulk, rate(messages, start), worked])
+}
+
+/// Processor time and allocations of the client for each message.
+pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        progress.set_message(format!("the client's costs, {}", way.driver_name()));
+        let (micros, allocations, bytes) = costs_of(way, messages)?;
+        rows.push((format!("{}, us", way.driver_name()), micros));
+        rows.push((format!("{}, allocations", way.driver_name()), allocations));
+        rows.push((format!("{}, bytes allocated", way.driver_name()), bytes));
+    }
+    Ok(Table {
+        name: "driver-client",
+        title: "What a message costs the client",
+        unit: "for each message",
+        columns: ["bulk", "send, 256", "work, 256"].map(str::to_owned).to_vec(),
+        rows,
+        wide: true,
+        note: "Processor time of the whole process, and allocations, with all tasks on one thread.",
+    })
+}
+
+fn costs_of(way: Way, messages: usize) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
+    let server = way.start()?;
+    // Allocations are counted by thread.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let queue = runtime.block_on(way.open(&server))?;
+    let (mut micros, mut allocations, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let each = |total: f64| total / f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
+    let mut note = |step: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+        let (start, mut result) = (ProcessTime::now(), Ok(()));
+        let info = allocation_counter::measure(|| result = step());
+        let AllocationInfo { count_total, bytes_total, .. } = info;
+        micros.push(each(start.elapsed().as_secs_f64() * 1e6));
+        allocations.push(each(approximate(count_total)));
+        bytes.push(each(approximate(bytes_total)));
+        result
+    };
+    note(&mut || runtime.block_on(send_in_bulk(&queue, messages)))?;
+    runtime.block_on(work(&queue, TASKS))?;
+    note(&mut || runtime.block_on(send_singly(&queue, messages, TASKS)))?;
+    note(&mut || runtime.block_on(work(&queue, TASKS)).map(drop))?;
+    Ok((micros, allocations, bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "of what is far below 2^52")]
+fn approximate(count: u64) -> f64 {
+    count as f64
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// All of them, the defaults first.
+fn ways() -> Vec<Way> {
+    let mut ways = Vec::new();
+    for (tcp, resp3) in [(false, false), (false, true), (true, false), (true, true)] {
+        for driver in [Driver::Redis, Driver::Fred] {
+            ways.push(Way { driver, resp3, tcp });
+        }
+    }
+    ways
+}

@@ -29,8 +29,8 @@ pub(crate) async fn write_page(
     messages: usize,
     progress: &ProgressBar,
 ) -> Result<()> {
-    let speed = speed::measure(messages, progress).await?;
-    progress.suspend(|| println!("{speed}\n"));
+    let [speed, ratios] = speed::measure(messages, progress).await?;
+    progress.suspend(|| println!("{speed}\n\n{ratios}\n"));
     let client = of_client(messages, progress).await?;
     progress.suspend(|| println!("{client}\n"));
     let faults = faults::measure(progress).await?;
@@ -38,19 +38,14 @@ pub(crate) async fn write_page(
     let builds = builds::measure(progress)?;
     progress.suspend(|| println!("{}", builds.to_markdown()));
     fs::create_dir_all(directory)?;
-    plot::draw(&speed, &directory.join("driver-speed.svg"))?;
-    plot::draw(&client, &directory.join("driver-client.svg"))?;
-    let page = [
-        HEAD,
-        "```text\n",
-        circumstances,
-        "\n```\n\n",
-        &section(&speed),
-        &section(&client),
-        &faults.to_markdown(),
-        &builds.to_markdown(),
-    ];
-    Ok(fs::write(directory.join("which-driver.md"), page.concat().trim_end().to_owned() + "\n")?)
+    let tables = [speed, ratios, client];
+    for table in &tables {
+        plot::draw(table, &directory.join(table.name).with_extension("svg"))?;
+    }
+    let mut page = format!("{HEAD}```text\n{circumstances}\n```\n\n");
+    page += &tables.map(|table| table.to_markdown() + "\n").concat();
+    page += &(faults.to_markdown() + &builds.to_markdown());
+    Ok(fs::write(directory.join("which-driver.md"), page.trim_end().to_owned() + "\n")?)
 }
 
 /// What a message costs the client.
@@ -58,10 +53,6 @@ pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result
     let progress = progress.clone();
     // It has a runtime of its own.
     tokio::task::spawn_blocking(move || speed::of_client(messages, &progress)).await?
-}
-
-fn section(table: &Table) -> String {
-    table.to_markdown() + "\n"
 }
 
 impl Sheet {

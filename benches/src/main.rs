@@ -107,10 +107,11 @@ fn run(args: &Args) -> Result<()> {
             runtime.block_on(page)?;
             continue;
         }
-        let table = runtime.block_on(measure(*subject, args, &progress))?;
-        progress.suspend(|| println!("{table}\n"));
+        for table in runtime.block_on(measure(*subject, args, &progress))? {
+            progress.suspend(|| println!("{table}\n"));
+            tables.push(table);
+        }
         progress.inc(1);
-        tables.push(table);
     }
     progress.finish_and_clear();
     if let (Some(directory), false) = (&args.save, tables.is_empty()) {
@@ -120,22 +121,23 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Result<Table> {
-    match subject {
-        Subject::Cost => cost::measure(args.messages, progress).await,
+async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Result<Vec<Table>> {
+    let table = match subject {
+        Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,
         Subject::LatenessIdle => lateness::idle(args.messages / 500, progress).await,
         Subject::LatenessLoaded => {
-            lateness::loaded(Duration::from_millis(u64::try_from(args.messages / 5)?), progress)
-                .await
+            let time = Duration::from_millis(u64::try_from(args.messages / 5)?);
+            lateness::loaded(time, progress).await
         }
         Subject::Bursts => bursts::measure(args.burst, progress).await,
         Subject::Backlog => backlog::measure(args.messages, args.backlog, progress).await,
+        Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Drivers => bail!("it is a page, not a table"),
-        Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
-    }
+    };
+    Ok(vec![table?])
 }
 
 /// Writes the figures as JSON, a plot of each table, and a page with all of them.

@@ -8,7 +8,8 @@ use plotters::prelude::*;
 
 use crate::table::{Table, shown};
 
-const SIZE: (u32, u32) = (960, 420);
+const SIZE: (u32, u32) = (1060, 420);
+const LEGEND_WIDTH: u32 = 190;
 const COLORS: [RGBColor; 8] = [
     RGBColor(0x1f, 0x77, 0xb4),
     RGBColor(0xff, 0x7f, 0x0e),
@@ -31,6 +32,7 @@ type Failure = Box<dyn std::error::Error>;
 
 fn bars(table: &Table, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failure> {
     area.fill(&WHITE)?;
+    let (area, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
     let figures = || table.rows.iter().flat_map(|(_, figures)| figures.iter().copied());
     let least = figures().fold(f64::MAX, f64::min).max(1e-3);
     // On a logarithmic axis bars stand on the power of ten below all of them.
@@ -39,13 +41,14 @@ fn bars(table: &Table, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
         if table.wide { figure.max(1e-3).log10() - foot } else { figure }
     };
     let figure = |height: f64| if table.wide { 10_f64.powf(height + foot) } else { height };
-    let most = figures().map(height).fold(f64::MIN_POSITIVE, f64::max) * 1.15;
-    let mut chart = ChartBuilder::on(area)
+    let most = figures().map(height).fold(f64::MIN_POSITIVE, f64::max);
+    let top = if table.wide { most.ceil() } else { most * 1.1 };
+    let mut chart = ChartBuilder::on(&area)
         .caption(format!("{} ({})", table.title, table.unit), ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(30)
         .y_label_area_size(70)
-        .build_cartesian_2d(0.0..number(table.columns.len()), 0.0..most)?;
+        .build_cartesian_2d(0.0..number(table.columns.len()), 0.0..top)?;
     let label = |x: &f64| {
         let column =
             table.columns.iter().enumerate().find(|(n, _)| (number(*n) + 0.5 - x).abs() < 0.01);
@@ -56,6 +59,8 @@ fn bars(table: &Table, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
         .disable_x_mesh()
         .x_labels(2 * table.columns.len() + 1)
         .x_label_formatter(&label)
+        // Powers of ten.
+        .y_labels(if table.wide { 5 } else { 10 })
         .y_label_formatter(&|height| shown(figure(*height)))
         .light_line_style(TRANSPARENT)
         .draw()?;
@@ -65,16 +70,11 @@ fn bars(table: &Table, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), 
             let (left, right) = place(table, row, column);
             Rectangle::new([(left, 0.0), (right, height(*figure))], color.filled())
         };
-        chart
-            .draw_series(figures.iter().enumerate().map(bar))?
-            .label(name.trim())
-            .legend(|(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
+        chart.draw_series(figures.iter().enumerate().map(bar))?;
+        let y = 60 + 20 * i32::try_from(row)?;
+        legend.draw(&Rectangle::new([(0, y), (10, y + 10)], color.filled()))?;
+        legend.draw(&Text::new(name.trim().to_owned(), (16, y), ("sans-serif", 12)))?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
     Ok(())
 }
 

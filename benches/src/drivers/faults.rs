@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use delayline::Queueing;
 use delayline_benches::enqueue;
 use delayline_core::{At, Error, Op};
-use delayline_test_server::Server;
 use delayline_test_server::proxy::{Fault, Proxy};
 use indicatif::ProgressBar;
 use tokio::time::sleep;

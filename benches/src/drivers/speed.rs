@@ -18,8 +18,10 @@ use crate::way::{DRIVERS, Way};
 const ROUNDS: usize = 5;
 const TASKS: usize = 256;
 
-/// The median of the rounds, and how far it is from the first way's.
-pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
+const STEPS: [&str; 3] = ["bulk", "send, 256", "work, 256"];
+
+/// The medians of the rounds, and the ratios to the first way's.
+pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
     let ways = ways();
     let mut rounds: Vec<Vec<[f64; 3]>> = vec![Vec::new(); ways.len()];
     for round in 1..=ROUNDS {
@@ -28,35 +30,44 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
             rates.push(rates_of(*way, messages).await?);
         }
     }
-    let mut rows = Vec::new();
+    let (mut medians, mut spreads) = (Vec::new(), Vec::new());
     for (way, rates) in ways.iter().zip(&rounds) {
-        let figures = (0..3).flat_map(|step| {
-            let all = |rounds: &[[f64; 3]]| -> Vec<f64> {
-                rounds.iter().map(|round| round[step]).collect()
-            };
-            let (own, first) = (all(rates), all(&rounds[0]));
-            let ratios = own.iter().zip(&first).map(|(own, first)| own / first).collect::<Vec<_>>();
-            let least = ratios.iter().copied().fold(f64::MAX, f64::min);
-            let most = ratios.iter().copied().fold(0.0, f64::max);
-            [median(own), least, median(ratios), most]
-        });
-        rows.push((way.to_string(), figures.collect()));
+        let of_step = |rounds: &[[f64; 3]], step| rounds.iter().map(|round| round[step]).collect();
+        let median_of = |step| median(of_step(rates, step));
+        medians.push((way.to_string(), [0, 1, 2].map(median_of).to_vec()));
+        let spread = |step| {
+            let (own, first): (Vec<f64>, Vec<f64>) =
+                (of_step(rates, step), of_step(&rounds[0], step));
+            let mut ratios: Vec<_> =
+                own.iter().zip(&first).map(|(own, first)| own / first).collect();
+            ratios.sort_by(f64::total_cmp);
+            [ratios[0], median(ratios.clone()), ratios[ratios.len() - 1]]
+        };
+        spreads.push((way.to_string(), [0, 1, 2].map(spread).concat()));
     }
-    let columns = ["bulk", "send, 256", "work, 256"].iter().flat_map(|step| {
-        [(*step).to_owned(), "least".to_owned(), "ratio".to_owned(), "most".to_owned()]
-    });
-    Ok(Table {
+    let speed = Table {
         name: "driver-speed",
         title: "Messages a second",
-        unit: "messages/s and ratios",
-        columns: columns.collect(),
-        rows,
-        wide: true,
+        unit: "messages/s",
+        columns: STEPS.map(str::to_owned).to_vec(),
+        rows: medians,
+        wide: false,
         note: "Sent in bulk; sent one by one from 256 tasks; claimed and acked by a worker with 256 \
-               handlers that do nothing. The median of five rounds in turn, and its ratio to the first \
-               line's: the least, the median and the most of the rounds. Ratios that span 1.00 tell \
-               no difference.",
-    })
+               handlers that do nothing. The median of five rounds, in each of which all take turns.",
+    };
+    let columns =
+        STEPS.iter().flat_map(|step| ["least", "median", "most"].map(|of| format!("{step}, {of}")));
+    let ratios = Table {
+        name: "driver-ratios",
+        title: "The same as ratios",
+        unit: "to redis-rs, RESP2, unix socket",
+        columns: columns.collect(),
+        rows: spreads,
+        wide: false,
+        note: "Of each round: the least, the median and the most. Ratios on both sides of 1.00 tell no \
+               difference.",
+    };
+    Ok([speed, ratios])
 }
 
 async fn rates_of(way: Way, messages: usize) -> Result<[f64; 3]> {
@@ -87,7 +98,7 @@ pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table
         name: "driver-client",
         title: "What a message costs the client",
         unit: "for each message",
-        columns: ["bulk", "send, 256", "work, 256"].map(str::to_owned).to_vec(),
+        columns: STEPS.map(str::to_owned).to_vec(),
         rows,
         wide: true,
         note: "Processor time of the whole process, and allocations, with all tasks on one thread.",

@@ -27,8 +27,11 @@ end
 -- message that is left.
 local function ready_messages(wanted)
   local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
+  local levels = control.uses
   for level = 0, 3 do
-    if uses(2 ^ level) then
+    local is_used = levels % 2
+    levels = (levels - is_used) / 2
+    if is_used == 1 then
       local base, room = level * LEVEL, wanted - count
       local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
       local found = redis.call('ZRANGEBYSCORE', key.due, format('%d', base), last,

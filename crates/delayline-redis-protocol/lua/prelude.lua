@@ -48,7 +48,10 @@ end
 
 local CONTROL, CONTROL_BYTES = '>I1I8I8I8I8I8I8I1I1I6I6I6I6', 75
 local USES_CONTENTS, USES_ALL = 16, 31
-local control = {}
+local control = {
+  revision = 0, sequence = 0, acked = 0, cancelled = 0, purged = 0, expired = 0, paused = 0,
+  uses = 0, finished_since = 0, journal_since = 0, armed = 0, armed_until = 0,
+}
 do
   local c, stored, _ = control, redis.call('GET', key.control), nil
   if stored then
@@ -63,12 +66,8 @@ do
     if math.max(c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired) >= MAX_EXACT then
       return {2}
     end
-  else
-    c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired = 0, 0, 0, 0, 0, 0
-    c.paused, c.uses, c.finished_since, c.journal_since, c.armed, c.armed_until = 0, 0, 0, 0, 0, 0
-    if redis.call('ZCARD', key.due) > 0 then
-      c.uses = USES_ALL -- the record was lost, the messages were not
-    end
+  elseif redis.call('ZCARD', key.due) > 0 then
+    c.uses = USES_ALL -- the record was lost, the messages were not
   end
 end
 

@@ -5,6 +5,7 @@ mod chaos;
 mod ci;
 mod dependencies;
 mod fix;
+mod peers;
 mod redis;
 mod redis_server;
 mod sim;
@@ -44,6 +45,7 @@ fn run() -> Result<()> {
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
+        "peers" => peers::run(&shell, args),
         "chaos" => chaos::run(&shell, args),
         "sim" => sim::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
@@ -79,6 +81,9 @@ cargo xtask chaos [--minutes M] [--seed S]
 cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,
     idling; see --help. Saves tables, plots and figures.
+
+cargo xtask peers [QUEUE ...] [--messages N] [--save DIRECTORY]
+    Measure Delayline beside other queues on Redis; see --help. One of them needs node and npm.
 
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.

@@ -1,0 +1,214 @@
+//! What there is to know of each queue besides its figures.
+//!
+//! Each guarantee was read in the source of the version in `Cargo.lock` or `package-lock.json`: with a
+//! new version they are to be read again.
+
+use crate::Name;
+
+/// What is written about a queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) title: &'static str,
+    /// How it was used.
+    pub(crate) settings: &'static str,
+    /// One for each of [`GUARANTEES`].
+    pub(crate) guarantees: [&'static str; GUARANTEES.len()],
+}
+
+/// What is asked of each queue.
+pub(crate) const GUARANTEES: [&str; 7] = [
+    "can be early",
+    "when a worker dies",
+    "a late ack",
+    "dead letters",
+    "delays",
+    "clock",
+    "wakes up",
+];
+
+impl Name {
+    /// Whether it has the guarantees of the row before.
+    pub(crate) const fn is_variant(self) -> bool {
+        matches!(self, Self::DelaylineFred | Self::RsmqAsyncSingly)
+    }
+
+    pub(crate) const fn is_ours(self) -> bool {
+        matches!(self, Self::Delayline | Self::DelaylineFred)
+    }
+}
+
+pub(crate) const fn of(name: Name) -> Facts {
+    match name {
+        Name::Delayline => DELAYLINE,
+        Name::DelaylineFred => Facts {
+            title: "Delayline, fred",
+            settings: "the same with the other driver.",
+            ..DELAYLINE
+        },
+        Name::RsmqAsync => RSMQ_ASYNC,
+        Name::RsmqAsyncSingly => Facts {
+            title: "rsmq_async, singly",
+            settings: "the same with `receive_message`, so that 256 messages are hidden at most.",
+            ..RSMQ_ASYNC
+        },
+        Name::ApalisRedis => APALIS_REDIS,
+        Name::BullmqOfficial => BULLMQ_OFFICIAL,
+        Name::Bullmq => BULLMQ,
+        Name::Zset => ZSET,
+        Name::Pop => POP,
+        Name::Blocking => BLOCKING,
+        Name::Strings => STRINGS,
+    }
+}
+
+const DELAYLINE: Facts = Facts {
+    title: "Delayline, redis-rs",
+    settings: "one connection of the default kind; `Queue::send`, `send_batch`; a worker with \
+               `concurrency(256)`, all else as it is by default.",
+    guarantees: [
+        "no, to the millisecond",
+        "delivered again when the lease has run out (30 s by default)",
+        "refused: each claim has a token of its own",
+        "yes: failures and crashes have limits of their own; redrive",
+        "to the millisecond, 100 years at most",
+        "server",
+        "when the next message is due, by a hint of the sender, else every 5 s",
+    ],
+};
+
+const RSMQ_ASYNC: Facts = Facts {
+    title: "rsmq_async 18.0.0",
+    settings: "`Rsmq`, its multiplexed connection; `send_message`, `send_message_batch`; 256 tasks, each \
+               with `receive_message_batch` of 100, then `delete_message` one by one, as in its \
+               documentation; so up to 25,600 messages are hidden at once. Its `Worker` helper handles \
+               one message at a time and was not used.",
+    guarantees: [
+        "no, to the millisecond",
+        "delivered again when its visibility timeout has run out (30 s by default)",
+        "deletes the message, also if another worker has it by now: `delete_message` knows the id only",
+        "yes: `receive_message_or_dlq`, or the `Worker` helper; `move_message`",
+        "to the millisecond, 9,999,999 s at most",
+        "server (asked by a request before)",
+        "polls; with `realtime` a message is published for each send",
+    ],
+};
+
+const APALIS_REDIS: Facts = Facts {
+    title: "apalis-redis 1.0.0",
+    settings: "`batch_size(256)`, `lock_tasks(false)` and `emit_events(false)`, as its documentation \
+               allows for short tasks without listeners; `concurrency(256)`, \
+               `parallelize(tokio::spawn)`, `poll_with_interval` of 10 ms; `push`, `push_bulk`. \
+               At most 5,000 tasks wait at once: with 10,000 due its fetch fails (`too many results to \
+               unpack`) and the worker ends, as a script hands all due ids to one Lua call. A worker's \
+               start and end for each 5,000 are part of the time. Finished tasks stay \
+               on the server until `vacuum`.",
+    guarantees: [
+        "yes, by up to a second: both the instant and the clock are cut to whole seconds",
+        "queued again by another worker's heartbeat when the dead one has missed 10 of its own (300 s by \
+         default), or by a new worker of the same name",
+        "refused with an error if the task is not in this worker's set any more; two deliveries to \
+         one worker are not told apart",
+        "yes: a set of its own, after 25 attempts",
+        "whole seconds",
+        "sender's and worker's",
+        "polls, at an interval that the program chooses",
+    ],
+};
+
+const BULLMQ_OFFICIAL: Facts = Facts {
+    title: "bullmq-official 1.4.4 (Rust)",
+    settings: "`add`, `add_bulk`; one worker with `concurrency` 256 and `remove_on_complete`.",
+    guarantees: BULLMQ_GUARANTEES,
+};
+
+const BULLMQ: Facts = Facts {
+    title: "BullMQ 6.7.0 (Node.js)",
+    settings: "ioredis 5.11.1; `add` from 256 loops, `addBulk`; one worker with `concurrency` 256 and \
+               `removeOnComplete`, all in one Node.js process.",
+    guarantees: BULLMQ_GUARANTEES,
+};
+
+const BULLMQ_GUARANTEES: [&str; GUARANTEES.len()] = [
+    "if the worker's clock is ahead of the sender's",
+    "queued again by the stalled check when its lock has run out (both 30 s by default); failed if \
+     that happens more than once (`maxStalledCount`)",
+    "refused: the lock has a token, and a lock that has run out refuses as well",
+    "yes: the failed jobs; retry",
+    "to the millisecond",
+    "sender's and worker's",
+    "blocks on a marker, until the next delayed job is due",
+];
+
+const ZSET: Facts = Facts {
+    title: "ZADD, ZRANGEBYSCORE, ZREM",
+    settings: "one task polls 256 at a time, 256 tasks remove one each; one connection for all; in \
+               bulk, `ZADD` of 1,000.",
+    guarantees: [
+        "if the worker's clock is ahead of the sender's",
+        "lost once it was removed",
+        "there is none",
+        "no",
+        "to the millisecond",
+        "sender's and worker's",
+        "polls",
+    ],
+};
+
+const POP: Facts = Facts {
+    title: "pop by a script",
+    settings: "sent in the same way; three loops call a script that removes and returns 100 due \
+               messages; one connection for all.",
+    ..ZSET
+};
+
+const BLOCKING: Facts = Facts {
+    title: "LPUSH, BLPOP",
+    settings: "256 tasks with `BLPOP` on connections of their own; in bulk, `LPUSH` of 1,000. What \
+               comes last goes first.",
+    guarantees: [
+        "has no delays",
+        "lost once it was popped",
+        "there is none",
+        "no",
+        "no",
+        "none",
+        "at once",
+    ],
+};
+
+const STRINGS: Facts = Facts {
+    title: "SET + ZADD, GET, DEL + ZREM",
+    settings: "one task polls the ids 256 at a time, 256 tasks read, handle and delete one each; one \
+               connection for all; in bulk, `MSET` and `ZADD` of 1,000.",
+    guarantees: [
+        "if the worker's clock is ahead of the sender's",
+        "still there, but never claimed: every worker that polls gets it, also while another is \
+         handling it",
+        "deletes the message, whoever has it",
+        "no",
+        "to the millisecond",
+        "sender's and worker's",
+        "polls",
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{APALIS_REDIS, BULLMQ, BULLMQ_OFFICIAL, RSMQ_ASYNC};
+
+    #[test]
+    fn versions_are_those_of_the_lock_files() {
+        let (cargo, npm) =
+            (include_str!("../Cargo.lock"), include_str!("../bullmq/package-lock.json"));
+        for facts in [RSMQ_ASYNC, APALIS_REDIS, BULLMQ_OFFICIAL] {
+            let mut words = facts.title.split(' ');
+            let (name, version) = (words.next().unwrap(), words.next().unwrap());
+            let entry = format!("name = \"{name}\"\nversion = \"{version}\"");
+            assert!(cargo.contains(&entry), "{entry}");
+        }
+        let version = BULLMQ.title.split(' ').nth(1).unwrap();
+        assert!(npm.contains(&format!("\"bullmq\": \"{version}\"")));
+        let ioredis = BULLMQ.settings.split([' ', ';']).nth(1).unwrap();
+        assert!(npm.contains(&format!("\"ioredis\": \"{ioredis}\"")));
+    }
+}

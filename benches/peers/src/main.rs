@@ -1,0 +1,129 @@
+//! Delayline beside other queues on Redis.
+
+mod facts;
+mod load;
+mod measure;
+mod page;
+mod peers;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use tokio::runtime::Builder;
+
+use self::measure::{Figures, measure};
+use self::page::Page;
+use self::peers::apalis::ApalisRedis;
+use self::peers::baselines::{Blocking, Pop, Strings, Zset};
+use self::peers::bullmq_node::Bullmq;
+use self::peers::bullmq_rust::BullmqOfficial;
+use self::peers::delayline::{ByFred, ByRedisRs};
+use self::peers::rsmq::{InBatches, Singly};
+
+/// Measures Delayline and other queues on private servers, on this machine
+///
+/// Each queue has a server of its own, with the same settings. Figures are to be compared within one
+/// run: machines differ, and so do the hours of one machine.
+#[derive(Parser)]
+struct Args {
+    /// What to measure; everything without it
+    what: Vec<Name>,
+
+    /// How many messages to measure each figure with
+    #[arg(long, default_value_t = 100_000)]
+    messages: usize,
+
+    /// How often to measure; the medians count
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+
+    /// Write a page and the figures as JSON to this directory
+    #[arg(long)]
+    save: Option<PathBuf>,
+}
+
+/// Something to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    /// By the `redis` crate
+    Delayline,
+    /// By the `fred` crate
+    DelaylineFred,
+    /// rsmq_async, received in batches of 100
+    RsmqAsync,
+    /// rsmq_async, received one by one
+    RsmqAsyncSingly,
+    /// The crate apalis-redis
+    ApalisRedis,
+    /// BullMQ's Rust crate
+    BullmqOfficial,
+    /// BullMQ itself, in Node.js; needs node and npm
+    Bullmq,
+    /// ZADD, ZRANGEBYSCORE, ZREM
+    Zset,
+    /// The same with a script that pops
+    Pop,
+    /// LPUSH, BLPOP
+    Blocking,
+    /// A string for each message, and a sorted set
+    Strings,
+}
+
+impl Name {
+    async fn measure(self, messages: usize) -> Result<Figures> {
+        match self {
+            Self::Delayline => measure::<ByRedisRs>(messages).await,
+            Self::DelaylineFred => measure::<ByFred>(messages).await,
+            Self::RsmqAsync => measure::<InBatches>(messages).await,
+            Self::RsmqAsyncSingly => measure::<Singly>(messages).await,
+            Self::ApalisRedis => measure::<ApalisRedis>(messages).await,
+            Self::BullmqOfficial => measure::<BullmqOfficial>(messages).await,
+            Self::Bullmq => measure::<Bullmq>(messages).await,
+            Self::Zset => measure::<Zset>(messages).await,
+            Self::Pop => measure::<Pop>(messages).await,
+            Self::Blocking => measure::<Blocking>(messages).await,
+            Self::Strings => measure::<Strings>(messages).await,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    anyhow::ensure!(args.messages >= 10 && args.rounds >= 1, "nothing would be measured");
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let mut page = Page::new()?;
+    println!("{}\n", page.circumstances);
+    let names = if args.what.is_empty() { Name::value_variants() } else { &args.what };
+    let mut measured = vec![Vec::new(); names.len()];
+    // Round by round, so that an hour in which the machine is slow is slow for all.
+    for round in 1..=args.rounds {
+        for (name, figures) in names.iter().zip(&mut measured) {
+            let title = facts::of(*name).title;
+            eprintln!("round {round} of {}: {title}", args.rounds);
+            figures.push(runtime.block_on(name.measure(args.messages)).context(title)?);
+        }
+    }
+    for (name, figures) in names.iter().zip(&measured) {
+        let figures = Figures::median(figures).context("there is a round")?;
+        page.rows.push((*name, figures));
+    }
+    println!("{page}");
+    if let Some(directory) = &args.save {
+        fs::create_dir_all(directory)?;
+        fs::write(directory.join("peers.md"), page.to_markdown())?;
+        fs::write(directory.join("peers.json"), format!("{:#}\n", page.to_json()))?;
+    }
+    Ok(())
+}

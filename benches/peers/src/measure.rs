@@ -1,0 +1,151 @@
+//! The same measurement for every peer.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use delayline_benches::cpu_time;
+use delayline_test_server::Server;
+
+/// A queue that is measured.
+pub(crate) trait Peer: Sized {
+    /// Connects to a server of its own.
+    async fn open(server: &Server) -> Result<Self>;
+
+    /// Sends messages one by one from [`TASKS`](crate::load::TASKS) tasks.
+    async fn send(&mut self, messages: usize) -> Result<()>;
+
+    /// Sends messages by the call for many; answers whether there is one.
+    async fn send_in_bulk(&mut self, messages: usize) -> Result<bool>;
+
+    /// Handles so many messages, which are all there are, with an empty handler and acks them;
+    /// answers how many it has handled.
+    async fn work(&mut self, messages: usize) -> Result<usize>;
+
+    /// How many messages the server holds that are not finished.
+    async fn unfinished(&mut self) -> Result<usize>;
+
+    /// The most messages that may wait at once.
+    fn most_waiting(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// What a step took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    /// Messages a second.
+    pub(crate) rate: f64,
+    /// The server's processor time for a message, in microseconds.
+    pub(crate) cpu: f64,
+}
+
+/// The figures of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) messages: usize,
+    pub(crate) send: Step,
+    pub(crate) bulk: Option<Step>,
+    pub(crate) work: Step,
+}
+
+impl Figures {
+    /// The median of each figure; `None` without any.
+    pub(crate) fn median(all: &[Self]) -> Option<Self> {
+        let steps = |step: fn(&Self) -> Option<Step>| median(all.iter().filter_map(step).collect());
+        Some(Self {
+            messages: all.first()?.messages,
+            send: steps(|figures| Some(figures.send))?,
+            bulk: steps(|figures| figures.bulk),
+            work: steps(|figures| Some(figures.work))?,
+        })
+    }
+}
+
+/// Measures a peer on a server of its own.
+pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
+    let server = Server::builder().tcp().try_start()?;
+    let mut peer = P::open(&server).await.context("connecting")?;
+    // Both sides get warm.
+    round(&mut peer, &server, messages / 10, false).await.context("warming up")?;
+    let (send, work) = round(&mut peer, &server, messages, false).await?;
+    let (bulk, _) = round(&mut peer, &server, messages, true).await.context("in bulk")?;
+    Ok(Figures {
+        messages,
+        send: send.unwrap_or_default().of(messages),
+        bulk: bulk.map(|spent| spent.of(messages)),
+        work: work.of(messages),
+    })
+}
+
+/// All messages are sent, then all are handled, or so many at a time as may wait. Nothing is
+/// measured, and no work done, if they are to be sent in bulk and the peer has no such call.
+async fn round<P: Peer>(
+    peer: &mut P,
+    server: &Server,
+    messages: usize,
+    in_bulk: bool,
+) -> Result<(Option<Spent>, Spent)> {
+    let (mut sent, mut worked) = (Spent::default(), Spent::default());
+    let most = peer.most_waiting().min(messages).max(1);
+    for first in (0..messages).step_by(most) {
+        let part = most.min(messages - first);
+        let meter = Meter::start(server);
+        if !in_bulk {
+            peer.send(part).await.context("sending")?;
+        } else if !peer.send_in_bulk(part).await.context("sending")? {
+            return Ok((None, worked));
+        }
+        sent.add(&meter);
+        let waiting = peer.unfinished().await?;
+        ensure!(waiting == part, "{part} messages were sent, and {waiting} are there");
+        let meter = Meter::start(server);
+        let handled = peer.work(part).await.context("working")?;
+        worked.add(&meter);
+        let left = peer.unfinished().await?;
+        ensure!(handled == part && left == 0, "{handled} of {part} were handled, {left} are left");
+    }
+    Ok((Some(sent), worked))
+}
+
+/// Time that passes.
+struct Meter<'a> {
+    server: &'a Server,
+    start: Instant,
+    cpu: Duration,
+}
+
+impl<'a> Meter<'a> {
+    fn start(server: &'a Server) -> Self {
+        Self { server, cpu: cpu_time(server), start: Instant::now() }
+    }
+}
+
+/// Time that has passed.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    time: Duration,
+    cpu: Duration,
+}
+
+impl Spent {
+    fn add(&mut self, meter: &Meter<'_>) {
+        self.time += meter.start.elapsed();
+        self.cpu += cpu_time(meter.server).saturating_sub(meter.cpu);
+    }
+
+    fn of(self, messages: usize) -> Step {
+        let messages = f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
+        let (seconds, cpu) = (self.time.as_secs_f64(), self.cpu.as_secs_f64());
+        Step { rate: messages / seconds, cpu: cpu * 1e6 / messages }
+    }
+}
+
+/// Of each figure for itself.
+fn median(steps: Vec<Step>) -> Option<Step> {
+    let middle = |figure: fn(&Step) -> f64| {
+        let mut figures: Vec<f64> = steps.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    };
+    Some(Step { rate: middle(|step| step.rate)?, cpu: middle(|step| step.cpu)? })
+}

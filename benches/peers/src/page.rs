@@ -1,0 +1,214 @@
+//! The results, for the terminal, as a page and as JSON.
+
+use std::env;
+use std::fmt;
+
+use anyhow::{Context, Result};
+use delayline_benches::settings;
+use delayline_test_server::Server;
+use serde_json::{Value, json};
+
+use crate::Name;
+use crate::facts::{self, GUARANTEES};
+use crate::measure::{Figures, Step};
+
+/// What was measured, and where.
+pub(crate) struct Page {
+    pub(crate) circumstances: String,
+    pub(crate) rows: Vec<(Name, Figures)>,
+}
+
+impl Page {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self { circumstances: circumstances()?, rows: Vec::new() })
+    }
+
+    /// Delayline by its first driver, with which all others are compared.
+    fn ours(&self) -> Option<Figures> {
+        self.rows.iter().find(|(name, _)| *name == Name::Delayline).map(|(_, figures)| *figures)
+    }
+
+    /// The cells of a row, but for the name.
+    fn cells(&self, figures: &Figures) -> [String; 8] {
+        let bulk = |figure: fn(Step) -> f64| {
+            figures.bulk.map_or_else(|| "-".to_owned(), |b| shown(figure(b)))
+        };
+        let ratio = self.ours().map(|ours| ours.work.rate / figures.work.rate);
+        [
+            figures.messages.to_string(),
+            shown(figures.send.rate),
+            bulk(|step| step.rate),
+            shown(figures.work.rate),
+            shown(figures.send.cpu),
+            bulk(|step| step.cpu),
+            shown(figures.work.cpu),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+        ]
+    }
+
+    /// A sentence for every figure in which another queue is ahead.
+    fn defeats(&self) -> Vec<String> {
+        let Some(ours) = self.ours() else { return Vec::new() };
+        let mut sentences = Vec::new();
+        let ahead = |verb: &str, unit: &str, theirs: f64, ours: f64| {
+            format!("{verb}: {} {unit} against {}", shown(theirs), shown(ours))
+        };
+        for (name, figures) in self.rows.iter().filter(|(name, _)| !name.is_ours()) {
+            let mut wins = Vec::new();
+            let steps = [
+                ("sends one by one", Some(figures.send), Some(ours.send)),
+                ("sends in bulk", figures.bulk, ours.bulk),
+                ("works", Some(figures.work), Some(ours.work)),
+            ];
+            for (verb, theirs, ours) in steps {
+                let (Some(theirs), Some(ours)) = (theirs, ours) else { continue };
+                if theirs.rate > ours.rate {
+                    wins.push(ahead(
+                        &format!("{verb} faster"),
+                        "messages/s",
+                        theirs.rate,
+                        ours.rate,
+                    ));
+                }
+                if theirs.cpu < ours.cpu {
+                    let verb = format!("{verb} with less of the server");
+                    wins.push(ahead(&verb, "us a message", theirs.cpu, ours.cpu));
+                }
+            }
+            if !wins.is_empty() {
+                sentences.push(format!("{} {}.", facts::of(*name).title, wins.join("; it ")));
+            }
+        }
+        sentences
+    }
+
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut text = format!("{HEAD}```text\n{}\n```\n\n## Figures\n\n", self.circumstances);
+        text += &format!("| queue | {} |\n{}", HEADINGS.join(" | "), "|---".repeat(9) + "|\n");
+        for (name, figures) in &self.rows {
+            let cells = self.cells(figures).join(" | ");
+            text += &format!("| {} | {cells} |\n", facts::of(*name).title);
+        }
+        text += LEGEND;
+        let defeats = self.defeats();
+        text += "\n## Where another queue is ahead\n\n";
+        if defeats.is_empty() {
+            text += "In none of these figures.\n";
+        }
+        for sentence in defeats {
+            text += &format!("- {sentence}\n");
+        }
+        text += "\n## How each was used\n\n";
+        for (name, _) in &self.rows {
+            let facts = facts::of(*name);
+            text += &format!("- **{}**: {}\n", facts.title, facts.settings);
+        }
+        text += &format!("\n## What each guarantees\n\n{GUARANTEES_HEAD}");
+        text += &format!("| queue | {} |\n{}", GUARANTEES.join(" | "), "|---".repeat(8) + "|\n");
+        for (name, _) in self.rows.iter().filter(|(name, _)| !name.is_variant()) {
+            let facts = facts::of(*name);
+            text += &format!("| {} | {} |\n", facts.title, facts.guarantees.join(" | "));
+        }
+        text
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let step = |step: Step| json!({ "rate": step.rate, "server_us": step.cpu });
+        let row = |(name, figures): &(Name, Figures)| {
+            json!({
+                "queue": facts::of(*name).title, "messages": figures.messages,
+                "send": step(figures.send), "bulk": figures.bulk.map(step),
+                "work": step(figures.work),
+            })
+        };
+        let rows: Vec<Value> = self.rows.iter().map(row).collect();
+        json!({ "circumstances": self.circumstances, "queues": rows })
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:32}", "")?;
+        for heading in HEADINGS {
+            write!(f, " {heading:>14}")?;
+        }
+        for (name, figures) in &self.rows {
+            write!(f, "\n{:32}", facts::of(*name).title)?;
+            for cell in self.cells(figures) {
+                write!(f, " {cell:>14}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The machine, the server and the command, in a few lines.
+fn circumstances() -> Result<String> {
+    let server = Server::builder().tcp().try_start()?;
+    let cores = std::thread::available_parallelism()?;
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let program = env::args().next().context("a program has a name")?;
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut command = vec![program];
+    let mut args = env::args().skip(1);
+    while let Some(arg) = args.next() {
+        // Where the page is written says nothing about it.
+        if arg == "--save" {
+            args.next();
+        } else if !arg.starts_with("--save=") {
+            command.push(arg);
+        }
+    }
+    Ok(format!(
+        "{cores} cores of {}, {}\n{}, TCP on this machine, payloads of 100 bytes\n{}",
+        model.unwrap_or("an unknown processor"),
+        env::consts::OS,
+        settings(&server),
+        command.join(" ")
+    ))
+}
+
+/// With as many digits as can mean something.
+fn shown(figure: f64) -> String {
+    match figure.abs() {
+        100.0.. => format!("{figure:.0}"),
+        10.0.. => format!("{figure:.1}"),
+        _ => format!("{figure:.2}"),
+    }
+}
+
+const HEADINGS: [&str; 8] =
+    ["messages", "send/s", "bulk/s", "work/s", "us/send", "us/bulk", "us/work", "Delayline x"];
+
+const HEAD: &str = "\
+# Delayline and other queues
+
+Written by `cargo xtask peers --save DIRECTORY`; the figures are in [peers.json](peers.json), too. Compare
+figures of one run only: machines differ, and so do the hours of one machine. A queue that promises
+less has less to do: read the figures with the second table. This run:
+
+";
+
+const LEGEND: &str = "
+- **send/s**: messages a second, sent one by one by 256 tasks. Delayline's library merges sends that
+  happen at the same time; none of the others does.
+- **bulk/s**: by the queue's call for many; 1,000 messages a call, Delayline 10,000, which it cuts into
+  operations of 1,000 at most.
+- **work/s**: claimed, handled by an empty handler and acked by one process, up to 256 at once.
+- **us/send**, **us/bulk**, **us/work**: processor time of the server for a message, in microseconds
+  (`used_cpu_user` and `used_cpu_sys`).
+- **Delayline x**: Delayline's (redis-rs) rate of work divided by this queue's.
+
+In each round each queue has a fresh server and is warmed up with a tenth of the messages. Each figure is
+the median of the rounds (`--rounds`, else 3). After each step the queue's own counters must say that all messages are there, or that
+none is left, and as many must have been handled as were sent; otherwise there is no page. Client and
+server share the machine. Both rows of rsmq_async send in the same way: what they differ by there is
+what chance does to the figures of this run.
+";
+
+const GUARANTEES_HEAD: &str = "\
+Read in the sources of the versions that were measured. *Early* is before the instant that the sender
+named, by the clock that decides. *Late* is an ack after the message was given to another worker.
+
+";

@@ -1,0 +1,115 @@
+//! BullMQ itself, in a Node.js process that does what it is told line by line.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use delayline_benches::PAYLOAD_BYTES;
+use delayline_test_server::Server;
+use serde_json::Value;
+
+use crate::load::TASKS;
+use crate::measure::Peer;
+
+pub(crate) struct Bullmq {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// What `npm ci` needs, and the program.
+const FILES: [&str; 3] = ["package.json", "package-lock.json", "bench.mjs"];
+
+impl Peer for Bullmq {
+    async fn open(server: &Server) -> Result<Self> {
+        let program = install()?.join("bench.mjs");
+        let [port, tasks, payload] =
+            [usize::from(server.port()), TASKS, PAYLOAD_BYTES].map(|number| number.to_string());
+        let mut child = Command::new("node")
+            .args([program.as_os_str(), port.as_ref(), tasks.as_ref(), payload.as_ref()])
+            .env("NODE_ENV", "production")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting node")?;
+        let input = child.stdin.take().context("the child has an input")?;
+        let output = BufReader::new(child.stdout.take().context("the child has an output")?);
+        let mut peer = Self { child, input, output };
+        peer.answer()?;
+        Ok(peer)
+    }
+
+    async fn send(&mut self, messages: usize) -> Result<()> {
+        let sent = self.ask(&format!("send {messages}"))?;
+        ensure!(sent == messages, "{sent} were sent");
+        Ok(())
+    }
+
+    async fn send_in_bulk(&mut self, messages: usize) -> Result<bool> {
+        let sent = self.ask(&format!("bulk {messages}"))?;
+        ensure!(sent == messages, "{sent} were sent");
+        Ok(true)
+    }
+
+    async fn work(&mut self, messages: usize) -> Result<usize> {
+        self.ask(&format!("work {messages}"))
+    }
+
+    async fn unfinished(&mut self) -> Result<usize> {
+        self.ask("waiting")
+    }
+}
+
+impl Bullmq {
+    fn ask(&mut self, line: &str) -> Result<usize> {
+        writeln!(self.input, "{line}").context("writing to node")?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<usize> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).context("reading from node")?;
+        let answer: Value = serde_json::from_str(&line).with_context(|| format!("{line:?}"))?;
+        let messages = answer["messages"].as_u64().context("an answer without a number")?;
+        Ok(usize::try_from(messages)?)
+    }
+}
+
+impl Drop for Bullmq {
+    fn drop(&mut self) {
+        // Nothing is left to do for it; either may have happened by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Has npm install the packages of the lock file, unless they are there; answers where.
+///
+/// Below `target`, not beside the sources: what others wrote has rules of its own.
+fn install() -> Result<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bullmq");
+    let target = env::current_exe()?;
+    let target = target.parent().and_then(Path::parent).context("a program has a directory")?;
+    let folder = target.join("bullmq");
+    fs::create_dir_all(&folder)?;
+    let locked = fs::read(sources.join("package-lock.json"))?;
+    let installed = folder.join("node_modules/.lock-of-this");
+    let current = fs::read(&installed).is_ok_and(|lock| lock == locked);
+    for file in FILES {
+        fs::copy(sources.join(file), folder.join(file)).with_context(|| file.to_owned())?;
+    }
+    if !current {
+        let ended = Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .status()
+            .context("starting npm")?;
+        ensure!(ended.success(), "npm ci: {ended}");
+        fs::write(installed, locked)?;
+    }
+    Ok(folder)
+}

@@ -8,7 +8,7 @@ use delayline_benches::{PAYLOAD_BYTES, ack, claim, cpu_time, deliveries, enqueue
 use delayline_core::{At, MessageId, Millis, NewMessage, Op, Schedule};
 use indicatif::ProgressBar;
 
-use crate::table::Table;
+use crate::table::{Table, number};
 use crate::way::DRIVERS;
 
 const BATCH: usize = 100;
@@ -35,7 +35,7 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
             queue.apply(At::Server, &ack(deliveries(&claimed.reply, BATCH))).await?;
         }
         let spent = cpu_time(&server).saturating_sub(before).as_secs_f64();
-        costs.push(spent * 1e6 / f64::from(u32::try_from(rounds * BATCH)?));
+        costs.push(spent * 1e6 / number(rounds * BATCH));
     }
     Ok(Table {
         name: "backlog",

@@ -1,20 +1,18 @@
 //! Processor time of the server for one message: enqueued, claimed and acked.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use delayline::Queueing;
 use delayline_benches::{ack, claim, cpu_time, deliveries, enqueue};
-use delayline_core::{Applied, At, Backend, Error, Op, QueueName};
-use delayline_fred::FredTransport;
-use delayline_redis::RedisTransport;
-use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_core::{Applied, At, Error, Op};
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
 use crate::floor::Floor;
-use crate::table::Table;
+use crate::table::{Table, number};
+use crate::way::{DRIVERS, Way};
 
 const BATCHES: [usize; 4] = [1, 10, 100, 1000];
 const PHASES: [&str; 3] = ["enqueue", "claim", "ack"];
@@ -29,10 +27,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
         progress.set_message(format!("server time, batches of {batch}"));
         // Small batches take long, and every round of them counts.
         let rounds = (messages / batch).clamp(100, 20_000);
-        let connect = async |options: ConnectOptions| RedisTransport::connect(&options).await;
-        redis.push(of_driver(batch, rounds, connect).await?);
-        let connect = async |options: ConnectOptions| FredTransport::connect(&options).await;
-        fred.push(of_driver(batch, rounds, connect).await?);
+        redis.push(of_way(DRIVERS[0], batch, rounds).await?);
+        fred.push(of_way(DRIVERS[1], batch, rounds).await?);
         floor.push(of_floor(batch, rounds)?);
     }
     let sums = |figures: &[Phases]| figures.iter().map(|phases| phases.iter().sum()).collect();
@@ -73,35 +69,26 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
     Ok(vec![cost, ratio])
 }
 
-async fn of_driver<T, F>(
-    batch: usize,
-    rounds: usize,
-    connect: impl Fn(ConnectOptions) -> F,
-) -> Result<Phases>
-where
-    T: Transport,
-    F: Future<Output = Result<T, Error>>,
-{
-    let server = Server::builder().try_start()?;
-    let transport = Arc::new(connect(server.url().parse()?).await?);
-    let queue = ScriptBackend::open(transport, QueueName::new("bench")?, false).await?;
+async fn of_way(way: Way, batch: usize, rounds: usize) -> Result<Phases> {
+    let server = way.start()?;
+    let queue = Arc::clone(way.open(&server).await?.backend());
     for _ in 0..rounds / 10 {
-        apply(&queue, &enqueue(batch)).await?;
-        let claimed = apply(&queue, &claim(batch)).await?;
-        apply(&queue, &ack(deliveries(&claimed.reply, batch))).await?;
+        apply(&*queue, &enqueue(batch)).await?;
+        let claimed = apply(&*queue, &claim(batch)).await?;
+        apply(&*queue, &ack(deliveries(&claimed.reply, batch))).await?;
     }
     let mut clock = Clock::start(&server, batch * rounds);
     for _ in 0..rounds {
-        apply(&queue, &enqueue(batch)).await?;
+        apply(&*queue, &enqueue(batch)).await?;
     }
     let enqueued = clock.lap();
     let mut claims = Vec::with_capacity(rounds);
     for _ in 0..rounds {
-        claims.push(apply(&queue, &claim(batch)).await?.reply);
+        claims.push(apply(&*queue, &claim(batch)).await?.reply);
     }
     let claimed = clock.lap();
     for reply in &claims {
-        apply(&queue, &ack(deliveries(reply, batch))).await?;
+        apply(&*queue, &ack(deliveries(reply, batch))).await?;
     }
     Ok([enqueued, claimed, clock.lap()])
 }
@@ -127,7 +114,7 @@ fn of_floor(batch: usize, rounds: usize) -> Result<Phases> {
     Ok([enqueued, claimed, clock.lap()])
 }
 
-async fn apply(queue: &impl Backend, op: &Op) -> Result<Applied, Error> {
+async fn apply(queue: &dyn Queueing, op: &Op) -> Result<Applied, Error> {
     queue.apply(At::Server, op).await
 }
 
@@ -140,8 +127,7 @@ struct Clock<'a> {
 
 impl<'a> Clock<'a> {
     fn start(server: &'a Server, messages: usize) -> Self {
-        let messages = f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
-        Self { server, messages, seen: cpu_time(server) }
+        Self { server, messages: number(messages), seen: cpu_time(server) }
     }
 
     /// Microseconds for each message since the last call.

@@ -37,7 +37,6 @@ pub(crate) async fn write_page(
     progress.suspend(|| println!("{}", faults.to_markdown()));
     let builds = builds::measure(progress)?;
     progress.suspend(|| println!("{}", builds.to_markdown()));
-    fs::create_dir_all(directory)?;
     let tables = [speed, ratios, client];
     for table in &tables {
         plot::draw(table, &directory.join(table.name).with_extension("svg"))?;

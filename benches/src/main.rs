@@ -38,15 +38,15 @@ struct Args {
     what: Vec<Subject>,
 
     /// How many messages to measure each figure with, more or less
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = at_least_100)]
     messages: usize,
 
     /// How many messages become due at once
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = at_least_100)]
     burst: usize,
 
     /// The largest backlog; 10000000 needs 4 GB
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = at_least_1000)]
     backlog: usize,
 
     /// Write a page with tables, plots and the figures as JSON to this directory
@@ -79,6 +79,19 @@ enum Subject {
     Drivers,
 }
 
+fn at_least_100(text: &str) -> Result<usize, String> {
+    at_least(100, text)
+}
+
+fn at_least_1000(text: &str) -> Result<usize, String> {
+    at_least(1000, text)
+}
+
+fn at_least(least: usize, text: &str) -> Result<usize, String> {
+    let number = text.parse().map_err(|error| format!("{error}"))?;
+    if number < least { Err(format!("it must be at least {least}")) } else { Ok(number) }
+}
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -90,6 +103,15 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    // Not after a quarter of an hour.
+    match &args.save {
+        Some(directory) => fs::create_dir_all(directory)
+            .with_context(|| format!("writing to {}", directory.display()))?,
+        None if args.what.contains(&Subject::Drivers) => {
+            bail!("`drivers` writes a page: give --save");
+        }
+        None => {}
+    }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
@@ -126,7 +148,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,
-        Subject::LatenessIdle => lateness::idle(args.messages / 500, progress).await,
+        Subject::LatenessIdle => lateness::idle((args.messages / 500).max(10), progress).await,
         Subject::LatenessLoaded => {
             let time = Duration::from_millis(u64::try_from(args.messages / 5)?);
             lateness::loaded(time, progress).await
@@ -142,7 +164,6 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
 
 /// Writes the figures as JSON, a plot of each table, and a page with all of them.
 fn save(directory: &std::path::Path, circumstances: &str, tables: &[Table]) -> Result<()> {
-    fs::create_dir_all(directory)?;
     for table in tables {
         plot::draw(table, &directory.join(table.name).with_extension("svg"))?;
     }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use bytes::Bytes;
 use delayline_benches::claim;
-use delayline_core::{At, Backend, MessageId, NewMessage, Op, QueueName};
-use delayline_redis::RedisTransport;
-use delayline_redis_protocol::ScriptBackend;
+use delayline_core::{At, MessageId, NewMessage, Op};
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
-use crate::table::Table;
+use crate::table::{Table, number};
+use crate::way::DRIVERS;
 
 const PAYLOADS: [usize; 4] = [0, 100, 1_000, 10_000];
 const BATCH: usize = 100;
@@ -23,9 +22,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     for payload_bytes in PAYLOADS {
         progress.set_message(format!("memory, payloads of {payload_bytes}"));
         let count = messages.min(MOST_BYTES / payload_bytes.max(1)).next_multiple_of(BATCH);
-        let server = Server::builder().try_start()?;
-        let transport = Arc::new(RedisTransport::connect(&server.url().parse()?).await?);
-        let queue = ScriptBackend::open(transport, QueueName::new("bench")?, false).await?;
+        let server = DRIVERS[0].start()?;
+        let queue = Arc::clone(DRIVERS[0].open(&server).await?.backend());
         let empty = used(&server)?;
         for first in (0..count).step_by(BATCH) {
             let batch = (first..first + BATCH).map(|n| message(n, payload_bytes));
@@ -59,5 +57,5 @@ fn used(server: &Server) -> Result<f64> {
 }
 
 fn each(now: f64, empty: f64, count: usize) -> f64 {
-    (now - empty) / f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+    (now - empty) / number(count)
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::table::{Table, shown};
+use crate::table::{Table, number, shown};
 
 const SIZE: (u32, u32) = (1060, 420);
 const LEGEND_WIDTH: u32 = 190;
@@ -83,8 +83,4 @@ fn place(table: &Table, row: usize, column: usize) -> (f64, f64) {
     let slot = 0.8 / number(table.rows.len());
     let left = number(column) + 0.1 + slot * number(row);
     (left, left + slot * 0.9)
-}
-
-fn number(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -68,3 +68,8 @@ pub(crate) fn shown(figure: f64) -> String {
         _ => format!("{figure:.2}"),
     }
 }
+
+/// A count as a figure.
+pub(crate) fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 
-use crate::table::Table;
+use crate::table::{Table, number};
 use crate::traffic::{send_in_bulk, send_singly, work};
 use crate::way::{DRIVERS, Way};
 
@@ -57,5 +57,5 @@ async fn of_way(way: Way, messages: usize) -> Result<Vec<f64>> {
 }
 
 pub(crate) fn rate(messages: usize, start: Instant) -> f64 {
-    f64::from(u32::try_from(messages).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64()
+    number(messages) / start.elapsed().as_secs_f64()
 }

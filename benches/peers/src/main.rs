@@ -102,6 +102,11 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     anyhow::ensure!(args.messages >= 10 && args.rounds >= 1, "nothing would be measured");
+    if let Some(directory) = &args.save {
+        // Not after all the measuring.
+        fs::create_dir_all(directory)
+            .with_context(|| format!("writing to {}", directory.display()))?;
+    }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let mut page = Page::new()?;
     println!("{}\n", page.circumstances);
@@ -121,7 +126,6 @@ fn run(args: &Args) -> Result<()> {
     }
     println!("{page}");
     if let Some(directory) = &args.save {
-        fs::create_dir_all(directory)?;
         fs::write(directory.join("peers.md"), page.to_markdown())?;
         fs::write(directory.join("peers.json"), format!("{:#}\n", page.to_json()))?;
     }

@@ -9,7 +9,7 @@ use delayline::Driver;
 use indicatif::ProgressBar;
 use tokio::runtime::Builder;
 
-use crate::table::Table;
+use crate::table::{Table, number};
 use crate::throughput::rate;
 use crate::traffic::{send_in_bulk, send_singly, work};
 use crate::way::{DRIVERS, Way};
@@ -111,7 +111,7 @@ fn costs_of(way: Way, messages: usize) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)>
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let queue = runtime.block_on(way.open(&server))?;
     let (mut micros, mut allocations, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    let each = |total: f64| total / f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
+    let each = |total: f64| total / number(messages);
     let mut note = |step: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let (start, mut result) = (ProcessTime::now(), Ok(()));
         let info = allocation_counter::measure(|| result = step());

@@ -1,17 +1,12 @@
 //! One connection of fred: a client that lives as long as its socket.
 
-use std::future::Future;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{CallError, Connection, Value};
+use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
 use fred::clients::Client;
-use fred::error::Error as FredError;
 use fred::interfaces::{AuthInterface, ClientLike, Resp3Frame};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use crate::failure;
 
@@ -19,9 +14,8 @@ use crate::failure;
 /// connect in the first place.
 pub(crate) struct FredConnection {
     client: Client,
-    router: AbortHandle,
-    /// Changes once, when the router has ended: why nothing more will be sent.
-    end: watch::Receiver<Option<Error>>,
+    /// The router would live on without its client.
+    router: DriverTask,
 }
 
 impl FredConnection {
@@ -30,17 +24,13 @@ impl FredConnection {
     /// Not `Client::init`: when it is dropped, as after a timeout, the router goes on, connects
     /// after all and lives for ever.
     pub(crate) fn start(client: Client, tls: bool) -> Self {
-        let router = client.connect();
-        let abort = router.abort_handle();
-        let (sender, end) = watch::channel(None);
-        tokio::spawn(async move {
-            let error = match router.await {
-                Ok(Err(error)) => failure::of_connecting(&error, tls),
-                Ok(Ok(())) | Err(_) => failure::not_sent(),
-            };
-            sender.send_replace(Some(error));
+        // The router answers everything it has taken before it ends. What is unanswered then waits
+        // in its queue, where nobody will take it: it was certainly not sent.
+        let router = DriverTask::watch(client.connect(), move |ended| match ended {
+            Ok(Err(error)) => failure::of_connecting(&error, tls),
+            Ok(Ok(())) | Err(_) => failure::not_sent(),
         });
-        Self { client, router: abort, end }
+        Self { client, router }
     }
 
     /// Switches to RESP3.
@@ -50,24 +40,7 @@ impl FredConnection {
     /// The server refuses, or could not be reached.
     pub(crate) async fn switch_to_resp3(&self) -> Result<(), Error> {
         let hello = self.client.hello(RespVersion::RESP3, None, None);
-        self.unless_ended(hello, failure::of_hello).await
-    }
-
-    /// A reply of the router, or why there will be none.
-    ///
-    /// The router answers everything it has taken before it ends. What is unanswered then waits in
-    /// its queue, where nobody will take it: it was certainly not sent.
-    async fn unless_ended<T>(
-        &self,
-        reply: impl Future<Output = Result<T, FredError>>,
-        kind: impl FnOnce(&FredError) -> Error,
-    ) -> Result<T, Error> {
-        let mut end = self.end.clone();
-        tokio::select! {
-            biased;
-            reply = reply => reply.map_err(|error| kind(&error)),
-            _ = end.changed() => Err(end.borrow().clone().unwrap_or_else(failure::not_sent)),
-        }
+        self.router.unless_ended(hello).await?.map_err(|error| failure::of_hello(&error))
     }
 }
 
@@ -77,18 +50,12 @@ impl Connection for FredConnection {
         let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
         // The frame as it came: fred's own conversion mixes the server's errors with its own.
         let reply = self.client.custom_raw(command, args);
-        converted_reply(self.unless_ended(reply, failure::of_request).await?)
+        let reply = self.router.unless_ended(reply).await?;
+        converted_reply(reply.map_err(|error| failure::of_request(&error))?)
     }
 
     fn is_closed(&self) -> bool {
-        self.end.has_changed().unwrap_or(true)
-    }
-}
-
-impl Drop for FredConnection {
-    /// Closes the socket: the router would live on without its client.
-    fn drop(&mut self) {
-        self.router.abort();
+        self.router.has_ended()
     }
 }
 

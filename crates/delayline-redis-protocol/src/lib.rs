@@ -27,7 +27,7 @@ pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
 pub use decode::{SCHEMA_VERSION, decode};
 pub use keys::{KEY_NAMES, KEY_PREFIX, Keys};
-pub use link::driver::{Connection, Driver, TCP_UPKEEP, TcpUpkeep};
+pub use link::driver::{Connection, Driver, DriverTask, TCP_UPKEEP, TcpUpkeep};
 pub use link::{Link, MAX_CALLS_IN_FLIGHT};
 pub use options::{Address, ConnectOptions, Resp};
 pub use script::{Script, all_scripts};

@@ -25,7 +25,7 @@ macro_rules! files {
 /// What scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
-    "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "reclaim.lua" "burial.lua"
+    "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "replay.lua" "reclaim.lua" "burial.lua"
     "walk.lua" "audit.lua"
 };
 

@@ -3,23 +3,15 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{CallError, Connection, Value};
+use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerError};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 /// A multiplexed connection: requests of many tasks, replies in the order of the requests.
 pub(crate) struct RedisConnection {
     inner: MultiplexedConnection,
+    /// The task that reads and writes, where it is ours.
     driver: Option<DriverTask>,
-}
-
-/// The task that reads and writes, where it is ours.
-struct DriverTask {
-    abort: AbortHandle,
-    /// Closed when the task has ended: the task holds the only receiver.
-    end: watch::Sender<()>,
 }
 
 impl RedisConnection {
@@ -33,25 +25,9 @@ impl RedisConnection {
         inner: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let (end, alive) = watch::channel(());
-        let task = tokio::spawn(async move {
-            driver.await;
-            drop(alive);
-        });
-        Self { inner, driver: Some(DriverTask { abort: task.abort_handle(), end }) }
-    }
-
-    /// The reply, or `None` if the driver has ended without one.
-    ///
-    /// A request that comes in just while the driver ends can be left in its queue, neither read
-    /// nor refused: the queue lives as long as the request, and the request waits for its reply.
-    async fn unless_ended<T>(&self, reply: impl Future<Output = T>) -> Option<T> {
-        let Some(driver) = &self.driver else { return Some(reply.await) };
-        tokio::select! {
-            biased;
-            reply = reply => Some(reply),
-            () = driver.end.closed() => None,
-        }
+        // What it has not answered may have been executed: redis-rs doesn't say.
+        let lost = |_| Error::new(ErrorKind::ConnectionLost);
+        Self { inner, driver: Some(DriverTask::watch(tokio::spawn(driver), lost)) }
     }
 }
 
@@ -64,28 +40,24 @@ impl Connection for RedisConnection {
             request.arg(arg.as_ref());
         }
         let mut inner = self.inner.clone();
-        match self.unless_ended(inner.send_packed_command(&request)).await {
-            Some(Ok(redis::Value::ServerError(error))) => Err(CallError::Reply(line(&error))),
-            Some(Ok(value)) => converted(value).map_err(CallError::Failed),
-            Some(Err(error)) if error.kind() == redis::ErrorKind::Parse => {
+        let reply = inner.send_packed_command(&request);
+        let reply = match &self.driver {
+            Some(driver) => driver.unless_ended(reply).await?,
+            None => reply.await,
+        };
+        match reply {
+            Ok(redis::Value::ServerError(error)) => Err(CallError::Reply(line(&error))),
+            Ok(value) => converted(value).map_err(CallError::Failed),
+            Err(error) if error.kind() == redis::ErrorKind::Parse => {
                 Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
             }
             // The request may wait in a queue, be on its way or be executed: redis-rs doesn't say.
-            Some(Err(_)) | None => Err(Error::new(ErrorKind::ConnectionLost).into()),
+            Err(_) => Err(Error::new(ErrorKind::ConnectionLost).into()),
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| driver.end.is_closed())
-    }
-}
-
-impl Drop for RedisConnection {
-    /// Closes the socket now, also if a reply is awaited that will never come (redis-rs#1236).
-    fn drop(&mut self) {
-        if let Some(driver) = &self.driver {
-            driver.abort.abort();
-        }
+        self.driver.as_ref().is_some_and(DriverTask::has_ended)
     }
 }
 

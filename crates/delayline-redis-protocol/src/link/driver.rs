@@ -1,11 +1,14 @@
 //! What is different from driver to driver: making a connection, and one request over it.
 
 use std::fmt::Debug;
+use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::Error;
+use delayline_core::{Error, ErrorKind};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use crate::{CallError, Value};
 
@@ -42,6 +45,67 @@ pub trait Connection: Send + Sync + 'static {
     fn is_closed(&self) -> bool;
 }
 
+/// The task of a driver that reads and writes for one connection. Dropping this ends it, and so
+/// closes the socket also where a reply is awaited that will never come (redis-rs#1236).
+#[derive(Debug)]
+pub struct DriverTask {
+    abort: AbortHandle,
+    /// Changes once, when the task has ended: what is to be said to requests without a reply.
+    end: watch::Receiver<Option<Error>>,
+}
+
+impl DriverTask {
+    /// Watches over a task. `failure` tells from its end how requests fail that it has not answered.
+    ///
+    /// Needs a tokio runtime, and lives on it.
+    pub fn watch<T: Send + 'static>(
+        task: JoinHandle<T>,
+        failure: impl FnOnce(Result<T, JoinError>) -> Error + Send + 'static,
+    ) -> Self {
+        let abort = task.abort_handle();
+        let (sender, end) = watch::channel(None);
+        tokio::spawn(async move {
+            let error = failure(task.await);
+            sender.send_replace(Some(error));
+        });
+        Self { abort, end }
+    }
+
+    /// The reply to a request, if it comes before the task ends.
+    ///
+    /// A request that comes in just while the task ends can be left in its queue, neither read nor
+    /// refused: the queue lives as long as the request, and the request waits for its reply.
+    ///
+    /// # Errors
+    ///
+    /// The task has ended: its `failure`.
+    pub async fn unless_ended<T>(&self, reply: impl Future<Output = T>) -> Result<T, Error> {
+        let mut end = self.end.clone();
+        tokio::select! {
+            biased;
+            reply = reply => Ok(reply),
+            ended = end.wait_for(Option::is_some) => {
+                let failure = ended.ok().and_then(|failure| failure.clone());
+                // Nobody tells when the runtime has ended.
+                Err(failure.unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost)))
+            }
+        }
+    }
+
+    /// Whether the task has ended, so that nothing should be sent any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // It has ended without a word when its runtime has.
+        self.end.has_changed().unwrap_or(true)
+    }
+}
+
+impl Drop for DriverTask {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
+}
+
 /// How the system watches over a TCP connection, the same for all drivers. `TCP_NODELAY` belongs
 /// to it too: a call is one small packet, and waiting for more halves the throughput
 /// (redis-rs#2195).
@@ -66,3 +130,43 @@ pub const TCP_UPKEEP: TcpUpkeep = TcpUpkeep {
     keepalive_probes: 3,
     user_timeout: Duration::from_secs(15),
 };
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn lost<T>(_: Result<T, JoinError>) -> Error {
+        Error::new(ErrorKind::ConnectionLost)
+    }
+
+    #[tokio::test]
+    async fn a_request_ends_with_the_task_that_was_to_answer_it() {
+        let (end, ended) = oneshot::channel::<()>();
+        let task = DriverTask::watch(tokio::spawn(ended), lost);
+        assert_eq!(task.unless_ended(async { 7 }).await.unwrap(), 7);
+        assert!(!task.has_ended());
+        let request = tokio::spawn(async move {
+            let failure = task.unless_ended(pending::<()>()).await.unwrap_err();
+            assert_eq!(failure.kind(), &ErrorKind::ConnectionLost);
+            assert!(task.has_ended());
+            assert_eq!(task.unless_ended(async { 8 }).await.unwrap(), 8, "what is there counts");
+        });
+        end.send(()).unwrap();
+        request.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_task_ends_when_nobody_holds_it() {
+        let (held, released) = oneshot::channel::<()>();
+        let driver = tokio::spawn(async move {
+            let _held = held;
+            pending::<()>().await;
+        });
+        drop(DriverTask::watch(driver, lost));
+        assert!(released.await.is_err());
+    }
+}

@@ -36,9 +36,9 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         columns: columns.map(str::to_owned).to_vec(),
         rows,
         wide: false,
-        note: "A million messages become due in one moment (unless told otherwise), and are claimed \\
-               and acked in their order; then 100,000 leases end in one moment, and are taken back. \\
-               The longest that the server was busy with one script, by its slow log. An order that \\
+        note: "A million messages become due in one moment (unless told otherwise), and are claimed \
+               and acked in their order; then 100,000 leases end in one moment, and are taken back. \
+               The longest that the server was busy with one script, by its slow log. An order that \
                is not kept, or a message that is lost, would end the run.",
     })
 }

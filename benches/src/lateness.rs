@@ -58,8 +58,8 @@ fn table(name: &'static str, title: &'static str, rows: Vec<(String, Vec<f64>)>)
         columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
         rows,
         wide: false,
-        note: "From the due instant, which is of the server's clock, to the begin of the handler, \\
-               while so many other messages wait for their time. Never early: a handler that began \\
+        note: "From the due instant, which is of the server's clock, to the begin of the handler, \
+               while so many other messages wait for their time. Never early: a handler that began \
                before its due instant would end the run.",
     }
 }

@@ -27,8 +27,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         columns: columns.concat(),
         rows,
         wide: true,
-        note: "Sent in bulk; sent one by one from 1, 32 and 256 tasks at once (the library merges \\
-               what is sent at the same time); claimed and acked by a worker with 1, 32 and 256 \\
+        note: "Sent in bulk; sent one by one from 1, 32 and 256 tasks at once (the library merges \
+               what is sent at the same time); claimed and acked by a worker with 1, 32 and 256 \
                handlers that do nothing. Client and server share the machine.",
     })
 }

@@ -40,7 +40,7 @@ pub const MAX_PAGE: usize = 100;
 pub const MAX_LOOK_UP: usize = 16;
 
 /// Most expired leases that one claim takes back.
-pub const MAX_RECLAIM: usize = 1000;
+pub const MAX_RECLAIM: usize = 500;
 
 /// Longest delay, and longest time to live, in milliseconds: 100 years of 365.25 days.
 pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;

@@ -1,7 +1,7 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms, most content bytes, most leases
 -- to take back.
--- Results: more (0 or 1), next instant or -1, then for each delivery its id, record, details and
--- deadline.
+-- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and either
+-- its due instant, if this is its first lease, or the deadline in 6 bytes and its details.
 
 --@include prelude.lua
 --@include records.lua
@@ -10,7 +10,6 @@
 
 local SAFETY_POLL = 60000 -- every sleeper comes back within this time
 local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
-local LAST_INSTANT = '253402300799999' -- MAX_TIMESTAMP
 local STEADY = 10000 -- armings that differ by less are the same
 
 local claim_id, deadline = ARGV[3], after(tonumber(ARGV[5]))
@@ -18,16 +17,15 @@ local results, delivered, changed = {0, now, 0, 0, -1}, 0, false
 
 -- When the first lease ends; nil if there is none.
 local function first_end_of_lease()
-  local first = redis.call('ZRANGEBYSCORE', key.leased, '-inf', LAST_INSTANT,
-    'WITHSCORES', 'LIMIT', '0', '1')[2]
-  return first and math.max(0, tonumber(first))
+  local first = tonumber(redis.call('ZRANGE', key.leased, '0', '0', 'WITHSCORES')[2] or NEVER)
+  return first <= MAX_TIMESTAMP and math.max(0, first) or nil
 end
 
 -- Up to `wanted` ready messages, ids, members and due instants, and the due instant of the first
 -- message that is left.
 local function ready_messages(wanted)
   local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
-  local levels = control.uses
+  local levels, known = control.uses, {} -- many are due at the same time, and a score is long to read
   for level = 0, 3 do
     local is_used = levels % 2
     levels = (levels - is_used) / 2
@@ -39,7 +37,9 @@ local function ready_messages(wanted)
       for i = 1, math.min(#found, 2 * room), 2 do
         count = count + 1
         members[count], ids[count] = found[i], sub(found[i], 9)
-        due[count] = tonumber(found[i + 1]) - base
+        local score = found[i + 1]
+        known[score] = known[score] or tonumber(score) - base
+        due[count] = known[score]
       end
       local left = found[2 * room + 2]
       if not left and room > 0 then
@@ -54,7 +54,7 @@ local function ready_messages(wanted)
   return ids, members, due, first_left
 end
 
--- journal[consumer]: claim id 16 | for each id its length 1 and the id.
+-- journal[consumer]: claim id 16 | count of ids 2 | their lengths, 1 each | the ids.
 local journal_age = now - control.journal_since
 local younger = redis.call('HGET', key.journal_new, ARGV[2])
 local journaled = journal_age < 2 * JOURNAL_RETENTION and younger
@@ -67,7 +67,7 @@ local lease_end = first_end_of_lease()
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
 -- What is to be written for the messages that are taken.
-local removed, leased, details, dead, stubs, journal = {}, {}, {}, {}, {}, claim_id
+local removed, leased, details, dead, stubs, taken, lengths = {}, {}, {}, {}, {}, {}, {}
 
 if is_repeated then
   --@include replay.lua
@@ -88,17 +88,22 @@ elseif control.paused == 0 then
     stored = redis.call('HMGET', key.details, unpack(ids))
   end
   local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
-  local first_lease = '\1\0' .. struct.pack('>I8', 1) .. claim_id
-  local journal_parts = {claim_id}
+  local first_lease, first_ends = '\1\0' .. struct.pack('>I8', 1) .. claim_id, {}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
-    local content, limits, expires_at = read_record(record)
-    local whole = false
-    if content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sub(member, 1, 8)
+    local sequence, form, whole = sub(member, 1, 8), byte(record or '', 23), false
+    -- As read_record answers for a usual one; a call for each message shows in the time of a claim.
+    local content, limits, expires_at = LEAST_RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
+    if not form or form >= LIMITED or byte(record, 9) >= LATE then
+      content, limits, expires_at = read_record(record)
+    end
+    if content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sequence
       and (not entry or readable_details(entry) and byte(entry) == WAITING_PHASE
-        and sub(entry, 27, 34) == sub(record, 1, 8)
-        and sub(entry, 35, 47) == fixed_of(record, limits)) then
-      local headers, payload = content_lengths(record, content)
+        and sub(entry, 27, 34) == sequence and sub(entry, 35, 47) == fixed_of(record, limits)) then
+      local headers, payload = 0, #record - content + 1
+      if form >= HEADED then
+        headers, payload = content_lengths(record, content)
+      end
       bytes = bytes + headers + payload
       if bytes > max_bytes and delivered > 0 then
         for left = i, #ids do
@@ -106,30 +111,39 @@ elseif control.paused == 0 then
         end
         break
       end
-      whole = whole_record(id, record, content)
+      whole = form < LARGE and record or whole_record(id, record, content)
     end
     removed[i] = member
     if whole and expires_at > now then
-      local its_details
+      local its_details, told = nil, due[i]
       if entry then
         its_details = '\1\0' .. struct.pack('>I8', struct.unpack('>I8', entry, 3) + 1) .. claim_id
-          .. sub(entry, 27, 47) .. struct.pack('>I6', due[i]) .. sub(entry, 54)
+          .. sub(entry, 27, 47) .. struct.pack('>I6', told) .. sub(entry, 54)
+        told = struct.pack('>I6', deadline) .. its_details
       else
-        its_details = first_lease .. sub(record, 1, 8) .. fixed_of(record, limits)
-          .. struct.pack('>I6', due[i]) .. '\0\0\0\0\0\0\0'
+        -- What many have in common is made once.
+        local last = first_ends[told]
+        if not last then
+          last = DEFAULT_LIMITS .. struct.pack('>I6', told) .. '\0\0\0\0\0\0\0'
+          first_ends[told] = last
+        end
+        if form < LIMITED then
+          its_details = first_lease .. sequence .. sub(record, 15, 23) .. last
+        else
+          its_details = first_lease .. sequence .. fixed_of(record, limits) .. sub(last, 5)
+        end
       end
       local n, m = 2 * delivered, #details
       leased[n + 1], leased[n + 2] = deadline_text, member
       details[m + 1], details[m + 2] = id, its_details
-      journal_parts[delivered + 2] = string.char(#id) .. id
-      results[2 * n + 6], results[2 * n + 7] = id, whole
-      results[2 * n + 8], results[2 * n + 9] = its_details, deadline
       delivered = delivered + 1
+      taken[delivered], lengths[delivered] = id, #id
+      n = 3 * delivered
+      results[n + 3], results[n + 4], results[n + 5] = id, whole, told
     else
       --@include burial.lua
     end
   end
-  journal = table.concat(journal_parts)
 end
 
 -- The earliest due instant or end of a lease, of what is there after the writes.
@@ -189,7 +203,8 @@ if #removed > 0 then
       end
       control.journal_since, journal_count = now, 0
     end
-    redis.call('HSET', key.journal_new, ARGV[2], journal)
+    redis.call('HSET', key.journal_new, ARGV[2], claim_id .. struct.pack('>I2', delivered)
+      .. string.char(unpack(lengths)) .. table.concat(taken))
     if journal_count == 0 then
       redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
     end

@@ -1,7 +1,8 @@
--- State::enqueue. ARGV: now, then for each message its id and
---   flags 1 (1: reuse a finished id, 2: it expires) | level 1 | due instant 7
---   | if it expires: expiry instant 7 | its record from the digest on, without expires_at; after
+-- State::enqueue. ARGV: now, runs, the ids, then for each message
+--   if it expires: expiry instant 7 | its record from the digest on, without expires_at; after
 --   the lengths of a LARGE one its content.
+-- Messages that follow each other and are scheduled alike are a run:
+--   length 2 | flags 1 (1: reuse a finished id, 2: they expire) | level 1 | due instant 7.
 -- Results: the due instant of a created message; minus the status of a duplicate; minus 10 minus
 -- the status of a conflict.
 
@@ -11,13 +12,10 @@
 --@include records.lua
 --@include finished.lua
 
-local REUSES, EXPIRING = 1, 2
-local count, ids = (#ARGV - 1) / 2, {}
-for i = 1, count do
-  ids[i] = ARGV[2 * i]
-end
-local records = redis.call('HMGET', key.records, unpack(ids))
-local finished = finished_of(ids)
+local REUSES, EXPIRING, RUN_BYTES = 1, 2, 11
+local count = (#ARGV - 2) / 2
+local records = redis.call('HMGET', key.records, unpack(ARGV, 3, 2 + count))
+local finished = finished_of(3, 2 + count)
 
 local function status_of(id, record)
   local details = redis.call('HGET', key.details, id)
@@ -31,30 +29,15 @@ local function status_of(id, record)
   return score % LEVEL > now and SCHEDULED or READY
 end
 
--- The due instants by level and instant as they stand in the arguments, and the scores: the messages
--- of a batch are often due at the same time.
-local due_instants, due_scores = {}, {}
-
-local function place_of(item)
-  local place = sub(item, 2, 9)
-  local due, score = due_instants[place], due_scores[place]
-  if not due then
-    due = instant(item, 3)
-    score = due_score(byte(item, 2), due)
-    due_instants[place], due_scores[place] = due, score
-  end
-  return due, score
-end
-
-local pack = struct.pack
+local pack, char = struct.pack, string.char
 local enqueued_at = pack('>I6', now)
 local created, new_records, new_due, new_contents, reused = 0, {}, {}, {}, {}
 
 -- Notes the record of a message that expires or is large.
 local function note_unusual(id, item, sequence, expires)
-  local first, expires_at = 10, ''
+  local first, expires_at = 1, ''
   if expires then
-    first, expires_at = 17, pack('>I6', instant(item, 10))
+    first, expires_at = 8, pack('>I6', instant(item, 1))
   end
   local form, last = byte(item, first + 8), first + 8
   if bit.band(form, LIMITED) ~= 0 then
@@ -71,42 +54,52 @@ local function note_unusual(id, item, sequence, expires)
   end
 end
 
-local results, first_due = {0, now, 0}, NEVER
-for i = 1, count do
-  local id, item, known_digest, status = ids[i], ARGV[2 * i + 1], nil, nil
-  local flags = byte(item)
-  if records[i] then
-    known_digest, status = digest_of(records[i]), status_of(id, records[i])
-  elseif finished[i] then
-    if flags % 2 == REUSES then
-      reused[#reused + 1] = id
+local results, first_due, last = {0, now, 0}, NEVER, 0
+-- All but the last byte of a sequence number is mostly that of the one before.
+local sequence, high = control.sequence, nil
+for run = 1, #ARGV[2], RUN_BYTES do
+  local length, flags, level = struct.unpack('>I2I1I1', ARGV[2], run)
+  local due = instant(ARGV[2], run + 4)
+  local score, expires = due_score(level, due), flags >= EXPIRING
+  local first = last + 1
+  last = last + length
+  for i = first, last do
+    local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
+    if records[i] then
+      known_digest, status = digest_of(records[i]), status_of(id, records[i])
+    elseif finished[i] then
+      if flags % 2 == REUSES then
+        reused[#reused + 1] = id
+      else
+        known_digest, status = sub(finished[i], 2, 9), byte(finished[i])
+      end
+    end
+    if status then
+      local digest = expires and sub(item, 8, 15) or sub(item, 1, 8)
+      results[3 + i] = known_digest == digest and -status or -10 - status
     else
-      known_digest, status = sub(finished[i], 2, 9), byte(finished[i])
+      sequence, created = sequence + 1, created + 1
+      local low = char(sequence % 256)
+      if low == '\0' or not high then
+        high = sub(pack('>I8', sequence), 1, 7)
+      end
+      new_due[2 * created - 1], new_due[2 * created] = score, high .. low .. id
+      new_records[2 * created - 1] = id
+      if not expires and byte(item, 9) < LARGE then
+        new_records[2 * created] = high .. low .. enqueued_at .. item
+      else
+        note_unusual(id, item, high .. low, expires)
+      end
+      if due < first_due then
+        first_due = due
+      end
+      results[3 + i] = due
     end
-  end
-  if status then
-    local first = flags >= EXPIRING and 17 or 10
-    results[3 + i] = known_digest == sub(item, first, first + 7) and -status or -10 - status
-  else
-    local due, score = place_of(item)
-    control.sequence = control.sequence + 1
-    created = created + 1
-    local sequence = pack('>I8', control.sequence)
-    new_due[2 * created - 1], new_due[2 * created] = score, sequence .. id
-    new_records[2 * created - 1] = id
-    if flags < EXPIRING and byte(item, 18) < LARGE then
-      new_records[2 * created] = sequence .. enqueued_at .. sub(item, 10)
-    else
-      note_unusual(id, item, sequence, flags >= EXPIRING)
-    end
-    if due < first_due then
-      first_due = due
-    end
-    results[3 + i] = due
   end
 end
 
 if created > 0 then
+  control.sequence = sequence
   local ring = rings(first_due)
   if #new_contents > 0 then
     redis.call('HLEN', key.contents)

@@ -10,16 +10,17 @@ local function remembered(past)
   return known and past
 end
 
-local function finished_of(ids)
+-- What is remembered of the ids that are the arguments `first` to `last`.
+local function finished_of(first, last)
   local age, new, old = now - control.finished_since, {}, {}
-  if #ids > 0 and age < 2 * FINISHED_RETENTION then
-    new = redis.call('HMGET', key.finished_new, unpack(ids))
+  if last >= first and age < 2 * FINISHED_RETENTION then
+    new = redis.call('HMGET', key.finished_new, unpack(ARGV, first, last))
   end
-  if #ids > 0 and age < FINISHED_RETENTION then
-    old = redis.call('HMGET', key.finished_old, unpack(ids))
+  if last >= first and age < FINISHED_RETENTION then
+    old = redis.call('HMGET', key.finished_old, unpack(ARGV, first, last))
   end
   local found = {}
-  for i = 1, #ids do
+  for i = 1, last - first + 1 do
     found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
   end
   return found

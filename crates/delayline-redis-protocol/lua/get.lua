@@ -16,7 +16,7 @@ for i = 2, #ARGV do
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
-local past = finished_of(ids)
+local past = finished_of(2, #ARGV)
 
 local results = {0, now, control.revision}
 for i, id in ipairs(ids) do

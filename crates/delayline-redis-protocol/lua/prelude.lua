@@ -48,27 +48,29 @@ end
 
 local CONTROL, CONTROL_BYTES = '>I1I8I8I8I8I8I8I1I1I6I6I6I6', 75
 local USES_CONTENTS, USES_ALL = 16, 31
-local control = {
-  revision = 0, sequence = 0, acked = 0, cancelled = 0, purged = 0, expired = 0, paused = 0,
-  uses = 0, finished_since = 0, journal_since = 0, armed = 0, armed_until = 0,
-}
+local control
 do
-  local c, stored, _ = control, redis.call('GET', key.control), nil
-  if stored then
-    if byte(stored) ~= SCHEMA_VERSION then
-      return {1, byte(stored) or 0}
-    end
-    if #stored ~= CONTROL_BYTES then
-      return {2}
-    end
-    _, c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses,
-      c.finished_since, c.journal_since, c.armed, c.armed_until = struct.unpack(CONTROL, stored)
-    if math.max(c.revision, c.sequence, c.acked, c.cancelled, c.purged, c.expired) >= MAX_EXACT then
-      return {2}
-    end
-  elseif redis.call('ZCARD', key.due) > 0 then
-    c.uses = USES_ALL -- the record was lost, the messages were not
+  local stored = redis.call('GET', key.control)
+  if stored and byte(stored) ~= SCHEMA_VERSION then
+    return {1, byte(stored) or 0}
+  elseif stored and #stored ~= CONTROL_BYTES then
+    return {2}
   end
+  local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+    journal_since, armed, armed_until =
+    struct.unpack(CONTROL, stored or string.rep('\0', CONTROL_BYTES))
+  if math.max(revision, sequence, acked, cancelled, purged, expired) >= MAX_EXACT then
+    return {2}
+  end
+  if not stored and redis.call('ZCARD', key.due) > 0 then
+    uses = USES_ALL -- the record was lost, the messages were not
+  end
+  control = {
+    revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+    purged = purged, expired = expired, paused = paused, uses = uses,
+    finished_since = finished_since, journal_since = journal_since, armed = armed,
+    armed_until = armed_until,
+  }
 end
 
 local function uses(bit_value)

@@ -11,7 +11,7 @@ for i = 2, #ARGV do
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
-local past = finished_of(ids)
+local past = finished_of(2, #ARGV)
 local finished_count = look_at_finished()
 redis.call('ZCARD', key.dead)
 

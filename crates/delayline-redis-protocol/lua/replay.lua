@@ -1,13 +1,11 @@
 -- A part of claim.lua: the leases of a claim that is repeated, as far as they still hold.
 
-local position = 17
-while position <= #journaled do
-  local length = byte(journaled, position)
-  if position + length > #journaled then
-    break
-  end
-  local id = sub(journaled, position + 1, position + length)
-  position = position + 1 + length
+local count = #journaled >= 18 and struct.unpack('>I2', journaled, 17) or 0
+local position = 19 + count
+for i = 1, count do
+  local length = byte(journaled, 18 + i) or 0
+  local id = sub(journaled, position, position + length - 1)
+  position = position + length
   local entry, record = redis.call('HGET', key.details, id), false
   if entry and readable_details(entry) and sub(entry, 11, 26) == claim_id then
     record = redis.call('HGET', key.records, id)
@@ -18,7 +16,8 @@ while position <= #journaled do
     local whole = score > now and score <= MAX_TIMESTAMP and whole_record(id, record, content)
     if whole then
       local n = #results
-      results[n + 1], results[n + 2], results[n + 3], results[n + 4] = id, whole, entry, score
+      results[n + 1], results[n + 2] = id, whole
+      results[n + 3] = struct.pack('>I6', score) .. entry
       delivered = delivered + 1
     end
   end

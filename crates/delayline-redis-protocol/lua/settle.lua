@@ -1,6 +1,6 @@
--- State::settle. ARGV: now, then for each settlement the id and
---   epoch 8 | claim id 16 | kind 1 (0 ack, 1 retry, 2 snooze, 3 release, 4 reject) | delay 6
---   | error text.
+-- State::settle. ARGV: now, the ids, then for each the lease that ends: epoch 8 | claim id 16, and
+-- unless it is acked
+--   kind 1 (1 retry, 2 snooze, 3 release, 4 reject) | delay 6 | error text.
 -- Results: the status of a message whose lease has ended; -1 already done, -2 stale, -3 missing.
 
 --@include prelude.lua
@@ -9,34 +9,31 @@
 
 local ACK, RETRY, SNOOZE, RELEASE, REJECT = 0, 1, 2, 3, 4
 local ALREADY_DONE, STALE, MISSING = -1, -2, -3
+local LEASE_BYTES = 24
 
-local count, ids = (#ARGV - 1) / 2, {}
-for i = 1, count do
-  ids[i] = ARGV[2 * i]
-end
-local stored = redis.call('HMGET', key.details, unpack(ids))
+local count = (#ARGV - 1) / 2
+local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + count))
 
 -- `gone` are the messages that are finished, `ended` the members whose leases have ended.
 local results, gone, finished, ended, others = {0, now, 0}, {}, {}, {}, {}
-local details, due, dead, ring = {}, {}, {}, false
+local details, due, dead, ring, gone_count = {}, {}, {}, false, 0
 
 for i = 1, count do
-  local id, item, entry = ids[i], ARGV[2 * i + 1], stored[i]
-  local phase = entry and sub(item, 1, 24) == sub(entry, 3, 26) and readable_details(entry)
-    and byte(entry)
-  if (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
-    and (byte(item, 25) == ACK or phase == CANCELLING_PHASE) then
-    local status = CANCELLED
-    if byte(item, 25) == ACK then
-      status, control.acked = ACKED, control.acked + 1
+  local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
+  local is_ack = #item == LEASE_BYTES
+  local lease = is_ack and item or sub(item, 1, LEASE_BYTES)
+  local phase = entry and #entry >= DETAILS_BYTES and sub(entry, 3, 26) == lease and byte(entry)
+  if phase == CANCELLING_PHASE or is_ack and phase == LEASED_PHASE then
+    local status = '\6'
+    if is_ack then
+      status, results[3 + i], control.acked = '\5', ACKED, control.acked + 1
     else
-      control.cancelled = control.cancelled + 1
+      results[3 + i], control.cancelled = CANCELLED, control.cancelled + 1
     end
-    local n = #gone
-    gone[n + 1], ended[n + 1] = id, sub(entry, 27, 34) .. id
-    finished[2 * n + 1] = id
-    finished[2 * n + 2] = string.char(status) .. sub(entry, 35, 42) .. sub(item, 1, 24)
-    results[3 + i] = status
+    gone_count = gone_count + 1
+    gone[gone_count], ended[gone_count] = id, sub(entry, 27, 34) .. id
+    finished[2 * gone_count - 1] = id
+    finished[2 * gone_count] = status .. sub(entry, 35, 42) .. lease
   else
     others[#others + 1] = i
   end
@@ -49,11 +46,11 @@ if #others > 0 then
   --@include finished.lua
 
   -- For an id without details: it was never claimed, or it is gone.
-  local function without_details(id, lease, kind)
-    if redis.call('HEXISTS', key.records, id) == 1 then
+  local function without_details(i, lease, kind)
+    if redis.call('HEXISTS', key.records, ARGV[1 + i]) == 1 then
       return STALE
     end
-    local past = finished_of({id})[1]
+    local past = finished_of(1 + i, 1 + i)[1]
     if past and sub(past, 10) == lease and (kind == ACK) == (byte(past) == ACKED) then
       return ALREADY_DONE
     end
@@ -97,13 +94,13 @@ if #others > 0 then
   end
 
   for _, i in ipairs(others) do
-    local id, entry, item = ids[i], stored[i], ARGV[2 * i + 1]
-    local lease, kind, status = sub(item, 1, 24), byte(item, 25), STALE
+    local entry, item, status = stored[i], ARGV[1 + count + i], STALE
+    local lease, kind = sub(item, 1, LEASE_BYTES), byte(item, LEASE_BYTES + 1) or ACK
     if not entry then
-      status = without_details(id, lease, kind)
+      status = without_details(i, lease, kind)
     elseif readable_details(entry) and sub(entry, 3, 26) == lease then
       if byte(entry) == LEASED_PHASE then
-        status = give_back(id, entry, item, kind)
+        status = give_back(ARGV[1 + i], entry, item, kind)
       elseif kind == byte(entry, 2) and kind ~= ACK then
         status = ALREADY_DONE
       end
@@ -123,9 +120,9 @@ end
 
 if #ended > 0 then
   redis.call('ZCARD', key.leased)
-  local finished_count = #gone > 0 and look_at_finished()
+  local finished_count = gone_count > 0 and look_at_finished()
   begin_writes()
-  if #gone > 0 then
+  if gone_count > 0 then
     remember_finished(finished, finished_count)
   end
   if #details > 0 then
@@ -138,7 +135,7 @@ if #ended > 0 then
     redis.call('ZADD', key.dead, unpack(dead))
   end
   redis.call('ZREM', key.leased, unpack(ended))
-  if #gone > 0 then
+  if gone_count > 0 then
     delete_messages(gone)
   end
   if ring then

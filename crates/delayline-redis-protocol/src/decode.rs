@@ -4,9 +4,9 @@
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
-    Applied, Cancelled, Checked, Claimed, Delivery, Enqueued, Error, ErrorKind, Extended, Finding,
-    Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Purged, Redriven,
-    Reply, Rescheduled, Settled, Stats, Status, Timestamp,
+    Applied, Cancelled, Checked, Claim, Claimed, Delivery, Enqueued, Error, ErrorKind, Extended,
+    Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Purged,
+    Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
 };
 
 use crate::record::{Details, Phase, RecordHead, decode_record};
@@ -56,7 +56,7 @@ impl Reader {
     fn answer(&mut self, op: &Op, at: Timestamp) -> Result<Reply, Error> {
         Ok(match op {
             Op::Enqueue(items) => Reply::Enqueue(self.each(items.len(), Self::enqueued)?),
-            Op::Claim(_) => Reply::Claim(self.claimed(at)?),
+            Op::Claim(claim) => Reply::Claim(self.claimed(claim, at)?),
             Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
             Op::Extend(extend) => {
                 let deadline = at.after(extend.lease);
@@ -95,18 +95,25 @@ impl Reader {
         })
     }
 
-    fn claimed(&mut self, at: Timestamp) -> Result<Claimed, Error> {
+    fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {
         let more = self.flag()?;
         let next = self.optional_instant()?;
-        let mut deliveries = Vec::with_capacity(self.0.len() / 4);
+        let mut deliveries = Vec::with_capacity(self.0.len() / 3);
         while self.0.len() > 0 {
-            let id = self.id()?;
-            let (record, details) = (self.bytes()?, self.bytes()?);
-            let deadline = self.instant()?;
+            let (id, record) = (self.id()?, self.bytes()?);
+            let (deadline, details) = match self.value()? {
+                Value::Int(due) => (
+                    at.after(claim.lease),
+                    Some(Details::of_first_lease(claim.claim_id, instant(due)?)),
+                ),
+                Value::Bytes(bytes) => deadline_and_details(bytes)?,
+                _ => return Err(unreadable("the lease of a message is of the wrong type")),
+            };
             // The script delivers nothing that cannot be read. If it does, that message alone is
             // passed over: its lease runs out, and in the end it is a dead letter.
-            let message = read_message(id, record, details, deadline, at);
-            if let Some((message, Some(lease))) = message {
+            let Some(details) = details else { continue };
+            let lease = details.lease;
+            if let Some(message) = read_message(id, record, Some(details), deadline, at) {
                 deliveries.push(Delivery { message, lease });
             }
         }
@@ -176,10 +183,11 @@ impl Reader {
             Value::Int(-1) => Ok(Found::Unreadable),
             Value::Int(0) => Ok(Found::Unknown),
             Value::Int(code) => Ok(Found::Finished(status(code)?)),
-            Value::Bytes(record) => match read_message(id.clone(), record, details, indexed, at) {
-                Some((message, _)) => Ok(Found::Live(Box::new(message))),
-                None => Ok(Found::Unreadable),
-            },
+            Value::Bytes(record) => {
+                let message = read_details(details)
+                    .and_then(|details| read_message(id.clone(), record, details, indexed, at));
+                Ok(message.map_or(Found::Unreadable, |message| Found::Live(Box::new(message))))
+            }
             _ => Err(unreadable("a message is of the wrong type")),
         }
     }
@@ -202,8 +210,8 @@ impl Reader {
             else {
                 continue;
             };
-            if let Some((info, _)) = read_info(id, &head, payload_bytes, details, instant, at) {
-                page.messages.push(info);
+            if let Some(details) = read_details(details) {
+                page.messages.push(read_info(id, &head, payload_bytes, details, instant, at));
             }
         }
         Ok(page)
@@ -335,30 +343,39 @@ fn status(code: i64) -> Result<Status, Error> {
 }
 
 /// A message from its record, its details, and the instant of the index it stands in.
+/// The deadline that stands before the details of a delivery.
+fn deadline_and_details(mut bytes: Bytes) -> Result<(Timestamp, Option<Details>), Error> {
+    let deadline = bytes.try_get_uint(6).ok().and_then(|ms| Timestamp::from_ms(ms).ok());
+    let deadline = deadline.ok_or_else(|| unreadable("the deadline of a lease"))?;
+    Ok((deadline, Details::decode(bytes)))
+}
+
+/// Details, if there are any; `None` if they cannot be read.
+fn read_details(bytes: Bytes) -> Option<Option<Details>> {
+    if bytes.is_empty() { Some(None) } else { Details::decode(bytes).map(Some) }
+}
+
+/// `indexed` is the score of the message's index entry.
 fn read_message(
     id: MessageId,
     record: Bytes,
-    details: Bytes,
+    details: Option<Details>,
     indexed: Timestamp,
     at: Timestamp,
-) -> Option<(Message, Option<delayline_core::Lease>)> {
+) -> Option<Message> {
     let (head, headers, payload) = decode_record(record)?;
-    let (info, lease) = read_info(id, &head, payload.len(), details, indexed, at)?;
-    Some((Message { info, headers, payload }, lease))
+    let info = read_info(id, &head, payload.len(), details, indexed, at);
+    Some(Message { info, headers, payload })
 }
 
 fn read_info(
     id: MessageId,
     head: &RecordHead,
     payload_bytes: usize,
-    details: Bytes,
+    details: Option<Details>,
     indexed: Timestamp,
     at: Timestamp,
-) -> Option<(MessageInfo, Option<delayline_core::Lease>)> {
-    let details = match details.is_empty() {
-        true => None,
-        false => Some(Details::decode(details)?),
-    };
+) -> MessageInfo {
     let waiting = if indexed > at { MessageState::Scheduled } else { MessageState::Ready };
     let (state, due) = match &details {
         None => (waiting, indexed),
@@ -370,8 +387,7 @@ fn read_info(
             Phase::Dead(reason) => (MessageState::Dead { reason, since: indexed }, details.due),
         },
     };
-    let lease = details.as_ref().map(|details| details.lease);
-    let info = MessageInfo {
+    MessageInfo {
         id,
         state,
         priority: head.priority,
@@ -379,7 +395,7 @@ fn read_info(
         enqueued_at: head.enqueued_at,
         due,
         expires_at: head.expires_at,
-        epoch: lease.map_or(0, |lease| lease.epoch),
+        epoch: details.as_ref().map_or(0, |details| details.lease.epoch),
         failures: details.as_ref().map_or(0, |details| details.failures),
         crashes: details.as_ref().map_or(0, |details| details.crashes),
         max_failures: head.max_failures,
@@ -387,6 +403,5 @@ fn read_info(
         payload_bytes,
         first_error: details.as_ref().and_then(|details| details.first_error.clone()),
         last_error: details.and_then(|details| details.last_error),
-    };
-    Some((info, lease))
+    }
 }

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 use delayline_core::limits::{MAX_BATCH_BYTES, MAX_RECLAIM};
 use delayline_core::{At, Op, Outcome, Position, Settlement, Status};
 
-use crate::record::{encode_new_message, put_lease, put_schedule};
+use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
 /// The arguments of the script that carries out `op`.
 pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
@@ -14,10 +14,9 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
     }]);
     match op {
         Op::Enqueue(messages) => {
-            for message in messages {
-                args.bytes(message.id.as_bytes());
-                args.0.push(encode_new_message(message));
-            }
+            args.packed(|bytes| put_runs(bytes, messages));
+            messages.iter().for_each(|message| args.bytes(message.id.as_bytes()));
+            args.0.extend(messages.iter().map(encode_new_message));
         }
         Op::Claim(claim) => {
             args.bytes(claim.consumer.as_bytes());
@@ -28,10 +27,8 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.count(MAX_RECLAIM);
         }
         Op::Settle(settlements) => {
-            for item in settlements {
-                args.bytes(item.id.as_bytes());
-                args.0.push(settlement(item));
-            }
+            settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
+            args.0.extend(settlements.iter().map(settlement));
         }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
@@ -106,18 +103,20 @@ fn number(value: u64) -> Bytes {
 }
 
 fn settlement(item: &Settlement) -> Bytes {
-    let (kind, delay_ms, error) = match &item.outcome {
-        Outcome::Ack => (0, 0, ""),
-        Outcome::Retry { delay, error } => (1, delay.as_ms(), error.as_str()),
-        Outcome::Snooze { delay } => (2, delay.as_ms(), ""),
-        Outcome::Release => (3, 0, ""),
-        Outcome::Reject { error } => (4, 0, error.as_str()),
+    let other_than_ack = match &item.outcome {
+        Outcome::Ack => None,
+        Outcome::Retry { delay, error } => Some((1, delay.as_ms(), error.as_str())),
+        Outcome::Snooze { delay } => Some((2, delay.as_ms(), "")),
+        Outcome::Release => Some((3, 0, "")),
+        Outcome::Reject { error } => Some((4, 0, error.as_str())),
     };
-    let mut bytes = Vec::with_capacity(31 + error.len());
+    let mut bytes = Vec::with_capacity(31);
     put_lease(&mut bytes, item.lease);
-    bytes.put_u8(kind);
-    bytes.put_uint(delay_ms, 6);
-    bytes.put_slice(error.as_bytes());
+    if let Some((kind, delay_ms, error)) = other_than_ack {
+        bytes.put_u8(kind);
+        bytes.put_uint(delay_ms, 6);
+        bytes.put_slice(error.as_bytes());
+    }
     bytes.into()
 }
 

@@ -78,21 +78,37 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
     Some((head, headers, bytes))
 }
 
-/// A message as `enqueue.lua` takes it.
+/// How messages are scheduled, as `enqueue.lua` takes it: one entry for all that follow each other and
+/// are scheduled alike.
+pub(crate) fn put_runs(bytes: &mut Vec<u8>, messages: &[NewMessage]) {
+    let plan = |message: &NewMessage| {
+        let reuses = message.finished_ids == FinishedIds::Reuse;
+        let flags = bit(reuses, REUSES_FINISHED_ID) | bit(message.expires.is_some(), EXPIRING);
+        (flags, message.priority.level(), message.schedule)
+    };
+    for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
+        // `Op::validate` has held their number within its bits.
+        bytes.put_u16(u16::try_from(run.len()).unwrap_or(u16::MAX));
+        let (flags, level, schedule) = plan(&run[0]);
+        bytes.put_u8(flags);
+        bytes.put_u8(level);
+        put_schedule(bytes, schedule);
+    }
+}
+
+fn bit(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
+
+/// The rest of a message, as `enqueue.lua` takes it.
 pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     let headers = message.headers.encode();
     let limits = (message.max_failures, message.max_crashes);
     let limited = limits != (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
     let large = headers.len() + message.payload.len() > MOST_BYTES_IN_RECORD;
     let headed = large || !headers.is_empty();
-    let expires = message.expires.is_some();
 
-    let mut bytes = Vec::with_capacity(40 + headers.len() + message.payload.len());
-    let reuses = message.finished_ids == FinishedIds::Reuse;
-    let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-    bytes.put_u8(bit(reuses, REUSES_FINISHED_ID) | bit(expires, EXPIRING));
-    bytes.put_u8(message.priority.level());
-    put_schedule(&mut bytes, message.schedule);
+    let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
     if let Some(expires) = message.expires {
         put_schedule(&mut bytes, expires);
     }
@@ -100,7 +116,7 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     bytes.put_u8(
         message.priority.level()
             | bit(limited, form::LIMITED)
-            | bit(expires, form::EXPIRES)
+            | bit(message.expires.is_some(), form::EXPIRES)
             | bit(headed, form::HEADED)
             | bit(large, form::LARGE),
     );
@@ -161,6 +177,19 @@ pub(crate) struct Details {
 impl Details {
     /// Length of details without the error texts.
     const BYTES: usize = 60;
+
+    /// The details of a message that was never claimed before.
+    pub(crate) const fn of_first_lease(claim_id: ClaimId, due: Timestamp) -> Self {
+        Self {
+            phase: Phase::Leased { cancel_requested: false },
+            lease: Lease { claim_id, epoch: 1 },
+            due,
+            failures: 0,
+            crashes: 0,
+            first_error: None,
+            last_error: None,
+        }
+    }
 
     /// Reads details; `None` if they are none.
     pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
@@ -223,7 +252,7 @@ mod tests {
         let mut record = Vec::new();
         record.put_u64(7);
         record.put_uint(1_000, 6);
-        record.put_slice(&encode_new_message(message)[9..]);
+        record.put_slice(&encode_new_message(message));
         record.into()
     }
 

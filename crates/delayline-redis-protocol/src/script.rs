@@ -246,7 +246,6 @@ mod tests {
         let failures = NewMessage::DEFAULT_MAX_FAILURES;
         let limits = format!("'\\0\\{failures}\\0\\{}'", NewMessage::DEFAULT_MAX_CRASHES);
         assert_eq!(value("DEFAULT_LIMITS"), Some(&*limits));
-        assert_eq!(value("LAST_INSTANT"), Some(&*format!("'{MAX_TIMESTAMP_MS}'")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who may hold a message, and for how long.
 
+use delayline_core::limits::{MAX_BATCH, MAX_RECLAIM};
 use delayline_core::{DeathReason, Extended, MessageState, NewMessage, Outcome, Settled, Status};
 
 use super::queue::{Queue, at, claim, done, ids, lease, message, one, reject, retry};
@@ -140,19 +141,19 @@ async fn failures_and_crashes_are_counted_apart(queue: &Queue) {
 }
 
 async fn one_claim_takes_back_a_bounded_number_of_leases(queue: &Queue) {
-    let names: Vec<_> = (0..1_001).map(|n| n.to_string()).collect();
-    queue.enqueue(0, names[..1_000].iter().map(|name| message(name)).collect()).await;
-    queue.enqueue(0, names[1_000..].iter().map(|name| message(name)).collect()).await;
-    assert_eq!(queue.claim(0, claim(1, 1_000, 10)).await.deliveries.len(), 1_000);
-    assert_eq!(queue.claim(0, claim(2, 1_000, 10)).await.deliveries.len(), 1);
+    let messages: Vec<_> = (0..=MAX_RECLAIM).map(|n| message(&n.to_string())).collect();
+    queue.enqueue(0, messages).await;
+    let claimed = queue.claim(0, claim(1, MAX_BATCH, 10)).await;
+    assert_eq!(claimed.deliveries.len(), MAX_RECLAIM + 1);
     let claimed = queue.claim(100, claim(3, 1, 50)).await;
     assert_eq!(ids(&claimed.deliveries), ["0"]);
     assert!(claimed.more);
+    let most = u64::try_from(MAX_RECLAIM).unwrap();
     let stats = queue.stats(100).await;
-    assert_eq!((stats.leased, stats.ready), (2, 999), "one ended lease was left for the next");
+    assert_eq!((stats.leased, stats.ready), (2, most - 1), "one ended lease was left for the next");
     queue.claim(100, claim(4, 1, 50)).await;
     let stats = queue.stats(100).await;
-    assert_eq!((stats.leased, stats.ready), (2, 999));
+    assert_eq!((stats.leased, stats.ready), (2, most - 1));
 }
 
 async fn the_epoch_rises_with_every_claim(queue: &Queue) {

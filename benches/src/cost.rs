@@ -10,7 +10,7 @@ use delayline_core::{Applied, At, Error, Op};
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
-use crate::floor::Floor;
+use crate::floor::{BareScripts, Floor, PlainCommands};
 use crate::table::{Table, number};
 use crate::way::{DRIVERS, Way};
 
@@ -20,25 +20,33 @@ const PHASES: [&str; 3] = ["enqueue", "claim", "ack"];
 /// Microseconds of enqueue, claim and ack.
 type Phases = [f64; PHASES.len()];
 
-/// Measures both drivers and the floor, batch by batch, on a server of its own each time.
+/// Measures both drivers and both floors, batch by batch, on a server of its own each time.
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
-    let (mut redis, mut fred, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut redis, mut fred) = (Vec::new(), Vec::new());
+    let (mut scripts, mut commands) = (Vec::new(), Vec::new());
     for batch in BATCHES {
         progress.set_message(format!("server time, batches of {batch}"));
         // Small batches take long, and every round of them counts.
         let rounds = (messages / batch).clamp(100, 20_000);
         redis.push(of_way(DRIVERS[0], batch, rounds).await?);
         fred.push(of_way(DRIVERS[1], batch, rounds).await?);
-        floor.push(of_floor(batch, rounds)?);
+        scripts.push(of_floor::<BareScripts>(batch, rounds)?);
+        commands.push(of_floor::<PlainCommands>(batch, rounds)?);
     }
     let sums = |figures: &[Phases]| figures.iter().map(|phases| phases.iter().sum()).collect();
-    let sums: [Vec<f64>; 3] = [sums(&redis), sums(&fred), sums(&floor)];
-    let ratio = sums[0].iter().zip(&sums[2]).map(|(ours, floor)| ours / floor).collect();
+    let sums: [Vec<f64>; 4] = [sums(&redis), sums(&fred), sums(&scripts), sums(&commands)];
+    let ratio = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(a, b)| a / b).collect();
+    let ratios = vec![
+        ("redis-rs to plain commands".to_owned(), ratio(&sums[0], &sums[3])),
+        ("redis-rs to bare scripts".to_owned(), ratio(&sums[0], &sums[2])),
+        ("bare scripts to plain commands".to_owned(), ratio(&sums[2], &sums[3])),
+    ];
     let mut rows = Vec::new();
     for (name, phases, sums) in [
         ("redis-rs", redis, &sums[0]),
         ("fred", fred, &sums[1]),
-        ("plain commands", floor, &sums[2]),
+        ("bare scripts", scripts, &sums[2]),
+        ("plain commands", commands, &sums[3]),
     ] {
         rows.push((name.to_owned(), sums.clone()));
         for (n, phase) in PHASES.iter().enumerate() {
@@ -49,20 +57,23 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
     let columns = BATCHES.map(|batch| format!("batch {batch}")).to_vec();
     let ratio = Table {
         name: "cost-ratio",
-        title: "Processor time of the server, to that of plain commands",
+        title: "Processor time of the server, compared",
         unit: "ratio",
         columns: columns.clone(),
-        rows: vec![("redis-rs".to_owned(), ratio)],
+        rows: ratios,
         wide: false,
-        note: "What atomicity, fences, order, dead letters and the memory of finished messages cost.",
+        note: "To bare scripts: what the fences, the checks before the first write, priorities, dead \
+               letters, the memory of finished messages and hints cost. Bare scripts to plain \
+               commands: what atomicity and the server's clock cost, in Lua, whatever a queue does.",
     };
     let cost = Table {
         name: "cost",
         title: "Processor time of the server for a message",
         unit: "us",
         wide: true,
-        note: "Enqueue, claim and ack together, then each. The plain commands change the same \
-               structures without scripts: without a check, a fence or atomicity.",
+        note: "Enqueue, claim and ack together, then each. Bare scripts change the same structures \
+               without a check or a fence; plain commands do it without scripts, so that it is \
+               not atomic either. Nobody could use these two.",
         columns,
         rows,
     };
@@ -93,9 +104,9 @@ async fn of_way(way: Way, batch: usize, rounds: usize) -> Result<Phases> {
     Ok([enqueued, claimed, clock.lap()])
 }
 
-fn of_floor(batch: usize, rounds: usize) -> Result<Phases> {
+fn of_floor<F: Floor>(batch: usize, rounds: usize) -> Result<Phases> {
     let server = Server::builder().try_start()?;
-    let mut floor = Floor::connect(&server)?;
+    let mut floor = F::connect(&server)?;
     for _ in 0..rounds / 10 {
         floor.enqueue(batch)?;
         let claimed = floor.claim(batch)?;

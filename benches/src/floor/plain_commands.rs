@@ -1,0 +1,95 @@
+//! The floor as plain commands with many arguments, without scripts: not even atomic.
+
+use anyhow::Result;
+use delayline_test_server::Server;
+use redis::{Commands, Connection};
+
+use super::{
+    CONTROL, CONTROL_BYTES, DETAILS, DETAILS_BYTES, DUE, FINISHED, FINISHED_BYTES, Floor, JOURNAL,
+    LEASED, MAX_FINISHED, RECORD_BYTES, RECORDS, id,
+};
+
+/// The score of a message of normal priority begins here.
+const LEVEL: u64 = 2 << 48;
+
+pub(crate) struct Claimed {
+    ids: Vec<Vec<u8>>,
+    members: Vec<Vec<u8>>,
+}
+
+/// Each operation is one request, but a claim is two.
+pub(crate) struct PlainCommands {
+    connection: Connection,
+    sequence: u64,
+}
+
+impl Floor for PlainCommands {
+    type Claimed = Claimed;
+
+    fn connect(server: &Server) -> Result<Self> {
+        Ok(Self { connection: server.admin()?, sequence: 0 })
+    }
+
+    fn enqueue(&mut self, batch: usize) -> Result<()> {
+        let (mut records, mut due) = (redis::cmd("HSET"), redis::cmd("ZADD"));
+        records.arg(RECORDS);
+        due.arg(DUE);
+        for _ in 0..batch {
+            self.sequence += 1;
+            let id = id(self.sequence);
+            let member = [&self.sequence.to_be_bytes()[..], id.as_bytes()].concat();
+            records.arg(&id).arg([b'r'; RECORD_BYTES].as_slice());
+            due.arg(LEVEL + self.sequence).arg(member);
+        }
+        let mut request = redis::pipe();
+        request.add_command(records).ignore().add_command(due).ignore();
+        request.set(CONTROL, [0; CONTROL_BYTES].as_slice()).ignore();
+        Ok(request.query(&mut self.connection)?)
+    }
+
+    fn claim(&mut self, batch: usize) -> Result<Claimed> {
+        let members: Vec<(Vec<u8>, f64)> = self.connection.zrangebyscore_limit_withscores(
+            DUE,
+            "-inf",
+            "+inf",
+            0,
+            isize::try_from(batch)?,
+        )?;
+        let members: Vec<_> = members.into_iter().map(|(member, _)| member).collect();
+        let ids: Vec<_> = members.iter().map(|member| member[8..].to_vec()).collect();
+        let (mut details, mut leased) = (redis::cmd("HSET"), redis::cmd("ZADD"));
+        details.arg(DETAILS);
+        leased.arg(LEASED);
+        for (id, member) in ids.iter().zip(&members) {
+            details.arg(id).arg([b'd'; DETAILS_BYTES].as_slice());
+            leased.arg(1_800_000_000_000_u64).arg(member);
+        }
+        let mut request = redis::pipe();
+        request.cmd("HMGET").arg(RECORDS).arg(&ids).ignore();
+        request.cmd("HMGET").arg(DETAILS).arg(&ids).ignore();
+        request.add_command(details).ignore().add_command(leased).ignore();
+        request.zrem(DUE, &members).ignore();
+        request.hset(JOURNAL, "worker", ids.concat()).ignore();
+        request.set(CONTROL, [0; CONTROL_BYTES].as_slice()).ignore();
+        request.query::<()>(&mut self.connection)?;
+        Ok(Claimed { ids, members })
+    }
+
+    fn ack(&mut self, Claimed { ids, members }: &Claimed) -> Result<()> {
+        let mut finished = redis::cmd("HSET");
+        finished.arg(FINISHED);
+        for id in ids {
+            finished.arg(id).arg([b'f'; FINISHED_BYTES].as_slice());
+        }
+        let mut request = redis::pipe();
+        request.cmd("HMGET").arg(DETAILS).arg(ids).ignore();
+        request.add_command(finished).ignore();
+        request.zrem(LEASED, members).ignore();
+        request.hdel(RECORDS, ids).ignore().hdel(DETAILS, ids).ignore();
+        request.set(CONTROL, [0; CONTROL_BYTES].as_slice()).ignore();
+        if self.sequence % MAX_FINISHED < u64::try_from(ids.len())? {
+            request.cmd("UNLINK").arg(FINISHED).ignore();
+        }
+        Ok(request.query(&mut self.connection)?)
+    }
+}

@@ -40,7 +40,12 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 
 fn format(shell: &Shell) -> Result<()> {
     needs(shell, "rustfmt", "fmt")?;
-    cmd!(shell, "cargo fmt --all --check").run().context("`cargo xtask fix` formats the code")
+    for manifest in workspace::MANIFESTS {
+        cmd!(shell, "cargo fmt --manifest-path {manifest} --all --check")
+            .run()
+            .context("`cargo xtask fix` formats the code")?;
+    }
+    Ok(())
 }
 
 fn lints(shell: &Shell) -> Result<()> {

@@ -22,6 +22,10 @@ pub(crate) struct Package {
     pub(crate) published: bool,
 }
 
+/// The workspace, and those that stand apart because daily builds do not need what they need.
+pub(crate) const MANIFESTS: [&str; 3] =
+    ["Cargo.toml", "fuzz/Cargo.toml", "benches/peers/Cargo.toml"];
+
 /// The root of the workspace.
 ///
 /// As `cargo run` says it. What was true at compile time may be another checkout's path, if both

@@ -10,6 +10,7 @@
 
 local SAFETY_POLL = 60000 -- every sleeper comes back within this time
 local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
+local FIRST_LEASE = '\1\0\0\0\0\0\0\0\0\1' -- leased, not settled, epoch 1
 local STEADY = 10000 -- armings that differ by less are the same
 
 local claim_id, deadline = ARGV[3], after(tonumber(ARGV[5]))
@@ -88,7 +89,7 @@ elseif control.paused == 0 then
     stored = redis.call('HMGET', key.details, unpack(ids))
   end
   local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
-  local first_lease, first_ends = '\1\0' .. struct.pack('>I8', 1) .. claim_id, {}
+  local first_lease, first_ends = FIRST_LEASE .. claim_id, {}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
     local sequence, form, whole = sub(member, 1, 8), byte(record or '', 23), false

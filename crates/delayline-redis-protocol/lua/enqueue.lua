@@ -9,7 +9,6 @@
 --@include prelude.lua
 --@include bell.lua
 --@include scheduling.lua
---@include records.lua
 --@include finished.lua
 
 local REUSES, EXPIRING, RUN_BYTES = 1, 2, 11
@@ -17,42 +16,9 @@ local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', key.records, unpack(ARGV, 3, 2 + count))
 local finished = finished_of(3, 2 + count)
 
-local function status_of(id, record)
-  local details = redis.call('HGET', key.details, id)
-  local phase = details and byte(details) or WAITING_PHASE
-  if phase == DEAD_PHASE then
-    return DEAD
-  elseif phase ~= WAITING_PHASE then
-    return LEASED
-  end
-  local score = tonumber(redis.call('ZSCORE', key.due, member_of(record, id)) or 0)
-  return score % LEVEL > now and SCHEDULED or READY
-end
-
 local pack, char = struct.pack, string.char
 local enqueued_at = pack('>I6', now)
 local created, new_records, new_due, new_contents, reused = 0, {}, {}, {}, {}
-
--- Notes the record of a message that expires or is large.
-local function note_unusual(id, item, sequence, expires)
-  local first, expires_at = 1, ''
-  if expires then
-    first, expires_at = 8, pack('>I6', instant(item, 1))
-  end
-  local form, last = byte(item, first + 8), first + 8
-  if bit.band(form, LIMITED) ~= 0 then
-    last = last + 4
-  end
-  local head, content = sequence .. enqueued_at .. sub(item, first, last) .. expires_at, last + 1
-  if form >= LARGE then
-    content = content + 6
-    new_contents[#new_contents + 1] = id
-    new_contents[#new_contents + 1] = sub(item, content)
-    new_records[2 * created] = head .. sub(item, last + 1, content - 1)
-  else
-    new_records[2 * created] = head .. sub(item, content)
-  end
-end
 
 local results, first_due, last = {0, now, 0}, NEVER, 0
 -- All but the last byte of a sequence number is mostly that of the one before.
@@ -66,7 +32,17 @@ for run = 1, #ARGV[2], RUN_BYTES do
   for i = first, last do
     local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
     if records[i] then
-      known_digest, status = digest_of(records[i]), status_of(id, records[i])
+      --@include records.lua
+      local record, details = records[i], redis.call('HGET', key.details, id)
+      local phase = details and byte(details) or WAITING_PHASE
+      known_digest, status = digest_of(record), READY
+      if phase == DEAD_PHASE then
+        status = DEAD
+      elseif phase ~= WAITING_PHASE then
+        status = LEASED
+      elseif tonumber(redis.call('ZSCORE', key.due, member_of(record, id)) or 0) % LEVEL > now then
+        status = SCHEDULED
+      end
     elseif finished[i] then
       if flags % 2 == REUSES then
         reused[#reused + 1] = id
@@ -88,7 +64,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
       if not expires and byte(item, 9) < LARGE then
         new_records[2 * created] = high .. low .. enqueued_at .. item
       else
-        note_unusual(id, item, high .. low, expires)
+        --@include unusual_record.lua
       end
       if due < first_due then
         first_due = due

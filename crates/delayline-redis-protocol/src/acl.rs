@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use delayline_core::{Error, QueueName};
 
 use crate::classify::classify;
-use crate::keys::{KEY_NAMES, KEY_PREFIX, Keys};
-use crate::permissions::{ask, needs_of};
+use crate::keys::{BELL, KEY_PREFIX, Keys};
+use crate::permissions::{Need, ask};
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
 };
@@ -93,7 +93,7 @@ pub struct Denial {
     pub role: Role,
     /// The command, in upper case.
     pub command: String,
-    /// The name of the queue's key, as in [`KEY_NAMES`].
+    /// The name of the queue's key, as in [`KEY_NAMES`](crate::KEY_NAMES).
     pub key: &'static str,
 }
 
@@ -106,10 +106,9 @@ pub struct Denial {
 /// user may not even ask, which takes `EVAL` on the queue's keys.
 async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<Denial>, Error> {
     let keys = Keys::new(queue);
-    let bell = KEY_NAMES.len();
-    let needs = |role: Role| -> BTreeSet<(String, usize)> {
-        let scripts = role.scripts().into_iter().flat_map(|script| needs_of(&script.source));
-        scripts.chain(role.waits().then(|| ("BLPOP".to_owned(), bell))).collect()
+    let needs = |role: Role| -> BTreeSet<Need> {
+        let scripts = role.scripts().into_iter().flat_map(Script::needs);
+        scripts.chain(role.waits().then(|| ("BLPOP".to_owned(), BELL))).collect()
     };
     let all: Vec<_> = needs(Role::Admin).into_iter().collect();
     let denied = ask(transport, &keys, &all).await.map_err(|error| match error {
@@ -119,7 +118,6 @@ async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<De
     let mut denials = Vec::new();
     for role in Role::ALL {
         for (command, key) in needs(role).intersection(&denied) {
-            let key = KEY_NAMES.get(key - 1).copied().unwrap_or_default();
             denials.push(Denial { role, command: command.clone(), key });
         }
     }

@@ -10,7 +10,7 @@ use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Wakeup};
 use crate::classify::{classify, is_no_script};
 use crate::decode::decode;
 use crate::encode::encode;
-use crate::keys::Keys;
+use crate::keys::{BELL, Keys};
 use crate::permissions::Permissions;
 use crate::preflight::check_server;
 use crate::script::Script;
@@ -61,7 +61,8 @@ impl<T: Transport> ScriptBackend<T> {
     /// Runs a script once, whether the server has it in its cache or not.
     async fn run(&self, script: &Script, args: &[Bytes]) -> Result<Value, CallError> {
         self.permissions.require(&*self.transport, &self.keys, script).await?;
-        let call = |script| ScriptCall { script, keys: self.keys.all(), args };
+        let keys = self.keys.of(script);
+        let call = |script| ScriptCall { script, keys: &keys, args };
         match self.transport.call(call(ScriptName::Sha1(&script.sha1))).await {
             // The server has been restarted or flushed its cache; it has executed nothing. EVAL
             // takes the text along, so it cannot miss the script again.
@@ -95,7 +96,7 @@ impl<T: Transport> Backend for ScriptBackend<T> {
 #[async_trait]
 impl<T: Transport> Wakeup for ScriptBackend<T> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        self.transport.wait(&self.keys.bell(), timeout).await.map_err(into_error)
+        self.transport.wait(&self.keys.named(BELL), timeout).await.map_err(into_error)
     }
 
     async fn ring(&self) -> Result<(), Error> {

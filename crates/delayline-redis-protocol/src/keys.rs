@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use delayline_core::QueueName;
 
-/// The keys of every queue, in the order of `KEYS`. Scripts write `key.NAME`.
+use crate::script::Script;
+
+/// The keys of every queue. Scripts write `key.NAME`, and each gets those that it names as `KEYS`, in
+/// this order.
 ///
 /// | name | type | holds |
 /// |---|---|---|
@@ -32,6 +35,9 @@ pub const KEY_NAMES: [&str; 12] = [
     "bell",
 ];
 
+/// The key that is popped to wait for a hint.
+pub(crate) const BELL: &str = "bell";
+
 /// What every key begins with.
 pub const KEY_PREFIX: &str = "delayline:";
 
@@ -50,15 +56,21 @@ impl Keys {
         Self(KEY_NAMES.into_iter().map(key).collect())
     }
 
-    /// All keys, in the order of `KEYS`.
+    /// All keys, in the order of [`KEY_NAMES`].
     #[must_use]
     pub fn all(&self) -> &[Bytes] {
         &self.0
     }
 
-    /// The key that is popped to wait for a hint: the last one.
-    pub(crate) fn bell(&self) -> Bytes {
-        self.0.last().cloned().unwrap_or_default()
+    /// The key of this name; empty if no key is called so.
+    pub(crate) fn named(&self, name: &str) -> Bytes {
+        let position = KEY_NAMES.iter().position(|known| *known == name);
+        position.and_then(|position| self.0.get(position).cloned()).unwrap_or_default()
+    }
+
+    /// What `script` gets as `KEYS`.
+    pub(crate) fn of(&self, script: &Script) -> Vec<Bytes> {
+        script.keys.iter().map(|name| self.named(name)).collect()
     }
 }
 
@@ -70,6 +82,6 @@ mod tests {
     fn keys_stand_in_one_slot_and_in_a_fixed_order() {
         let keys = Keys::new(&QueueName::new("a:b").unwrap());
         assert_eq!(keys.all()[0], "delayline:{a:b}:control");
-        assert_eq!(keys.bell(), "delayline:{a:b}:bell");
+        assert_eq!(keys.named(BELL), "delayline:{a:b}:bell");
     }
 }

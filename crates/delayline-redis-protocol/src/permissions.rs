@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
-use crate::keys::{KEY_NAMES, Keys};
+use crate::keys::Keys;
 use crate::script::{Script, all_scripts};
 use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 
 const QUESTION: &str = include_str!("../lua/permissions.lua");
 
-/// A command and the number of the key (from 1) that a script calls it on.
-pub(crate) type Need = (String, usize);
+/// A command and the name of the key that a script calls it on.
+pub(crate) type Need = (String, &'static str);
 
 /// What any script needs.
 static NEEDS: LazyLock<Vec<Need>> = LazyLock::new(|| {
-    let needs: BTreeSet<_> = all_scripts().into_iter().flat_map(|s| needs_of(&s.source)).collect();
+    let needs: BTreeSet<_> = all_scripts().into_iter().flat_map(Script::needs).collect();
     needs.into_iter().collect()
 });
 
@@ -54,14 +54,12 @@ impl Permissions {
         let denied = ask(transport, keys, &NEEDS).await?;
         for (sha1, permitted) in &self.0 {
             let script = all_scripts().into_iter().find(|script| script.sha1 == *sha1);
-            let lacks =
-                |script: &Script| needs_of(&script.source).any(|need| denied.contains(&need));
+            let lacks = |script: &Script| script.needs().any(|need| denied.contains(&need));
             permitted.store(script.is_some_and(|script| !lacks(script)), Ordering::Relaxed);
         }
-        match needs_of(&script.source).find(|need| denied.contains(need)) {
+        match script.needs().find(|need| denied.contains(need)) {
             None => Ok(()),
             Some((command, key)) => {
-                let key = KEY_NAMES.get(key - 1).copied().unwrap_or_default();
                 let detail = format!("the user may not run {command} on the queue's key {key}");
                 Err(Error::with_detail(ErrorKind::PermissionDenied, detail).into())
             }
@@ -80,8 +78,7 @@ pub(crate) async fn ask(
     keys: &Keys,
     needs: &[Need],
 ) -> Result<BTreeSet<Need>, CallError> {
-    let name = |key: &usize| keys.all().get(key - 1).cloned().unwrap_or_default();
-    let pair = |(command, key): &Need| [command.clone().into(), name(key)];
+    let pair = |(command, key): &Need| [command.clone().into(), keys.named(key)];
     let args: Vec<Bytes> = needs.iter().flat_map(pair).collect();
     let call = ScriptCall { script: ScriptName::Source(QUESTION), keys: keys.all(), args: &args };
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
@@ -95,24 +92,13 @@ pub(crate) async fn ask(
     Ok(denied.map(|(need, _)| need.clone()).collect())
 }
 
-/// The commands and keys that stand in a script.
-pub(crate) fn needs_of(source: &str) -> impl Iterator<Item = Need> {
-    source.split("redis.call('").skip(1).filter_map(|call| {
-        let (command, rest) = call.split_once('\'')?;
-        let key = rest.strip_prefix(", KEYS[")?.split(']').next()?.parse().ok()?;
-        Some((command.to_owned(), key))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn needs_are_read_off_the_scripts() {
-        let needs: Vec<_> = needs_of("redis.call('TIME') redis.call('ZADD', KEYS[2], 1)").collect();
-        assert_eq!(needs, [("ZADD".to_owned(), 2)]);
-        for need in [("HSET", 5), ("ZADD", 2), ("ZREM", 3), ("LPUSH", 12), ("RENAME", 8)] {
+        for need in [("HSET", "records"), ("ZADD", "due"), ("RENAME", "finished_new")] {
             assert!(NEEDS.contains(&(need.0.to_owned(), need.1)), "{need:?}");
         }
     }

@@ -14,6 +14,9 @@ pub struct Script {
     pub source: String,
     /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
+    /// The names of its `KEYS`, as in [`KEY_NAMES`] and in the same order. Each key costs a call about
+    /// as much as a small command, so a script gets those that it names.
+    pub keys: Vec<&'static str>,
 }
 
 macro_rules! files {
@@ -26,7 +29,7 @@ macro_rules! files {
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
     "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "replay.lua" "reclaim.lua" "burial.lua"
-    "walk.lua" "audit.lua"
+    "unusual_record.lua" "walk.lua" "audit.lua"
 };
 
 macro_rules! scripts {
@@ -93,9 +96,20 @@ impl Script {
     }
 
     fn new(file: &str) -> Self {
-        let source = with_literal_constants(&with_literal_keys(&with_parts(file)));
+        let whole = with_parts(file);
+        let keys = keys_of(&whole);
+        let source = with_literal_constants(&with_literal_keys(&whole, &keys));
         let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
-        Self { source, sha1 }
+        Self { source, sha1, keys }
+    }
+
+    /// The commands that stand in it, each with the name of its key.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = (String, &'static str)> {
+        self.source.split("redis.call('").skip(1).filter_map(|call| {
+            let (command, rest) = call.split_once('\'')?;
+            let key = rest.strip_prefix(", KEYS[")?.split(']').next()?.parse::<usize>().ok()?;
+            Some((command.to_owned(), *self.keys.get(key.checked_sub(1)?)?))
+        })
     }
 }
 
@@ -118,10 +132,20 @@ fn with_parts(file: &str) -> String {
     text
 }
 
+/// The keys that a script names.
+fn keys_of(source: &str) -> Vec<&'static str> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let named = |name: &str| {
+        let mut uses = source.match_indices("key.").map(|(at, dot)| &source[at + dot.len()..]);
+        uses.any(|rest| rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_word)))
+    };
+    KEY_NAMES.into_iter().filter(|name| named(name)).collect()
+}
+
 /// Puts `KEYS[i]` for `key.NAME`: some servers and proxies accept a key in a script only as a
 /// literal `KEYS[i]` (<https://github.com/HDT3213/delayqueue/issues/12>).
-fn with_literal_keys(source: &str) -> String {
-    let mut names: Vec<_> = KEY_NAMES.into_iter().zip(1..).collect();
+fn with_literal_keys(source: &str, keys: &[&str]) -> String {
+    let mut names: Vec<_> = keys.iter().zip(1..).collect();
     // A name may begin with another one.
     names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     names.into_iter().fold(source.to_owned(), |text, (name, position)| {

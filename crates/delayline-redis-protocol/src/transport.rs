@@ -21,7 +21,7 @@ pub enum ScriptName<'a> {
 pub struct ScriptCall<'a> {
     /// Which script.
     pub script: ScriptName<'a>,
-    /// `KEYS`: all keys of the queue, all in one hash slot.
+    /// `KEYS`: keys of one queue, all in one hash slot.
     pub keys: &'a [Bytes],
     /// `ARGV`.
     pub args: &'a [Bytes],

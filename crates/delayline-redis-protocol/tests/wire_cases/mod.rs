@@ -180,8 +180,8 @@ pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
         }
     }
     println!("{all:?}");
-    // Three ends, at every byte of a request with twelve keys.
-    assert!(all.cuts > 3 * 300 && all.lost > 300, "{all:?}");
+    // Three ends, at every byte of a request; the shortest has four keys.
+    assert!(all.cuts > 3 * 200 && all.lost > 200, "{all:?}");
     let changes =
         !matches!(scene(0).op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_));
     let tells = !matches!(

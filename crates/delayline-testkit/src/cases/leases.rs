@@ -148,7 +148,7 @@ async fn one_claim_takes_back_a_bounded_number_of_leases(queue: &Queue) {
     let claimed = queue.claim(100, claim(3, 1, 50)).await;
     assert_eq!(ids(&claimed.deliveries), ["0"]);
     assert!(claimed.more);
-    let most = u64::try_from(MAX_RECLAIM).unwrap();
+    let most = u64::try_from(MAX_RECLAIM).unwrap_or(u64::MAX);
     let stats = queue.stats(100).await;
     assert_eq!((stats.leased, stats.ready), (2, most - 1), "one ended lease was left for the next");
     queue.claim(100, claim(4, 1, 50)).await;

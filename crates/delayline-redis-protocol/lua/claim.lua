@@ -26,7 +26,8 @@ end
 -- message that is left.
 local function ready_messages(wanted)
   local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
-  local levels, known = control.uses, {} -- many are due at the same time, and a score is long to read
+  -- Many are due at the same time, and to read a score takes long.
+  local levels, due_of = control.uses, {}
   for level = 0, 3 do
     local is_used = levels % 2
     levels = (levels - is_used) / 2
@@ -39,8 +40,8 @@ local function ready_messages(wanted)
         count = count + 1
         members[count], ids[count] = found[i], sub(found[i], 9)
         local score = found[i + 1]
-        known[score] = known[score] or tonumber(score) - base
-        due[count] = known[score]
+        due_of[score] = due_of[score] or tonumber(score) - base
+        due[count] = due_of[score]
       end
       local left = found[2 * room + 2]
       if not left and room > 0 then
@@ -89,7 +90,8 @@ elseif control.paused == 0 then
     stored = redis.call('HMGET', key.details, unpack(ids))
   end
   local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
-  local first_lease, first_ends = FIRST_LEASE .. claim_id, {}
+  -- Details of a first lease, in front of the record's part and, by due instant, behind it.
+  local first_lease, never_failed = FIRST_LEASE .. claim_id, {}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
     local sequence, form, whole = sub(member, 1, 8), byte(record or '', 23), false
@@ -122,16 +124,15 @@ elseif control.paused == 0 then
           .. sub(entry, 27, 47) .. struct.pack('>I6', told) .. sub(entry, 54)
         told = struct.pack('>I6', deadline) .. its_details
       else
-        -- What many have in common is made once.
-        local last = first_ends[told]
-        if not last then
-          last = DEFAULT_LIMITS .. struct.pack('>I6', told) .. '\0\0\0\0\0\0\0'
-          first_ends[told] = last
+        local rest = never_failed[told]
+        if not rest then
+          rest = struct.pack('>I6', told) .. '\0\0\0\0\0\0\0'
+          never_failed[told] = rest
         end
         if form < LIMITED then
-          its_details = first_lease .. sequence .. sub(record, 15, 23) .. last
+          its_details = first_lease .. sequence .. sub(record, 15, 23) .. DEFAULT_LIMITS .. rest
         else
-          its_details = first_lease .. sequence .. fixed_of(record, limits) .. sub(last, 5)
+          its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
         end
       end
       local n, m = 2 * delivered, #details

@@ -7,6 +7,7 @@ mod plain_commands;
 use anyhow::Result;
 use delayline_benches::PAYLOAD_BYTES;
 use delayline_test_server::Server;
+use redis::Connection;
 
 pub(crate) use bare_scripts::BareScripts;
 pub(crate) use plain_commands::PlainCommands;
@@ -36,8 +37,17 @@ const DETAILS: &str = "delayline:{bench}:details";
 const FINISHED: &str = "delayline:{bench}:finished_new";
 const JOURNAL: &str = "delayline:{bench}:journal_new";
 
-/// Our memory of finished ids is bounded; theirs is emptied when so many are there.
-const MAX_FINISHED: u64 = 100_000;
+/// Empties the memory of finished ids, which ours bounds, when so many are there. Answers how many
+/// are, with those that `ids` adds.
+fn forget_finished(connection: &mut Connection, there: usize, ids: usize) -> Result<usize> {
+    const MAX_FINISHED: usize = 100_000;
+
+    if there < MAX_FINISHED {
+        return Ok(there + ids);
+    }
+    redis::cmd("UNLINK").arg(FINISHED).exec(connection)?;
+    Ok(ids)
+}
 
 fn id(number: u64) -> String {
     format!("message-{number:012}")

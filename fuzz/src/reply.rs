@@ -62,7 +62,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 }
 
 /// An operation of 1 to 8 items. Decoding looks at nothing of it but its kind, the number of its
-/// items and an extension's length.
+/// items, the length of a lease and a claim's id.
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };

@@ -7,7 +7,7 @@ use redis::Connection;
 
 use super::{
     CONTROL, CONTROL_BYTES, DETAILS, DETAILS_BYTES, DUE, FINISHED, FINISHED_BYTES, Floor, JOURNAL,
-    LEASED, MAX_FINISHED, RECORD_BYTES, RECORDS, id,
+    LEASED, RECORD_BYTES, RECORDS, forget_finished, id,
 };
 
 /// KEYS: control, due, records. ARGV: the ids, then what stands behind 14 bytes of each record.
@@ -79,6 +79,7 @@ return results
 pub(crate) struct BareScripts {
     connection: Connection,
     sequence: u64,
+    finished: usize,
     enqueue: String,
     claim: String,
     ack: String,
@@ -92,7 +93,7 @@ impl Floor for BareScripts {
         let mut load =
             |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
         let (enqueue, claim, ack) = (load(ENQUEUE)?, load(CLAIM)?, load(ACK)?);
-        Ok(Self { connection, sequence: 0, enqueue, claim, ack })
+        Ok(Self { connection, sequence: 0, finished: 0, enqueue, claim, ack })
     }
 
     fn enqueue(&mut self, batch: usize) -> Result<()> {
@@ -117,12 +118,10 @@ impl Floor for BareScripts {
     }
 
     fn ack(&mut self, ids: &Vec<Vec<u8>>) -> Result<()> {
+        self.finished = forget_finished(&mut self.connection, self.finished, ids.len())?;
         let mut call = call(&self.ack, &[CONTROL, LEASED, RECORDS, DETAILS, FINISHED]);
         let acked: Vec<u8> = call.arg(ids).query(&mut self.connection)?;
         ensure!(acked.len() == ids.len(), "{} messages were acked", acked.len());
-        if self.sequence % MAX_FINISHED < u64::try_from(ids.len())? {
-            redis::cmd("UNLINK").arg(FINISHED).exec(&mut self.connection)?;
-        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use redis::{Commands, Connection};
 
 use super::{
     CONTROL, CONTROL_BYTES, DETAILS, DETAILS_BYTES, DUE, FINISHED, FINISHED_BYTES, Floor, JOURNAL,
-    LEASED, MAX_FINISHED, RECORD_BYTES, RECORDS, id,
+    LEASED, RECORD_BYTES, RECORDS, forget_finished, id,
 };
 
 /// The score of a message of normal priority begins here.
@@ -21,13 +21,14 @@ pub(crate) struct Claimed {
 pub(crate) struct PlainCommands {
     connection: Connection,
     sequence: u64,
+    finished: usize,
 }
 
 impl Floor for PlainCommands {
     type Claimed = Claimed;
 
     fn connect(server: &Server) -> Result<Self> {
-        Ok(Self { connection: server.admin()?, sequence: 0 })
+        Ok(Self { connection: server.admin()?, sequence: 0, finished: 0 })
     }
 
     fn enqueue(&mut self, batch: usize) -> Result<()> {
@@ -76,6 +77,7 @@ impl Floor for PlainCommands {
     }
 
     fn ack(&mut self, Claimed { ids, members }: &Claimed) -> Result<()> {
+        self.finished = forget_finished(&mut self.connection, self.finished, ids.len())?;
         let mut finished = redis::cmd("HSET");
         finished.arg(FINISHED);
         for id in ids {
@@ -87,9 +89,6 @@ impl Floor for PlainCommands {
         request.zrem(LEASED, members).ignore();
         request.hdel(RECORDS, ids).ignore().hdel(DETAILS, ids).ignore();
         request.set(CONTROL, [0; CONTROL_BYTES].as_slice()).ignore();
-        if self.sequence % MAX_FINISHED < u64::try_from(ids.len())? {
-            request.cmd("UNLINK").arg(FINISHED).ignore();
-        }
         Ok(request.query(&mut self.connection)?)
     }
 }

@@ -39,7 +39,8 @@ pub const MAX_PAGE: usize = 100;
 /// Most messages in one [`Get`](crate::Op::Get), which answers with their contents.
 pub const MAX_LOOK_UP: usize = 16;
 
-/// Most expired leases that one claim takes back.
+/// Most expired leases that one claim takes back, beside the messages that it leases: half of
+/// [`MAX_BATCH`], so that no script takes much longer than one that leases so many.
 pub const MAX_RECLAIM: usize = 500;
 
 /// Longest delay, and longest time to live, in milliseconds: 100 years of 365.25 days.

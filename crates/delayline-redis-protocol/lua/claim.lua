@@ -1,7 +1,7 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms, most content bytes, most leases
 -- to take back.
--- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and either
--- its due instant, if this is its first lease, or the deadline in 6 bytes and its details.
+-- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and its due
+-- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details.
 
 --@include prelude.lua
 --@include records.lua
@@ -91,7 +91,7 @@ elseif control.paused == 0 then
   end
   local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
-  local first_lease, never_failed = FIRST_LEASE .. claim_id, {}
+  local first_lease, details_end = FIRST_LEASE .. claim_id, {}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
     local sequence, form, whole = sub(member, 1, 8), byte(record or '', 23), false
@@ -118,16 +118,16 @@ elseif control.paused == 0 then
     end
     removed[i] = member
     if whole and expires_at > now then
-      local its_details, told = nil, due[i]
+      local its_details, due_at, answer = nil, due[i], due[i]
       if entry then
         its_details = '\1\0' .. struct.pack('>I8', struct.unpack('>I8', entry, 3) + 1) .. claim_id
-          .. sub(entry, 27, 47) .. struct.pack('>I6', told) .. sub(entry, 54)
-        told = struct.pack('>I6', deadline) .. its_details
+          .. sub(entry, 27, 47) .. struct.pack('>I6', due_at) .. sub(entry, 54)
+        answer = struct.pack('>I6', deadline) .. its_details
       else
-        local rest = never_failed[told]
+        local rest = details_end[due_at]
         if not rest then
-          rest = struct.pack('>I6', told) .. '\0\0\0\0\0\0\0'
-          never_failed[told] = rest
+          rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0'
+          details_end[due_at] = rest
         end
         if form < LIMITED then
           its_details = first_lease .. sequence .. sub(record, 15, 23) .. DEFAULT_LIMITS .. rest
@@ -141,7 +141,7 @@ elseif control.paused == 0 then
       delivered = delivered + 1
       taken[delivered], lengths[delivered] = id, #id
       n = 3 * delivered
-      results[n + 3], results[n + 4], results[n + 5] = id, whole, told
+      results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
     else
       --@include burial.lua
     end

@@ -26,7 +26,7 @@ local sequence, high = control.sequence, nil
 for run = 1, #ARGV[2], RUN_BYTES do
   local length, flags, level = struct.unpack('>I2I1I1', ARGV[2], run)
   local due = instant(ARGV[2], run + 4)
-  local score, expires = due_score(level, due), flags >= EXPIRING
+  local score, expires = nil, flags >= EXPIRING
   local first = last + 1
   last = last + length
   for i = first, last do
@@ -59,6 +59,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
       if low == '\0' or not high then
         high = sub(pack('>I8', sequence), 1, 7)
       end
+      score = score or due_score(level, due)
       new_due[2 * created - 1], new_due[2 * created] = score, high .. low .. id
       new_records[2 * created - 1] = id
       if not expires and byte(item, 9) < LARGE then

@@ -2,8 +2,11 @@
 
 local count = #journaled >= 18 and struct.unpack('>I2', journaled, 17) or 0
 local position = 19 + count
+if position > #journaled then
+  count = 0 -- it is damaged
+end
 for i = 1, count do
-  local length = byte(journaled, 18 + i) or 0
+  local length = byte(journaled, 18 + i)
   local id = sub(journaled, position, position + length - 1)
   position = position + length
   local entry, record = redis.call('HGET', key.details, id), false

@@ -10,6 +10,7 @@
 local ACK, RETRY, SNOOZE, RELEASE, REJECT = 0, 1, 2, 3, 4
 local ALREADY_DONE, STALE, MISSING = -1, -2, -3
 local LEASE_BYTES = 24
+local ACKED_BYTE, CANCELLED_BYTE = '\5', '\6' -- as in `finished`
 
 local count = (#ARGV - 1) / 2
 local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + count))
@@ -22,11 +23,12 @@ for i = 1, count do
   local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
   local is_ack = #item == LEASE_BYTES
   local lease = is_ack and item or sub(item, 1, LEASE_BYTES)
+  -- What else stands in the details of a message that goes does not matter.
   local phase = entry and #entry >= DETAILS_BYTES and sub(entry, 3, 26) == lease and byte(entry)
   if phase == CANCELLING_PHASE or is_ack and phase == LEASED_PHASE then
-    local status = '\6'
+    local status = CANCELLED_BYTE
     if is_ack then
-      status, results[3 + i], control.acked = '\5', ACKED, control.acked + 1
+      status, results[3 + i], control.acked = ACKED_BYTE, ACKED, control.acked + 1
     else
       results[3 + i], control.cancelled = CANCELLED, control.cancelled + 1
     end

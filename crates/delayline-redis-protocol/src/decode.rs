@@ -342,7 +342,6 @@ fn status(code: i64) -> Result<Status, Error> {
     }
 }
 
-/// A message from its record, its details, and the instant of the index it stands in.
 /// The deadline that stands before the details of a delivery.
 fn deadline_and_details(mut bytes: Bytes) -> Result<(Timestamp, Option<Details>), Error> {
     let deadline = bytes.try_get_uint(6).ok().and_then(|ms| Timestamp::from_ms(ms).ok());
@@ -355,7 +354,7 @@ fn read_details(bytes: Bytes) -> Option<Option<Details>> {
     if bytes.is_empty() { Some(None) } else { Details::decode(bytes).map(Some) }
 }
 
-/// `indexed` is the score of the message's index entry.
+/// A message from its record, its details, and the instant of the index it stands in.
 fn read_message(
     id: MessageId,
     record: Bytes,

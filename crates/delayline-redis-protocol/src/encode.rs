@@ -121,7 +121,7 @@ fn settlement(item: &Settlement) -> Bytes {
 }
 
 /// A status as the scripts count them.
-const fn status_code(status: Status) -> u8 {
+pub(crate) const fn status_code(status: Status) -> u8 {
     match status {
         Status::Scheduled => 1,
         Status::Ready => 2,

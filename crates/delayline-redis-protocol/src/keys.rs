@@ -1,4 +1,4 @@
-//! The keys of a queue: a fixed list, the same for every script.
+//! The keys of a queue: a fixed list, of which each script gets those that it names.
 
 use bytes::Bytes;
 use delayline_core::QueueName;

@@ -248,6 +248,9 @@ mod tests {
             MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
         };
 
+        use delayline_core::Status;
+
+        use crate::encode::status_code;
         use crate::record::MOST_BYTES_IN_RECORD;
 
         let claim = with_parts(include_str!("../lua/claim.lua"));
@@ -270,6 +273,14 @@ mod tests {
         let failures = NewMessage::DEFAULT_MAX_FAILURES;
         let limits = format!("'\\0\\{failures}\\0\\{}'", NewMessage::DEFAULT_MAX_CRASHES);
         assert_eq!(value("DEFAULT_LIMITS"), Some(&*limits));
+
+        let settle = include_str!("../lua/settle.lua");
+        for (name, status) in [("ACKED_BYTE", Status::Acked), ("CANCELLED_BYTE", Status::Cancelled)]
+        {
+            let mut constants = settle.lines().filter_map(|line| declared(code(line))).flatten();
+            let value = constants.find_map(|(known, value)| (known == name).then_some(value));
+            assert_eq!(value, Some(&*format!("'\\{}'", status_code(status))), "{name}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn reply(data: &mut Unstructured<'_>) -> Result<Value> {
 }
 
 fn value(data: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
-    Ok(match data.arbitrary::<u8>()? % 8 {
+    Ok(match data.arbitrary::<u8>()? % 9 {
         0 => Value::Int(data.arbitrary::<i8>()?.into()),
         1 => Value::Int(NOW + i64::from(data.arbitrary::<i8>()?)),
         2 => Value::Int(data.arbitrary()?),
@@ -34,6 +34,7 @@ fn value(data: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
         4 => Value::Bytes(bytes(data)?.into()),
         5 => Value::Bytes(record(data)?),
         6 => Value::Bytes(details(data)?),
+        8 => Value::Bytes(delivered_again(data)?),
         _ if depth == 0 => Value::Array(Vec::new()),
         _ => {
             let len = data.arbitrary::<u8>()? % 8;
@@ -68,6 +69,14 @@ fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
     }
     record.extend(bytes(data)?);
     Ok(record.into())
+}
+
+/// What is told of a message that is not leased for the first time: a deadline and details.
+fn delivered_again(data: &mut Unstructured<'_>) -> Result<Bytes> {
+    let mut lease = Vec::new();
+    lease.put_int(NOW + i64::from(data.arbitrary::<i8>()?), 6);
+    lease.extend(details(data)?);
+    Ok(lease.into())
 }
 
 /// Details: what does not vary, then bytes that are error texts if the fuzzer makes them so.

@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use delayline::{Bytes, Job, Queue, Raw, Worker};
+use delayline_benches::payload;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::table::Table;
-use crate::traffic::payload;
 use crate::way::{DRIVERS, Way};
 
 /// So many others wait, and are not due.

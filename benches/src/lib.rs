@@ -1,7 +1,10 @@
-//! What the benchmarks share: the operations of one round, and what they say of a server.
+//! What the benchmarks share: the operations of one round, what programs do with a queue, and what they
+//! say of a server.
 
 mod ops;
 mod server;
+mod traffic;
 
 pub use ops::{PAYLOAD_BYTES, ack, claim, deliveries, enqueue};
 pub use server::{cpu_time, settings};
+pub use traffic::{payload, send_in_bulk, send_singly, work};

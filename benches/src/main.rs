@@ -12,7 +12,6 @@ mod memory;
 mod plot;
 mod table;
 mod throughput;
-mod traffic;
 mod way;
 
 use std::fs;
@@ -79,6 +78,8 @@ enum Subject {
     Drivers,
 }
 
+const NEEDS_SAVE: &str = "`drivers` writes a page: give --save";
+
 fn at_least_100(text: &str) -> Result<usize, String> {
     at_least(100, text)
 }
@@ -108,7 +109,7 @@ fn run(args: &Args) -> Result<()> {
         Some(directory) => fs::create_dir_all(directory)
             .with_context(|| format!("writing to {}", directory.display()))?,
         None if args.what.contains(&Subject::Drivers) => {
-            bail!("`drivers` writes a page: give --save");
+            bail!(NEEDS_SAVE);
         }
         None => {}
     }
@@ -124,7 +125,7 @@ fn run(args: &Args) -> Result<()> {
     let mut tables: Vec<Table> = Vec::new();
     for subject in subjects {
         if *subject == Subject::Drivers {
-            let directory = args.save.as_deref().context("`drivers` writes a page: give --save")?;
+            let directory = args.save.as_deref().context(NEEDS_SAVE)?;
             let page = drivers::write_page(directory, &circumstances, args.messages, &progress);
             runtime.block_on(page)?;
             continue;

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 
 use crate::table::{Table, number};
-use crate::traffic::{send_in_bulk, send_singly, work};
 use crate::way::{DRIVERS, Way};
 
 /// So many tasks send, or handlers run, at once; and the part of all messages that is enough then.

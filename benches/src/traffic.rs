@@ -2,18 +2,25 @@
 
 use anyhow::Result;
 use delayline::{Bytes, Error, Job, Queue, Raw, Worker};
-use delayline_benches::PAYLOAD_BYTES;
 use tokio::task::JoinSet;
+
+use crate::PAYLOAD_BYTES;
 
 /// Drafts that are handed over at once.
 const BULK: usize = 10_000;
 
-pub(crate) fn payload() -> Bytes {
+/// Every message's.
+#[must_use]
+pub fn payload() -> Bytes {
     Bytes::from_static(&[b'p'; PAYLOAD_BYTES])
 }
 
 /// Sends messages that are due at once, thousands at a time.
-pub(crate) async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<()> {
+///
+/// # Errors
+///
+/// One of them was not sent.
+pub async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<()> {
     for first in (0..messages).step_by(BULK) {
         let drafts = (first..messages.min(first + BULK)).map(|_| queue.message(&payload()));
         for sent in queue.send_batch(drafts.collect::<Result<Vec<_>, _>>()?).await {
@@ -24,11 +31,11 @@ pub(crate) async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> 
 }
 
 /// Sends messages one by one from so many tasks.
-pub(crate) async fn send_singly(
-    queue: &Queue<Bytes, Raw>,
-    messages: usize,
-    tasks: usize,
-) -> Result<()> {
+///
+/// # Errors
+///
+/// One of them was not sent.
+pub async fn send_singly(queue: &Queue<Bytes, Raw>, messages: usize, tasks: usize) -> Result<()> {
     let mut senders = JoinSet::new();
     for task in 0..tasks {
         let queue = queue.clone();
@@ -46,7 +53,11 @@ pub(crate) async fn send_singly(
 }
 
 /// Handles messages with an empty handler until none are left; answers how many were acked.
-pub(crate) async fn work(queue: &Queue<Bytes, Raw>, concurrency: usize) -> Result<u64> {
+///
+/// # Errors
+///
+/// The worker cannot be built with this concurrency.
+pub async fn work(queue: &Queue<Bytes, Raw>, concurrency: usize) -> Result<u64> {
     let worker = Worker::builder(queue.clone()).concurrency(concurrency).until_empty(true);
     Ok(worker.build()?.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }).await.acked)
 }

@@ -50,6 +50,15 @@ pub(crate) async fn all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     Ok(())
 }
 
+/// What the tasks have counted, or their first error.
+pub(crate) async fn sum(mut tasks: JoinSet<Result<usize>>) -> Result<usize> {
+    let mut sum = 0;
+    while let Some(ended) = tasks.join_next().await {
+        sum += ended??;
+    }
+    Ok(sum)
+}
+
 /// Cuts so many messages into calls of at most [`BULK`]: the first number and the length of each.
 pub(crate) fn bulks(messages: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..messages).step_by(BULK).map(move |first| (first, BULK.min(messages - first)))

@@ -10,14 +10,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use tokio::runtime::Builder;
 
 use self::measure::{Figures, measure};
 use self::page::Page;
 use self::peers::apalis::ApalisRedis;
-use self::peers::baselines::{Blocking, Pop, Strings, Zset};
+use self::peers::baselines::{Blocking, Polled, Popped, Strings};
 use self::peers::bullmq_node::Bullmq;
 use self::peers::bullmq_rust::BullmqOfficial;
 use self::peers::delayline::{ByFred, ByRedisRs};
@@ -82,8 +82,8 @@ impl Name {
             Self::ApalisRedis => measure::<ApalisRedis>(messages).await,
             Self::BullmqOfficial => measure::<BullmqOfficial>(messages).await,
             Self::Bullmq => measure::<Bullmq>(messages).await,
-            Self::Zset => measure::<Zset>(messages).await,
-            Self::Pop => measure::<Pop>(messages).await,
+            Self::Zset => measure::<Polled>(messages).await,
+            Self::Pop => measure::<Popped>(messages).await,
             Self::Blocking => measure::<Blocking>(messages).await,
             Self::Strings => measure::<Strings>(messages).await,
         }
@@ -101,7 +101,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    anyhow::ensure!(args.messages >= 10 && args.rounds >= 1, "nothing would be measured");
+    ensure!(args.messages >= 10, "--messages is {}; it must be at least 10", args.messages);
+    ensure!(args.rounds >= 1, "--rounds is 0; it must be at least 1");
     if let Some(directory) = &args.save {
         // Not after all the measuring.
         fs::create_dir_all(directory)

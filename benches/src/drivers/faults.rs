@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use delayline::Queueing;
-use delayline_benches::enqueue;
+use delayline_benches::{enqueue, payload};
 use delayline_core::{At, Error, Op};
 use delayline_test_server::proxy::{Fault, Proxy};
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
 use super::Sheet;
-use crate::traffic::payload;
 use crate::way::{DRIVERS, Way};
 
 pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {

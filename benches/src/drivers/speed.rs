@@ -6,12 +6,12 @@ use allocation_counter::AllocationInfo;
 use anyhow::Result;
 use cpu_time::ProcessTime;
 use delayline::Driver;
+use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 use tokio::runtime::Builder;
 
 use crate::table::{Table, number};
 use crate::throughput::rate;
-use crate::traffic::{send_in_bulk, send_singly, work};
 use crate::way::{DRIVERS, Way};
 
 /// Each way is measured so often, in turn with the others.

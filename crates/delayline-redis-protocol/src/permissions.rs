@@ -98,7 +98,13 @@ mod tests {
 
     #[test]
     fn needs_are_read_off_the_scripts() {
-        for need in [("HSET", "records"), ("ZADD", "due"), ("RENAME", "finished_new")] {
+        for need in [
+            ("HSET", "records"),
+            ("ZADD", "due"),
+            ("ZREM", "leased"),
+            ("LPUSH", "bell"),
+            ("RENAME", "finished_new"),
+        ] {
             assert!(NEEDS.contains(&(need.0.to_owned(), need.1)), "{need:?}");
         }
     }

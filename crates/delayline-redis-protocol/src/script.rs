@@ -14,8 +14,8 @@ pub struct Script {
     pub source: String,
     /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
-    /// The names of its `KEYS`, as in [`KEY_NAMES`] and in the same order. Each key costs a call about
-    /// as much as a small command, so a script gets those that it names.
+    /// The names of its `KEYS`, as in [`KEY_NAMES`] and in the same order: those that it names, because
+    /// each key costs every call something.
     pub keys: Vec<&'static str>,
 }
 
@@ -134,7 +134,6 @@ fn with_parts(file: &str) -> String {
 
 /// The keys that a script names.
 fn keys_of(source: &str) -> Vec<&'static str> {
-    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let named = |name: &str| {
         let mut uses = source.match_indices("key.").map(|(at, dot)| &source[at + dot.len()..]);
         uses.any(|rest| rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_word)))
@@ -198,8 +197,11 @@ fn declared(line: &str) -> Option<Vec<(&str, &str)>> {
     fits.then(|| names.zip(values).collect())
 }
 
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
+
 fn with_values(code: &str, constants: &HashMap<&str, &str>) -> String {
-    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut text = String::with_capacity(code.len());
     let mut rest = code;
     while let Some(start) = rest.find(is_word) {
@@ -241,23 +243,37 @@ mod tests {
     }
 
     #[test]
+    fn a_script_gets_the_keys_that_it_names_and_needs_what_it_calls() {
+        let script = Script::new(
+            "redis.call('TIME')\nredis.call('RENAME', key.finished_new, key.finished_old)\n\
+             redis.call('ZADD', key.due, 1, 'a')\n",
+        );
+        assert_eq!(script.keys, ["due", "finished_new", "finished_old"]);
+        let needs: Vec<_> = script.needs().collect();
+        assert_eq!(needs, [("RENAME".to_owned(), "finished_new"), ("ZADD".to_owned(), "due")]);
+        assert!(script.source.contains("redis.call('RENAME', KEYS[2], KEYS[3])"));
+    }
+
+    /// The value of a constant, as it stands in the text.
+    fn constant<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+        let constants = text.lines().filter_map(|line| declared(code(line))).flatten();
+        constants.into_iter().find_map(|(known, value)| (known == name).then_some(value))
+    }
+
+    #[test]
     fn numbers_that_both_sides_know_agree() {
-        use delayline_core::NewMessage;
         use delayline_core::limits::{
             FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL,
             MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
         };
 
-        use delayline_core::Status;
+        use delayline_core::{NewMessage, Status};
 
         use crate::encode::status_code;
         use crate::record::MOST_BYTES_IN_RECORD;
 
         let claim = with_parts(include_str!("../lua/claim.lua"));
-        let value = |name: &str| {
-            let constants = claim.lines().filter_map(|line| declared(code(line))).flatten();
-            constants.into_iter().find_map(|(known, value)| (known == name).then_some(value))
-        };
+        let value = |name: &str| constant(&claim, name);
         for (name, expected) in [
             ("MAX_TIMESTAMP", MAX_TIMESTAMP_MS),
             ("LATE", MAX_TIMESTAMP_MS >> 40),
@@ -277,8 +293,7 @@ mod tests {
         let settle = include_str!("../lua/settle.lua");
         for (name, status) in [("ACKED_BYTE", Status::Acked), ("CANCELLED_BYTE", Status::Cancelled)]
         {
-            let mut constants = settle.lines().filter_map(|line| declared(code(line))).flatten();
-            let value = constants.find_map(|(known, value)| (known == name).then_some(value));
+            let value = constant(settle, name);
             assert_eq!(value, Some(&*format!("'\\{}'", status_code(status))), "{name}");
         }
     }

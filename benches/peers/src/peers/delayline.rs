@@ -1,87 +1,44 @@
 //! Delayline, by both of its drivers.
 
 use anyhow::Result;
-use delayline::{Bytes, Connect, Driver, Job, Queue, QueueName, Raw, Worker};
+use delayline::{Bytes, Connect, Driver, Queue, QueueName, Raw};
+use delayline_benches::{send_in_bulk, send_singly, work};
 use delayline_test_server::Server;
 
-use crate::load::{TASKS, in_tasks, payload};
+use crate::load::TASKS;
 use crate::measure::Peer;
 
+pub(crate) struct Delayline<const FRED: bool>(Queue<Bytes, Raw>);
+
 /// By the `redis` crate.
-pub(crate) struct ByRedisRs(Queue<Bytes, Raw>);
+pub(crate) type ByRedisRs = Delayline<false>;
 
 /// By the `fred` crate.
-pub(crate) struct ByFred(Queue<Bytes, Raw>);
+pub(crate) type ByFred = Delayline<true>;
 
-/// As in Delayline's own benchmarks.
-const BULK: usize = 10_000;
-
-async fn open(server: &Server, driver: Driver) -> Result<Queue<Bytes, Raw>> {
-    let backend = Connect::new(&server.url(), "bench")?.driver(driver).open().await?;
-    Ok(Queue::raw(backend).named(&QueueName::new("bench")?))
-}
-
-async fn send(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<()> {
-    let (queue, payload) = (queue.clone(), Bytes::from(payload()));
-    in_tasks(messages, move |_| {
-        let (queue, payload) = (queue.clone(), payload.clone());
-        async move {
-            queue.send(&payload).await?;
-            Ok(())
-        }
-    })
-    .await
-}
-
-async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<bool> {
-    let payload = Bytes::from(payload());
-    for first in (0..messages).step_by(BULK) {
-        let drafts = (first..messages.min(first + BULK)).map(|_| queue.message(&payload));
-        for sent in queue.send_batch(drafts.collect::<Result<Vec<_>, _>>()?).await {
-            let _created = sent?;
-        }
+impl<const FRED: bool> Peer for Delayline<FRED> {
+    async fn open(server: &Server) -> Result<Self> {
+        let driver = if FRED { Driver::Fred } else { Driver::Redis };
+        let backend = Connect::new(&server.url(), "bench")?.driver(driver).open().await?;
+        Ok(Self(Queue::raw(backend).named(&QueueName::new("bench")?)))
     }
-    Ok(true)
+
+    async fn send(&mut self, messages: usize) -> Result<()> {
+        send_singly(&self.0, messages, TASKS).await
+    }
+
+    async fn send_in_bulk(&mut self, messages: usize) -> Result<bool> {
+        send_in_bulk(&self.0, messages).await?;
+        Ok(true)
+    }
+
+    async fn work(&mut self, _: usize) -> Result<usize> {
+        Ok(usize::try_from(work(&self.0, TASKS).await?)?)
+    }
+
+    async fn unfinished(&mut self) -> Result<usize> {
+        let stats = self.0.stats().await?;
+        let counts = [stats.scheduled, stats.ready, stats.leased, stats.dead];
+        Ok(usize::try_from(counts.into_iter().sum::<u64>())?)
+    }
 }
-
-async fn work(queue: &Queue<Bytes, Raw>) -> Result<usize> {
-    let worker = Worker::builder(queue.clone()).concurrency(TASKS).until_empty(true).build()?;
-    let summary = worker.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }).await;
-    Ok(usize::try_from(summary.acked)?)
-}
-
-async fn unfinished(queue: &Queue<Bytes, Raw>) -> Result<usize> {
-    let stats = queue.stats().await?;
-    let counts = [stats.scheduled, stats.ready, stats.leased, stats.dead];
-    Ok(usize::try_from(counts.into_iter().sum::<u64>())?)
-}
-
-/// Both differ in the driver alone.
-macro_rules! peer {
-    ($name:ident, $driver:expr) => {
-        impl Peer for $name {
-            async fn open(server: &Server) -> Result<Self> {
-                Ok(Self(open(server, $driver).await?))
-            }
-
-            async fn send(&mut self, messages: usize) -> Result<()> {
-                send(&self.0, messages).await
-            }
-
-            async fn send_in_bulk(&mut self, messages: usize) -> Result<bool> {
-                send_in_bulk(&self.0, messages).await
-            }
-
-            async fn work(&mut self, _: usize) -> Result<usize> {
-                work(&self.0).await
-            }
-
-            async fn unfinished(&mut self) -> Result<usize> {
-                unfinished(&self.0).await
-            }
-        }
-    };
-}
-
-peer!(ByRedisRs, Driver::Redis);
-peer!(ByFred, Driver::Fred);

@@ -118,6 +118,27 @@ pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
     }
 }
 
+/// A count that somebody has made large, and nothing behind it, is no work for the server.
+pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
+    assert_eq!(claimed(&queue, 1, 7).await.deliveries.len(), 1);
+    let journal = queue.keys().all()[JOURNAL].clone();
+    let Raw::BulkString(mut value) = server.command(&[b"HGET", &journal[..], b"c"]) else {
+        panic!("the claim is not in the journal")
+    };
+    value[16..18].fill(0xff);
+    server.command(&[b"HSET", &journal[..], b"c", &value]);
+
+    server.command(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(claimed(&queue, 2, 7).await.deliveries, [], "what it leased cannot be found");
+    let calls = server.info("commandstats", "cmdstat_hget");
+    let calls = calls.strip_prefix("calls=").and_then(|calls| calls.split(',').next());
+    assert!(calls.unwrap().parse::<u32>().unwrap() < 10, "{calls:?}");
+    assert_eq!(claimed(&queue, 90_000, 8).await.deliveries.len(), 1, "the lease has run out");
+}
+
 /// [`fill`], and a message that was claimed and given back.
 async fn fill_with_released(queue: &impl Backend) {
     apply(queue, 0, Op::Enqueue(vec![message("released")])).await;

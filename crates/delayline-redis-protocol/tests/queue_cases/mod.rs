@@ -174,6 +174,7 @@ macro_rules! queue_cases {
             hostile: junk_in_the_indexes_harms_nobody;
             hostile: unreadable_details_become_a_dead_letter;
             hostile: a_damaged_byte_harms_only_its_message;
+            hostile: a_damaged_journal_bounds_its_own_work;
             hostile: a_lost_control_record_stops_nothing;
             hostile: impossible_instants_in_the_indexes_harm_nobody;
             hostile: an_audit_of_junk_comes_to_an_end;

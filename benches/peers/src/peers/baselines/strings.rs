@@ -6,8 +6,8 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
-use super::{QUEUE, connect};
-use crate::load::{TASKS, bulks, client_millis, in_tasks, payload};
+use super::{QUEUE, connect, due_now};
+use crate::load::{bulks, client_millis, in_tasks, payload, sum};
 use crate::measure::Peer;
 
 pub(crate) struct Strings(MultiplexedConnection);
@@ -55,9 +55,7 @@ impl Peer for Strings {
     async fn work(&mut self, _: usize) -> Result<usize> {
         let mut handled = 0;
         loop {
-            let now = client_millis();
-            let due: Vec<String> =
-                self.0.zrangebyscore_limit(QUEUE, 0, now, 0, TASKS.try_into()?).await?;
+            let due: Vec<String> = due_now(&mut self.0).await?;
             if due.is_empty() {
                 return Ok(handled);
             }
@@ -70,12 +68,10 @@ impl Peer for Strings {
                     let mut both = redis::pipe();
                     both.del(key(&id)).ignore().zrem(QUEUE, id);
                     let (removed,): (usize,) = both.query_async(&mut connection).await?;
-                    Ok::<_, anyhow::Error>(removed)
+                    Ok(removed)
                 });
             }
-            while let Some(removed) = tasks.join_next().await {
-                handled += removed??;
-            }
+            handled += sum(tasks).await?;
         }
     }
 

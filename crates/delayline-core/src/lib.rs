@@ -53,7 +53,7 @@ pub use message::{
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
 pub use reply::{
-    Applied, Cancelled, Checked, Claimed, Enqueued, Extended, Finding, Found, Page, Purged,
+    Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Found, Page, Purged,
     Redriven, Reply, Rescheduled, Settled, Stats,
 };
 pub use retry::{Backoff, Jitter, RetryPolicy};

@@ -287,6 +287,21 @@ pub enum DeathReason {
     Unreadable,
 }
 
+impl DeathReason {
+    /// The reason as JSON and metric labels have it: `max_failures`, `max_crashes`, `rejected`,
+    /// `expired` or `unreadable`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxFailures => "max_failures",
+            Self::MaxCrashes => "max_crashes",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// Every state of a message, the finished ones included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {

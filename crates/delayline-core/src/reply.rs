@@ -3,7 +3,7 @@
 //! Everything that can be expected to happen is a value here; [`Error`](crate::Error) is for
 //! transport and server faults.
 
-use crate::{Delivery, Message, MessageId, MessageInfo, Position, Status, Timestamp};
+use crate::{DeathReason, Delivery, Message, MessageId, MessageInfo, Position, Status, Timestamp};
 
 /// An operation that was executed: when, at which point of the queue's history, with what result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,19 @@ pub struct Claimed {
     /// The earliest instant at which there will be something to claim, unless something new comes:
     /// a due instant or the end of a lease. `None` while there is nothing, or while paused.
     pub next: Option<Timestamp>,
+    /// The messages that this claim made dead letters, in the order of their deaths. A claim that
+    /// is repeated does not report them again (G16).
+    pub deaths: Vec<Death>,
+}
+
+/// A message that a claim found expired, unreadable, or at the end of its last lease, and made a
+/// dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The message.
+    pub id: MessageId,
+    /// Why it died.
+    pub reason: DeathReason,
 }
 
 /// What became of one settlement.

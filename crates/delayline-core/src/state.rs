@@ -16,9 +16,10 @@ use crate::limits::{
     MAX_RECLAIM,
 };
 use crate::{
-    Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, DeathReason, Delivery, Enqueued,
-    Extend, Extended, FinishedIds, Lease, MessageId, NewMessage, Op, Outcome, Priority, Purged,
-    Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled, Settlement, Status, Timestamp,
+    Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
+    Enqueued, Extend, Extended, FinishedIds, Lease, MessageId, NewMessage, Op, Outcome, Priority,
+    Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled, Settlement, Status,
+    Timestamp,
 };
 
 /// An index: the messages of one kind, by an instant and, within it, by sequence number.
@@ -182,17 +183,18 @@ impl State {
     }
 
     fn claim(&mut self, now: Timestamp, claim: &Claim, changes: &mut Changes) -> Claimed {
+        let mut deaths = Vec::new();
         let deliveries = match self.journal.get(now, &claim.consumer) {
             Some((claim_id, ids)) if *claim_id == claim.claim_id => {
                 self.claimed_before(now, claim.claim_id, &ids.clone())
             }
             _ => {
-                self.reclaim(now, changes);
-                if self.paused { Vec::new() } else { self.take(now, claim, changes) }
+                self.reclaim(now, &mut deaths, changes);
+                if self.paused { Vec::new() } else { self.take(now, claim, &mut deaths, changes) }
             }
         };
         let next = self.next_claimable();
-        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next }
+        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next, deaths }
     }
 
     /// The leases of a claim that is being repeated, as far as they still hold (G16).
@@ -211,7 +213,7 @@ impl State {
     }
 
     /// Takes back leases that have run out (G21).
-    fn reclaim(&mut self, now: Timestamp, changes: &mut Changes) {
+    fn reclaim(&mut self, now: Timestamp, deaths: &mut Vec<Death>, changes: &mut Changes) {
         let expired: Vec<_> = up_to(&self.leased, now).take(MAX_RECLAIM).cloned().collect();
         for id in expired {
             let Some(mut entry) = self.remove(&id) else {
@@ -224,17 +226,23 @@ impl State {
             }
             entry.crashes += 1;
             entry.settled = None;
-            entry.place = if entry.crashes >= entry.max_crashes {
-                Place::Dead { reason: DeathReason::MaxCrashes, since: now }
-            } else {
-                Place::Waiting
-            };
+            entry.place = Place::Waiting;
+            if entry.crashes >= entry.max_crashes {
+                entry.place = Place::Dead { reason: DeathReason::MaxCrashes, since: now };
+                deaths.push(Death { id, reason: DeathReason::MaxCrashes });
+            }
             self.insert(entry);
         }
     }
 
     /// Leases ready messages, and buries those that have expired.
-    fn take(&mut self, now: Timestamp, claim: &Claim, changes: &mut Changes) -> Vec<Delivery> {
+    fn take(
+        &mut self,
+        now: Timestamp,
+        claim: &Claim,
+        deaths: &mut Vec<Death>,
+        changes: &mut Changes,
+    ) -> Vec<Delivery> {
         let ready: Vec<_> =
             self.due.iter().flat_map(|index| up_to(index, now)).take(claim.max).cloned().collect();
         let mut deliveries = Vec::new();
@@ -252,6 +260,7 @@ impl State {
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
                 entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
                 self.expired += 1;
+                deaths.push(Death { id, reason: DeathReason::Expired });
             } else {
                 entry.epoch += 1;
                 entry.claim_id = Some(claim.claim_id);

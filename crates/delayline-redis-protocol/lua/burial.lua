@@ -4,11 +4,12 @@
 --@include remains.lua
 
 local left, stub
+local reason = whole and EXPIRED or UNREADABLE
 if whole then
   local d = entry and read_details(entry)
     or new_details(sub(record, 1, 8), fixed_of(record, limits))
   d.due = due[i]
-  bury(d, EXPIRED)
+  bury(d, reason)
   left = write_details(d)
   control.expired = control.expired + 1
 elseif is_id(id) and not stands_elsewhere(id, member, record, true, false) then
@@ -22,6 +23,8 @@ if left then
   details[#details + 1] = left
   dead[#dead + 1] = format('%d', now)
   dead[#dead + 1] = member
+  deaths[#deaths + 1] = reason
+  deaths[#deaths + 1] = id
 end
 if stub then
   stubs[#stubs + 1] = id

@@ -1,7 +1,8 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms, most content bytes, most leases
 -- to take back.
 -- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and its due
--- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details.
+-- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details;
+-- then for each message that this call buried the reason, a number, and its id.
 
 --@include prelude.lua
 --@include records.lua
@@ -15,6 +16,7 @@ local STEADY = 10000 -- armings that differ by less are the same
 
 local claim_id, deadline = ARGV[3], after(tonumber(ARGV[5]))
 local results, delivered, changed = {0, now, 0, 0, -1}, 0, false
+local deaths = {} -- reason, id, reason, id, and so on
 
 -- When the first lease ends; nil if there is none.
 local function first_end_of_lease()
@@ -221,6 +223,9 @@ if changed or hands_on or not fresh then
     redis.call('LPUSH', key.bell, '1')
   end
   commit(changed)
+end
+for i = 1, #deaths do
+  results[#results + 1] = deaths[i]
 end
 results[3] = control.revision
 return results

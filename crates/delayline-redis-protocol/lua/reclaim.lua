@@ -30,6 +30,8 @@ for i, member in ipairs(members) do
       details[#details + 1] = left
       dead[#dead + 1] = format('%d', now)
       dead[#dead + 1] = member
+      deaths[#deaths + 1] = UNREADABLE
+      deaths[#deaths + 1] = id
       if stub then
         stubs[#stubs + 1] = id
         stubs[#stubs + 1] = stub
@@ -47,6 +49,8 @@ for i, member in ipairs(members) do
       bury(d, MAX_CRASHES)
       dead[#dead + 1] = format('%d', now)
       dead[#dead + 1] = member
+      deaths[#deaths + 1] = MAX_CRASHES
+      deaths[#deaths + 1] = id
     else
       due[#due + 1] = due_score(d.level, d.due)
       due[#due + 1] = member

@@ -4,12 +4,12 @@
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
-    Applied, Cancelled, Checked, Claim, Claimed, Delivery, Enqueued, Error, ErrorKind, Extended,
-    Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Purged,
-    Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
+    Applied, Cancelled, Checked, Claim, Claimed, Death, Delivery, Enqueued, Error, ErrorKind,
+    Extended, Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position,
+    Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
 };
 
-use crate::record::{Details, Phase, RecordHead, decode_record};
+use crate::record::{Details, Phase, RecordHead, death_reason, decode_record};
 use crate::transport::Value;
 
 /// The newest schema version that this library reads and writes.
@@ -99,8 +99,19 @@ impl Reader {
         let more = self.flag()?;
         let next = self.optional_instant()?;
         let mut deliveries = Vec::with_capacity(self.0.len() / 3);
+        let mut deaths = Vec::new();
         while self.0.len() > 0 {
-            let (id, record) = (self.id()?, self.bytes()?);
+            let id = match self.value()? {
+                Value::Int(reason) => {
+                    let reason = u8::try_from(reason).ok().and_then(death_reason);
+                    let reason = reason.ok_or_else(|| unreadable("the reason of a death"))?;
+                    deaths.push(Death { id: self.id()?, reason });
+                    continue;
+                }
+                Value::Bytes(id) => message_id(id)?,
+                _ => return Err(unreadable("a message's id is of the wrong type")),
+            };
+            let record = self.bytes()?;
             let (deadline, details) = match self.value()? {
                 Value::Int(due) => (
                     at.after(claim.lease),
@@ -117,7 +128,7 @@ impl Reader {
                 deliveries.push(Delivery { message, lease });
             }
         }
-        Ok(Claimed { deliveries, more, next })
+        Ok(Claimed { deliveries, more, next, deaths })
     }
 
     fn settled(&mut self) -> Result<Settled, Error> {
@@ -313,8 +324,12 @@ impl Reader {
     }
 
     fn id(&mut self) -> Result<MessageId, Error> {
-        MessageId::new(self.bytes()?).map_err(|_| unreadable("an id is out of its limits"))
+        message_id(self.bytes()?)
     }
+}
+
+fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
+    MessageId::new(bytes).map_err(|_| unreadable("an id is out of its limits"))
 }
 
 /// The sequence number in front of an index member; a shorter member is padded, as in lua/walk.lua.

@@ -229,7 +229,7 @@ fn error_text(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
-fn death_reason(code: u8) -> Option<DeathReason> {
+pub(crate) fn death_reason(code: u8) -> Option<DeathReason> {
     match code {
         1 => Some(DeathReason::MaxFailures),
         2 => Some(DeathReason::MaxCrashes),

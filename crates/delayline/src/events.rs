@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use delayline_core::{MessageId, Millis, Status, Timestamp};
+use delayline_core::{DeathReason, MessageId, Millis, Status, Timestamp};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -21,7 +21,7 @@ pub struct Event {
 }
 
 /// What happened to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// It was taken in.
@@ -61,9 +61,15 @@ pub enum EventKind {
     },
     /// It was given back unstarted (G10).
     Released,
-    /// A settlement has made it a dead letter. One whose lease ran out too often, or that expired,
-    /// becomes a dead letter on the server, and no process is told.
-    Dead,
+    /// It became a dead letter: a settlement of this process ended it, or a claim of this process
+    /// found it expired, unreadable, or at the end of its last lease. A claim whose reply is lost
+    /// reports nothing.
+    Dead {
+        /// Why.
+        reason: DeathReason,
+        /// What its handler said, if a settlement ended it.
+        error: Option<String>,
+    },
     /// This process no longer holds it: another claim has taken it back (G6).
     LeaseLost {
         /// The epoch of the lease that was lost.

@@ -35,7 +35,7 @@
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `duplicate`, `conflict` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that are tried again after a failure |
-//! | `delayline_dead_total` | counter | `queue` | messages that a settlement has made a dead letter |
+//! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
 //! | `delayline_leases_lost_total` | counter | `queue` | settlements and extensions that came too late (G6) |
 //! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none came in time), `error` |
 //! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many waited |

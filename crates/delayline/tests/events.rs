@@ -6,8 +6,13 @@ mod support;
 
 use std::time::Duration;
 
-use delayline::{EventKind, Job, Queue, TraceContext, Worker};
-use support::Faulty;
+use delayline::{
+    DeathReason, EventKind, Job, Millis, NewMessage, Op, Outcome, Queue, Schedule, TraceContext,
+    Worker,
+};
+use delayline_core::{Claim, ClaimId};
+use support::{Faulty, logged};
+use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_follows_a_message_through_its_life() {
@@ -51,4 +56,70 @@ async fn a_trace_context_travels_with_its_message() {
         })
         .await;
     assert_eq!((summary.acked, summary.failed), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_death_is_reported_with_its_reason() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone()).named(&"numbers".parse().unwrap());
+    let brief = Some(Schedule::In(Millis::saturating(50)));
+    let message = |id: &str| NewMessage::new(id.try_into().unwrap(), "7");
+    let messages = [
+        NewMessage { max_crashes: 1, ..message("crashed") },
+        NewMessage { expires: brief, ..message("expired-1") },
+        NewMessage { expires: brief, ..message("expired-2") },
+        NewMessage { max_failures: 1, ..message("failed") },
+        message("rejected"),
+    ];
+    for sent in queue.send_batch(messages).await {
+        let _ = sent.unwrap();
+    }
+    // A worker that dies at once.
+    let lease = Millis::saturating(20);
+    let claim_id = ClaimId::from_bytes([7; 16]);
+    let consumer = "gone".try_into().unwrap();
+    backend.direct(Op::Claim(Claim { consumer, claim_id, max: 1, lease })).await;
+    sleep(Duration::from_millis(100)).await;
+
+    let mut events = queue.events();
+    let log = logged(async || {
+        let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+        worker
+            .run(async |job: Job<u64>| match job.id().as_str() {
+                Some("rejected") => Ok(Outcome::reject("never")),
+                _ => Err("broken"),
+            })
+            .await;
+    });
+    let log = log.await;
+    let mut deaths = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let EventKind::Dead { reason, error } = event.kind {
+            deaths.push((event.id.to_string(), reason, error));
+        }
+    }
+    deaths.sort_by(|a, b| a.0.cmp(&b.0));
+    let death =
+        |id: &str, reason, error: Option<&str>| (id.to_owned(), reason, error.map(Into::into));
+    assert_eq!(
+        deaths,
+        [
+            death("crashed", DeathReason::MaxCrashes, None),
+            death("expired-1", DeathReason::Expired, None),
+            death("expired-2", DeathReason::Expired, None),
+            death("failed", DeathReason::MaxFailures, Some("broken")),
+            death("rejected", DeathReason::Rejected, Some("never")),
+        ]
+    );
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains("WARN")).collect();
+    assert!(warnings.iter().all(|line| line.contains("dead letter")), "{warnings:#?}");
+    for parts in [
+        ["first=crashed", "count=1", "max_crashes"],
+        ["first=expired-1", "count=2", "expired"],
+        ["id=failed", "broken", "max_failures"],
+        ["id=rejected", "never", "rejected"],
+    ] {
+        let tells = |line: &&&str| parts.iter().all(|part| line.contains(part));
+        assert_eq!(warnings.iter().filter(tells).count(), 1, "{parts:?}: {warnings:#?}");
+    }
 }

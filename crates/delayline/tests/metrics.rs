@@ -104,6 +104,8 @@ async fn every_outcome() {
     let again = |value| queue.message(&value).unwrap().id("5").unwrap().max_failures(2);
     assert!(again(5).send().await.unwrap().is_accepted());
     assert!(!again(7).send().await.unwrap().is_accepted());
+    let expiring = queue.message(&6).unwrap().expires_in(ms(1_000)).unwrap();
+    let _ = expiring.send().await.unwrap();
     sleep(ms(5_000)).await;
     let work =
         worker(&queue).until_empty(true).build().unwrap().run(async |job: Job<u64>| {
@@ -129,7 +131,7 @@ async fn every_outcome() {
 async fn messages_are_counted_by_what_became_of_them() {
     let measured = Measured::during(every_outcome).await;
     measured.counters(&[
-        ("delayline_enqueued_total queue=numbers result=created", 6),
+        ("delayline_enqueued_total queue=numbers result=created", 7),
         ("delayline_enqueued_total queue=numbers result=duplicate", 1),
         ("delayline_enqueued_total queue=numbers result=conflict", 1),
         ("delayline_settled_total outcome=ack queue=numbers", 4),
@@ -137,9 +139,11 @@ async fn messages_are_counted_by_what_became_of_them() {
         ("delayline_settled_total outcome=snooze queue=numbers", 1),
         ("delayline_settled_total outcome=release queue=numbers", 1),
         ("delayline_settled_total outcome=reject queue=numbers", 1),
-        // 1 and 2 are tried again; 2 has failed for good after that, and 5 at once.
+        // 1 and 2 are tried again; 2 has failed for good after that, and 5 at once; 6 has expired.
         ("delayline_retries_total queue=numbers", 2),
-        ("delayline_dead_total queue=numbers", 2),
+        ("delayline_dead_total queue=numbers reason=max_failures", 1),
+        ("delayline_dead_total queue=numbers reason=rejected", 1),
+        ("delayline_dead_total queue=numbers reason=expired", 1),
         ("delayline_leases_lost_total queue=numbers", 2),
     ]);
     // Six were due 5 s before the worker began. Three of those that came back had a due instant of
@@ -152,7 +156,7 @@ async fn messages_are_counted_by_what_became_of_them() {
 
     let batches =
         |op| measured.histogram(&format!("delayline_batch_messages op={op} queue=numbers"));
-    assert_eq!(batches("enqueue"), [1.0; 8]);
+    assert_eq!(batches("enqueue"), [1.0; 9]);
     assert_eq!(batches("claim").last(), Some(&6.0));
     assert_eq!(batches("claim").iter().sum::<f64>(), 10.0);
     // That with the wrong lease as well.

@@ -92,7 +92,7 @@ fn details(message: &Message) -> Vec<(&'static str, String)> {
             }
         }
         MessageState::Dead { reason, since } => {
-            rows.push(("reason", json::reason(reason).replace('_', "-")));
+            rows.push(("reason", reason.name().replace('_', "-")));
             rows.push(("dead since", rfc3339(since)));
         }
     }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{DeathReason, Headers, Message, MessageId, MessageInfo, MessageState, Priority};
+use delayline::{Headers, Message, MessageId, MessageInfo, MessageState, Priority};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) fn info(info: &MessageInfo) -> Value {
             json!({"deadline": rfc3339(deadline), "cancel_requested": cancel_requested})
         }
         MessageState::Dead { reason: why, since } => {
-            json!({"reason": reason(why), "dead_since": rfc3339(since)})
+            json!({"reason": why.name(), "dead_since": rfc3339(since)})
         }
         MessageState::Scheduled | MessageState::Ready => Value::Null,
     }));
@@ -84,17 +84,6 @@ pub(crate) const fn state(state: &MessageState) -> &'static str {
         MessageState::Ready => "ready",
         MessageState::Leased { .. } => "leased",
         MessageState::Dead { .. } => "dead",
-    }
-}
-
-pub(crate) const fn reason(reason: DeathReason) -> &'static str {
-    match reason {
-        DeathReason::MaxFailures => "max_failures",
-        DeathReason::MaxCrashes => "max_crashes",
-        DeathReason::Rejected => "rejected",
-        DeathReason::Expired => "expired",
-        DeathReason::Unreadable => "unreadable",
-        _ => "other",
     }
 }
 

@@ -88,7 +88,7 @@ fn note(info: &MessageInfo) -> String {
             }
         }
         MessageState::Dead { reason, since } => {
-            let reason = json::reason(reason).replace('_', "-");
+            let reason = reason.name().replace('_', "-");
             parts.push(format!("{reason} since {}", rfc3339(since)));
         }
     }

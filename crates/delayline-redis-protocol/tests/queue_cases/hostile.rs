@@ -1,6 +1,8 @@
 //! Data that no library of this kind has written, and data that somebody took away (G20, G24).
 
-use delayline_core::{DeathReason, Finding, Found, MessageState, Purged, Redriven};
+use delayline_core::{
+    Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Purged, Redriven,
+};
 
 use super::*;
 
@@ -21,8 +23,9 @@ pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect
     let missing = Finding::MissingRecord { id: id("gone") };
     assert!(findings(&queue, 1).await.contains(&missing));
 
-    let names = delivered(&queue, 2, 1).await;
-    assert_eq!(names, ["a", "z"], "the neighbours are delivered");
+    let Claimed { deliveries, deaths, .. } = claimed(&queue, 2, 1).await;
+    assert_eq!(names(deliveries), ["a", "z"], "the neighbours are delivered");
+    assert_eq!(deaths, [Death { id: id("gone"), reason: DeathReason::Unreadable }]);
     assert_eq!(death_of(&queue, "gone").await, Some(DeathReason::Unreadable));
     assert_eq!(findings(&queue, 4).await, []);
     let redrive = Op::Redrive(Redrive { ids: vec![id("gone")], schedule: Schedule::NOW });
@@ -65,8 +68,12 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
         server.command(&[b"HSET", &details[..], name.as_bytes(), junk]);
     }
     assert_eq!(findings(&queue, 5).await.len(), 3);
-    let names = delivered(&queue, 90_000, 9).await;
-    assert_eq!(names, ["scheduled"]);
+    let Claimed { deliveries, mut deaths, .. } = claimed(&queue, 90_000, 9).await;
+    assert_eq!(names(deliveries), ["scheduled"]);
+    deaths.sort_by(|a, b| a.id.cmp(&b.id));
+    let unreadable = ["expiring", "leased", "ready"]
+        .map(|name| Death { id: id(name), reason: DeathReason::Unreadable });
+    assert_eq!(deaths, unreadable);
     for name in ["ready", "expiring", "leased"] {
         assert_eq!(death_of(&queue, name).await, Some(DeathReason::Unreadable), "{name}");
     }
@@ -316,7 +323,10 @@ pub async fn finished_messages_leave_no_residue<C: Connect>() {
 }
 
 async fn delivered(queue: &impl Backend, ms: u64, token: u8) -> Vec<String> {
-    let deliveries = claimed(queue, ms, token).await.deliveries;
+    names(claimed(queue, ms, token).await.deliveries)
+}
+
+fn names(deliveries: Vec<Delivery>) -> Vec<String> {
     deliveries.into_iter().map(|delivery| delivery.message.info.id.to_string()).collect()
 }
 

@@ -5,7 +5,9 @@ use delayline_core::{
     Purged, Redrive, Redriven, Reply, Rescheduled, Schedule, Status,
 };
 
-use super::queue::{Queue, after, at, claim, done, id, lease, message, one, reject, retry};
+use super::queue::{
+    Queue, after, at, claim, death, done, id, ids, lease, message, one, reject, retry,
+};
 
 super::cases! { "dead",
     a_dead_letter_keeps_everything: "G11",
@@ -71,7 +73,12 @@ async fn what_expires_is_buried_and_counted(queue: &Queue) {
     let stale = NewMessage { expires: Some(after(50)), ..message("stale") };
     queue.enqueue(0, vec![stale, message("fresh")]).await;
     assert_eq!(queue.live(60, "stale").await.info.state, MessageState::Ready, "nobody looked yet");
-    assert_eq!(queue.claim_ids(60, claim(1, 10, 50)).await, ["fresh"]);
+    let claimed = queue.claim(60, claim(1, 10, 50)).await;
+    assert_eq!(ids(&claimed.deliveries), ["fresh"]);
+    assert_eq!(claimed.deaths, [death("stale", DeathReason::Expired)]);
+    let repeated = queue.claim(60, claim(1, 10, 50)).await;
+    assert_eq!(ids(&repeated.deliveries), ["fresh"]);
+    assert_eq!(repeated.deaths, [], "reported once");
     let dead = MessageState::Dead { reason: DeathReason::Expired, since: at(60) };
     assert_eq!(queue.live(60, "stale").await.info.state, dead);
     let stats = queue.stats(60).await;

@@ -3,7 +3,7 @@
 use delayline_core::limits::{MAX_BATCH, MAX_RECLAIM};
 use delayline_core::{DeathReason, Extended, MessageState, NewMessage, Outcome, Settled, Status};
 
-use super::queue::{Queue, at, claim, done, ids, lease, message, one, reject, retry};
+use super::queue::{Queue, at, claim, death, done, ids, lease, message, one, reject, retry};
 
 super::cases! { "leases",
     a_leased_message_is_delivered_to_nobody_else: "G5",
@@ -120,7 +120,9 @@ async fn expired_leases_are_counted_and_kill_in_the_end(queue: &Queue) {
         assert_eq!(taken.message.info.crashes, u32::from(n));
     }
     queue.enqueue_one(25, message("neighbour")).await;
-    assert_eq!(queue.claim_ids(35, claim(9, 10, 10)).await, ["neighbour"]);
+    let claimed = queue.claim(35, claim(9, 10, 10)).await;
+    assert_eq!(ids(&claimed.deliveries), ["neighbour"]);
+    assert_eq!(claimed.deaths, [death("a", DeathReason::MaxCrashes)]);
     let info = queue.live(35, "a").await.info;
     let dead = MessageState::Dead { reason: DeathReason::MaxCrashes, since: at(35) };
     assert_eq!((info.state, info.crashes, info.failures, info.epoch), (dead, 3, 0, 3));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use delayline_core::{
-    Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Delivery, Enqueued,
-    Error, Extend, Extended, Found, Lease, List, Message, MessageId, Millis, NewMessage, Op,
-    Outcome, Page, Position, Purged, Queueing, Redrive, Redriven, Reply, Reschedule, Rescheduled,
-    Schedule, Settled, Settlement, Stats, Status, Timestamp,
+    Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
+    Delivery, Enqueued, Error, Extend, Extended, Found, Lease, List, Message, MessageId, Millis,
+    NewMessage, Op, Outcome, Page, Position, Purged, Queueing, Redrive, Redriven, Reply,
+    Reschedule, Rescheduled, Schedule, Settled, Settlement, Stats, Status, Timestamp,
 };
 
 use crate::oracle;
@@ -254,6 +254,11 @@ pub(super) fn listed(page: &Page) -> Vec<String> {
 
 /// The only item.
 #[track_caller]
+/// What a claim reports of a message that it buried.
+pub(super) fn death(name: &str, reason: DeathReason) -> Death {
+    Death { id: id(name), reason }
+}
+
 pub(super) fn one<T: std::fmt::Debug>(items: Vec<T>) -> T {
     match <[T; 1]>::try_from(items) {
         Ok([item]) => item,

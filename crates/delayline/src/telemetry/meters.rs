@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{Enqueued, Outcome, Stats, Timestamp};
+use delayline_core::{DeathReason, Enqueued, Outcome, Stats, Timestamp};
 
 /// Tells the installed exporter what each metric means and in which unit it is.
 #[cfg(feature = "metrics")]
@@ -22,7 +22,7 @@ pub fn describe() {
         (ENQUEUED, "Messages sent"),
         (SETTLED, "Leases ended"),
         (RETRIES, "Messages that are tried again after a failure"),
-        (DEAD, "Messages that a settlement has made a dead letter"),
+        (DEAD, "Messages that became dead letters by a settlement or claim of this process"),
         (LOST, "Settlements and extensions that came too late"),
         (DOORBELL, "Waits for a hint"),
         (OVERLOADED, "Sends refused because too many waited"),
@@ -104,9 +104,10 @@ meters! {
         metrics::counter!(RETRIES, [queue.label()].iter()).increment(1);
     }
 
-    /// A settlement has made a message a dead letter.
-    pub(super) fn dead(queue: &Label) {
-        metrics::counter!(DEAD, [queue.label()].iter()).increment(1);
+    /// A message became a dead letter.
+    pub(super) fn dead(queue: &Label, reason: DeathReason) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("reason", reason.name())];
+        metrics::counter!(DEAD, labels.iter()).increment(1);
     }
 
     /// A lease was no longer this process's when it was used.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Cancelled, Enqueued, Error, Extended, MessageId, Op, Outcome, Purged,
-    Queueing, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Wakeup,
+    Applied, At, Backend, Cancelled, Death, DeathReason, Enqueued, Error, Extended, MessageId, Op,
+    Outcome, Purged, Queueing, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -55,6 +55,11 @@ impl Observed {
                     meters::claimed(&self.queue, lateness);
                     tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
                 }
+                for Death { id, reason } in &claimed.deaths {
+                    meters::dead(&self.queue, *reason);
+                    tell(id, EventKind::Dead { reason: *reason, error: None });
+                }
+                self.log_deaths(&claimed.deaths);
             }
             (Op::Settle(items), Reply::Settle(results)) => {
                 meters::batch(&self.queue, op.name(), items.len());
@@ -94,10 +99,10 @@ impl Observed {
         meters::settled(&self.queue, &item.outcome);
         match (status, &item.outcome) {
             (Some(Status::Cancelled), _) => EventKind::Cancelled,
-            (Some(Status::Dead), _) | (_, Outcome::Reject { .. }) => {
-                meters::dead(&self.queue);
-                EventKind::Dead
+            (Some(Status::Dead), Outcome::Retry { error, .. }) => {
+                self.dead(item, DeathReason::MaxFailures, error)
             }
+            (_, Outcome::Reject { error }) => self.dead(item, DeathReason::Rejected, error),
             (_, Outcome::Ack) => EventKind::Acked,
             (_, &Outcome::Retry { delay, .. }) => {
                 meters::retried(&self.queue);
@@ -105,6 +110,36 @@ impl Observed {
             }
             (_, &Outcome::Snooze { delay }) => EventKind::Snoozed { delay },
             (_, Outcome::Release) => EventKind::Released,
+        }
+    }
+
+    /// A settlement has made a message a dead letter.
+    fn dead(&self, item: &Settlement, reason: DeathReason, error: &str) -> EventKind {
+        meters::dead(&self.queue, reason);
+        tracing::warn!(
+            queue = self.queue.as_str(),
+            id = %item.id,
+            epoch = item.lease.epoch,
+            reason = reason.name(),
+            error,
+            "the message is now a dead letter"
+        );
+        EventKind::Dead { reason, error: Some(error.to_owned()) }
+    }
+
+    /// One line for each reason: a claim can bury hundreds of messages.
+    fn log_deaths(&self, deaths: &[Death]) {
+        let mut rest: Vec<_> = deaths.iter().collect();
+        while let Some(&Death { ref id, reason }) = rest.first().copied() {
+            let before = rest.len();
+            rest.retain(|death| death.reason != reason);
+            tracing::warn!(
+                queue = self.queue.as_str(),
+                first = %id,
+                count = before - rest.len(),
+                reason = reason.name(),
+                "a claim made messages dead letters"
+            );
         }
     }
 }

@@ -139,7 +139,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         let alone = Alone::new(self.queue().codec().clone(), handler);
         let mut drained = Drained::default();
         loop {
-            let (at, Claimed { deliveries, more, next }) = self.claim().await;
+            let (at, Claimed { deliveries, more, next, .. }) = self.claim().await;
             let none = deliveries.is_empty();
             for delivery in deliveries {
                 if drained.handled.len() >= self.max_deliveries {

@@ -42,7 +42,7 @@ where
             let payload = match codec.decode(&message.payload) {
                 Ok(payload) => payload,
                 Err(error) => {
-                    tracing::warn!(%error, "the payload cannot be decoded: a dead letter");
+                    tracing::warn!(%error, "the payload cannot be decoded");
                     return Outcome::reject(format!("the payload could not be decoded: {error}"));
                 }
             };

@@ -150,3 +150,31 @@ impl Wakeup for Faulty {
         self.inner.ring().await
     }
 }
+
+/// What is logged on this thread during a run.
+pub async fn logged(run: impl AsyncFnOnce()) -> String {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    run().await;
+    drop(guard);
+    String::from_utf8_lossy(&lines.0.lock().unwrap()).into_owned()
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -6,9 +6,11 @@
 
 mod action;
 mod bell;
+mod census;
 mod claims;
 mod dice;
 mod lane;
+mod lanes;
 mod leases;
 mod moment;
 mod pauses;
@@ -23,8 +25,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::action::{Action, CancelReason, Slot};
+use self::census::Census;
+use self::claims::Leased;
 use self::dice::Dice;
-use self::lane::{Lane, share};
+use self::lane::{Errand, Lane};
+use self::lanes::{Lanes, Totals};
 use self::leases::Grip;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
@@ -59,9 +64,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Machine {
     slots: usize,
-    until_empty: bool,
+    /// To end when all queues are empty.
+    census: Option<Census>,
     longest_wait: Duration,
-    lanes: Vec<Lane>,
+    lanes: Lanes,
     next_slot: u64,
     /// What a queue that is never idle was served at least.
     least_served: u64,
@@ -77,12 +83,13 @@ impl Machine {
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
         let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());
-        let lane = |queue| Lane::new(queue, longest_poll);
+        let lanes = plan.queues.into_iter().map(|queue| Lane::new(queue, longest_poll));
+        let lanes = Lanes::new(lanes.collect(), plan.slots);
         Self {
             slots: plan.slots,
-            until_empty: plan.until_empty,
+            census: plan.until_empty.then(|| Census::new(lanes.len())),
             longest_wait,
-            lanes: plan.queues.into_iter().map(lane).collect(),
+            lanes,
             next_slot: 0,
             least_served: 0,
             stage: Stage::Working,
@@ -101,30 +108,37 @@ impl Machine {
         result: Result<Applied, Error>,
     ) {
         let Self { lanes, todo, dice, summary, .. } = self;
-        let Some(lane) = lanes.get_mut(queue) else { return };
         let class = result.as_ref().map_or_else(Error::class, |_| Class::Ambiguous);
         match (op, result) {
             (Op::Claim(_), Ok(Applied { at, reply: Reply::Claim(claimed), .. })) => {
                 self.claimed(now, queue, at, claimed);
             }
-            (Op::Claim(claim), _) => lane.claims.failed(now, claim, class, dice),
+            (Op::Claim(claim), _) => {
+                lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
+            }
             (Op::Settle(items), Ok(Applied { reply: Reply::Settle(settled), .. }))
                 if settled.len() == items.len() =>
             {
-                if let Some(again) = lane.settles.settled(&items, settled, summary) {
-                    lane.claims.hurry(now.after(again));
-                }
+                lanes.change(queue, |lane| {
+                    if let Some(again) = lane.settles.settled(&items, settled, summary) {
+                        lane.claims.hurry(now.after(again));
+                    }
+                });
                 self.something_happened();
             }
             (Op::Settle(items), Err(error)) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
                 summary.lost = summary.lost.saturating_add(count(items.len()));
-                lane.settles.refused();
+                lanes.change(queue, |lane| lane.settles.refused());
             }
-            (Op::Settle(items), _) => lane.settles.failed(now, items, dice),
+            (Op::Settle(items), _) => {
+                lanes.change(queue, |lane| lane.settles.failed(now, items, dice));
+            }
             (Op::Extend(_), Ok(Applied { reply: Reply::Extend(items), .. })) => {
-                lane.leases.extended(items, todo);
+                lanes.change(queue, |lane| lane.leases.extended(items, todo));
             }
-            (Op::Extend(_), _) => lane.leases.failed(now, dice),
+            (Op::Extend(_), _) => {
+                lanes.change(queue, |lane| lane.leases.failed(now, dice));
+            }
             (Op::Stats, result) => self.counted(now, queue, result),
             _ => {}
         }
@@ -132,38 +146,42 @@ impl Machine {
 
     /// A wait for a hint is over: whether one came.
     pub fn handle_waited(&mut self, now: Moment, queue: usize, result: &Result<bool, Error>) {
-        let Some(lane) = self.lanes.get_mut(queue) else { return };
-        lane.bell.waited(now, result, &mut self.dice);
-        if matches!(result, Ok(true)) {
-            lane.claims.hurry(now);
-        }
+        let dice = &mut self.dice;
+        self.lanes.change(queue, |lane| {
+            lane.bell.waited(now, result, dice);
+            if matches!(result, Ok(true)) {
+                lane.claims.hurry(now);
+            }
+        });
     }
 
-    /// Another worker of this process has looked at a queue at `moment` and left nothing that was
-    /// due: this one's own look can wait for its turn. Of use to keep the calls of idle processes
-    /// few; a driver need not report it.
+    /// A worker of this process has looked at a queue at `moment` and left nothing that was due, so
+    /// that another one's look can wait for its turn. Of use to keep the calls of idle processes
+    /// few; a driver need not report it. A report of this machine's own look changes nothing if
+    /// `moment` is the one at which its answer was reported.
     pub fn handle_looked(&mut self, moment: Moment, queue: usize) {
-        if let Some(lane) = self.lanes.get_mut(queue) {
-            lane.claims.looked(moment, &mut self.dice);
-        }
+        let dice = &mut self.dice;
+        self.lanes.change(queue, |lane| lane.claims.looked(moment, dice));
     }
 
     /// A hint was handed on, or could not be.
     pub fn handle_rung(&mut self, queue: usize) {
-        if let Some(lane) = self.lanes.get_mut(queue) {
-            lane.bell.ringing = false;
-        }
+        self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
     /// A handler has ended.
     pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome) {
-        let Some(lane) = self.lanes.get_mut(slot.queue) else { return };
-        let Some(held) = lane.leases.remove(slot) else { return };
-        if held.grip == Grip::Gone {
+        let gone = self.lanes.change(slot.queue, |lane| {
+            let held = lane.leases.remove(slot)?;
+            let gone = held.grip == Grip::Gone;
+            if !gone {
+                lane.settles.push(Settlement { id: held.id, lease: held.lease, outcome });
+            }
+            Some(gone)
+        });
+        if gone.flatten() == Some(true) {
             self.summary.lost = self.summary.lost.saturating_add(1);
             self.something_happened();
-        } else {
-            lane.settles.push(Settlement { id: held.id, lease: held.lease, outcome });
         }
     }
 
@@ -174,9 +192,7 @@ impl Machine {
             Stage::Working => {
                 self.stage = Stage::Draining { until: deadline };
                 // The queues count on this worker to come, and wake nobody else.
-                for lane in &mut self.lanes {
-                    lane.bell.hint |= lane.claims.promised;
-                }
+                self.lanes.change_all(|lane| lane.bell.hint |= lane.claims.promised);
             }
             Stage::Draining { until } => *until = deadline.min(*until),
             Stage::Cancelling { .. } | Stage::Ending { .. } => {}
@@ -205,14 +221,14 @@ impl Machine {
     /// When to call [`poll`](Self::poll) again if nothing happens before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
-        let room = self.room();
-        let of_lane = |lane: &Lane| {
-            let has_room = lane.room(room) > 0;
-            let claim = if lane.may_claim() { lane.claims.next(has_room) } else { None };
-            let wait = if self.can_use_hint(lane) { lane.bell.next() } else { None };
-            [claim, wait, lane.settles.next(), lane.leases.next(), self.handing_on_at(lane)]
+        let lanes = &self.lanes;
+        let always = [Errand::Upkeep, Errand::Resend, Errand::HandOn].map(|e| lanes.next(e));
+        let by_room = if self.room() > 0 {
+            [lanes.next_claim(), lanes.next(Errand::Wait)]
+        } else {
+            [lanes.next(Errand::HandOnIfFull), None]
         };
-        let times = self.lanes.iter().flat_map(of_lane).flatten();
+        let times = always.into_iter().chain(by_room).flatten();
         times.chain(self.stage.until()).min()
     }
 
@@ -221,159 +237,151 @@ impl Machine {
     pub fn is_over(&self, now: Moment) -> bool {
         let Stage::Ending { until } = self.stage else { return false };
         let quiet = |lane: &Lane| !lane.claims.is_open() && !lane.bell.hint && !lane.bell.ringing;
-        now >= until || self.todo.is_empty() && self.is_idle() && self.lanes.iter().all(quiet)
+        let is_idle = || self.todo.is_empty() && self.lanes.is_idle();
+        now >= until || is_idle() && self.lanes.iter().all(quiet)
     }
 
     /// What was done so far; messages that are with handlers or not settled count as unsettled.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        let of_lane = |lane: &Lane| lane.settles.len().saturating_add(lane.leases.len());
-        Summary { unsettled: count(self.lanes.iter().map(of_lane).sum()), ..self.summary }
+        let Totals { handlers, unsettled, .. } = self.lanes.totals();
+        Summary { unsettled: count(handlers.saturating_add(unsettled)), ..self.summary }
     }
 
     fn claimed(&mut self, now: Moment, queue: usize, at: Timestamp, claimed: Claimed) {
-        let Self { lanes, todo, dice, next_slot, least_served, stage, .. } = self;
-        let Some(lane) = lanes.get_mut(queue) else { return };
-        let since = lane.claims.answered(now, at, &claimed, dice);
-        lane.census.ask = true;
-        lane.bell.hint |= lane.claims.promised && !stage.is_working();
-        if claimed.deliveries.is_empty() {
-            return;
+        let Self { lanes, todo, dice, next_slot, least_served, stage, census, .. } = self;
+        if let Some(census) = census {
+            census.ask_again(queue);
         }
-        let before = lane.served.max(*least_served);
-        lane.serve(count(claimed.deliveries.len()), *least_served);
-        *least_served = before;
-        for delivery in claimed.deliveries {
-            let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
-            if !stage.is_working() {
-                lane.settles.push(Settlement { id, lease, outcome: Outcome::Release });
-                continue;
+        let brought = claimed.deliveries.len();
+        lanes.change(queue, |lane| {
+            let Leased { since, lasting, run_out } = lane.claims.answered(now, at, &claimed, dice);
+            lane.bell.hint |= lane.claims.promised && !stage.is_working();
+            if brought == 0 {
+                return;
             }
-            *next_slot = next_slot.wrapping_add(1);
-            let slot = Slot { queue, number: *next_slot };
-            lane.leases.insert((slot, id, lease), (now, since), todo);
-            let lateness = at.since(delivery.message.info.due);
-            todo.push_back(Action::Start { slot, delivery: Box::new(delivery), lateness });
+            let before = lane.served.max(*least_served);
+            lane.serve(count(brought), *least_served);
+            *least_served = before;
+            if run_out {
+                let ids = claimed.deliveries.iter().map(|one| one.message.info.id.clone());
+                let (ids, round_trip) = (ids.collect(), now.since(since));
+                todo.push_back(Action::LateClaim { queue, at, ids, lease: lasting, round_trip });
+            }
+            for delivery in claimed.deliveries {
+                let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
+                if run_out || !stage.is_working() {
+                    lane.settles.push(Settlement { id, lease, outcome: Outcome::Release });
+                    continue;
+                }
+                *next_slot = next_slot.wrapping_add(1);
+                let slot = Slot { queue, number: *next_slot };
+                lane.leases.insert((slot, id, lease), (now, since), todo);
+                let lateness = at.since(delivery.message.info.due);
+                todo.push_back(Action::Start { slot, delivery: Box::new(delivery), lateness });
+            }
+        });
+        if brought > 0 {
+            self.something_happened();
         }
-        self.something_happened();
     }
 
     fn counted(&mut self, now: Moment, queue: usize, result: Result<Applied, Error>) {
-        let is_idle = self.is_idle();
-        let Some(lane) = self.lanes.get_mut(queue) else { return };
-        lane.census.under_way = false;
-        let Ok(Applied { reply: Reply::Stats(stats), .. }) = result else { return };
-        let Stats { scheduled, ready, leased, .. } = stats;
-        lane.census.empty = is_idle && scheduled == 0 && ready == 0 && leased == 0;
-        if self.lanes.iter().all(|lane| lane.census.empty) && self.stage.is_working() {
+        let is_idle = self.lanes.is_idle();
+        let Some(census) = &mut self.census else { return };
+        let stats = match result {
+            Ok(Applied { reply: Reply::Stats(stats), .. }) => Some(stats),
+            _ => None,
+        };
+        let empty = |Stats { scheduled, ready, leased, .. }| scheduled + ready + leased == 0;
+        census.answered(queue, is_idle && stats.is_some_and(empty));
+        if census.all_empty() && self.stage.is_working() {
             self.stage = Stage::ending(now);
         }
     }
 
     /// A handler may have sent messages to any of the queues.
-    fn something_happened(&mut self) {
-        for lane in &mut self.lanes {
-            lane.census.ask = true;
-            lane.census.empty = false;
+    const fn something_happened(&mut self) {
+        if let Some(census) = &mut self.census {
+            census.something_happened();
         }
     }
 
     fn settle_and_extend(&mut self, now: Moment) {
-        for (queue, lane) in self.lanes.iter_mut().enumerate() {
-            if let Some(items) = lane.settles.send(now) {
-                self.todo.push_back(Action::Send { queue, op: Op::Settle(items) });
-            }
-            if let Some(extend) = lane.leases.beat_at(now, &mut self.todo) {
-                self.todo.push_back(Action::Send { queue, op: Op::Extend(extend) });
-            }
+        let Self { lanes, todo, dice, .. } = self;
+        for queue in lanes.due(Errand::Upkeep, now) {
+            let ops = lanes.change(queue, |lane| lane.send(now, dice, todo));
+            let ops = ops.into_iter().flatten().flatten();
+            todo.extend(ops.map(|op| Action::Send { queue, op }));
         }
     }
 
     /// Claims for the queue that was served least, and no more than its share of the free slots
-    /// among those that want some.
+    /// among those that want some. A claim that is sent again has its slots.
     fn claim(&mut self, now: Moment) {
-        let room = self.room();
-        if room > 0 && self.lanes.len() > 1 {
-            // Others had the slots, and hints were not waited for.
-            let unheard = self.lanes.iter_mut().filter(|lane| lane.bell.is_unheard(now));
-            unheard.for_each(|lane| lane.claims.hurry_unheard());
-        }
-        let wants = |lane: &Lane| lane.wants_to_claim(now, room);
-        let wanting = self.lanes.iter().filter(|lane| wants(lane));
-        let wanting: Vec<_> = wanting.map(|lane| (lane.weight, lane.room(room))).collect();
-        let least = self.least_served;
-        let lanes = self.lanes.iter_mut().enumerate().filter(|(_, lane)| wants(lane));
-        let Some((queue, lane)) = lanes.min_by_key(|(_, lane)| lane.served.max(least)) else {
-            return;
+        let (room, resend) = (self.room(), self.lanes.due(Errand::Resend, now));
+        let (queue, share) = match resend.first() {
+            Some(queue) => (*queue, 0),
+            None if room == 0 => return,
+            None => match self.lanes.least_served(now, room) {
+                Some(found) => found,
+                None => return,
+            },
         };
-        let share = share(room, (lane.weight, lane.room(room)), wanting);
-        let claim = lane.claims.send(now, share, &mut self.dice);
-        lane.bell.hint = false;
-        self.todo.push_back(Action::Send { queue, op: Op::Claim(claim) });
+        let dice = &mut self.dice;
+        let claim = self.lanes.change(queue, |lane| {
+            lane.bell.hint = false;
+            lane.claims.send(now, share, dice)
+        });
+        let op = claim.map(Op::Claim);
+        self.todo.extend(op.map(|op| Action::Send { queue, op }));
     }
 
+    /// While all slots are taken a hint had better wake another process.
     fn mind_the_bells(&mut self, now: Moment) {
-        for queue in 0..self.lanes.len() {
-            let Some(lane) = self.lanes.get(queue) else { continue };
-            let useful = self.can_use_hint(lane);
-            let hands_on = self.handing_on_at(lane).is_some_and(|at| now >= at);
-            let waits = useful && lane.bell.next().is_some_and(|next| now >= next);
-            let Some(lane) = self.lanes.get_mut(queue) else { continue };
-            if hands_on {
+        let is_full = self.room() == 0;
+        let Self { lanes, todo, dice, longest_wait, .. } = self;
+        let mut hand_on = lanes.due(Errand::HandOn, now);
+        if is_full {
+            hand_on.extend(lanes.due(Errand::HandOnIfFull, now));
+        }
+        for queue in hand_on {
+            lanes.change(queue, |lane| {
                 lane.bell.hint = false;
                 lane.claims.promised = false;
                 lane.bell.ringing = true;
-                self.todo.push_back(Action::Ring { queue });
-            } else if waits {
-                lane.bell.wait(now);
-                let timeout = self.dice.nearly(self.longest_wait);
-                self.todo.push_back(Action::Wait { queue, timeout });
-            }
+            });
+            todo.push_back(Action::Ring { queue });
         }
-    }
-
-    /// Whether a claim would follow a hint. While all slots are taken it had better wake another
-    /// process.
-    fn can_use_hint(&self, lane: &Lane) -> bool {
-        lane.may_claim() && !lane.claims.is_failing() && lane.room(self.room()) > 0
-    }
-
-    /// When a hint, or what the queue expects of this worker, is to be handed on for want of room.
-    fn handing_on_at(&self, lane: &Lane) -> Option<Moment> {
-        // The answer to a claim may make room.
-        if lane.bell.ringing || lane.claims.is_under_way() || self.can_use_hint(lane) {
-            return None;
+        if is_full {
+            return;
         }
-        if lane.bell.hint {
-            return Some(Moment::START);
+        for queue in lanes.due(Errand::Wait, now) {
+            lanes.change(queue, |lane| lane.bell.wait(now));
+            todo.push_back(Action::Wait { queue, timeout: dice.nearly(*longest_wait) });
         }
-        if lane.claims.promised { lane.claims.next(true) } else { None }
     }
 
     fn ask_if_empty(&mut self) {
-        if !self.until_empty || !self.stage.is_working() || !self.is_idle() {
-            return;
-        }
-        for (queue, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.census.ask && !lane.census.under_way {
-                lane.census.ask = false;
-                lane.census.under_way = true;
-                self.todo.push_back(Action::Send { queue, op: Op::Stats });
-            }
+        // An open claim may yet bring something.
+        let is_quiet = self.lanes.is_idle() && self.lanes.totals().reserved == 0;
+        let Some(census) = &mut self.census else { return };
+        if is_quiet && self.stage.is_working() {
+            let ask = |queue| Action::Send { queue, op: Op::Stats };
+            self.todo.extend(census.ask().into_iter().map(ask));
         }
     }
 
     /// Goes on to the next stage of the end, if it is time.
     fn advance(&mut self, now: Moment) {
+        let Self { lanes, todo, .. } = self;
         if let Stage::Draining { until } = self.stage
             && now >= until
         {
-            for lane in &mut self.lanes {
-                lane.leases.cancel_all(CancelReason::Stopping, &mut self.todo);
-            }
+            lanes.change_all(|lane| lane.leases.cancel_all(CancelReason::Stopping, todo));
             self.stage = Stage::cancelling(now);
         }
-        let no_handler = self.lanes.iter().all(|lane| lane.leases.len() == 0);
+        let no_handler = lanes.totals().handlers == 0;
         let over = match self.stage {
             Stage::Working | Stage::Ending { .. } => false,
             Stage::Draining { .. } => no_handler,
@@ -381,9 +389,8 @@ impl Machine {
         };
         if over {
             // A handler that blocks its thread cannot be ended; nobody waits for it.
-            for slot in self.lanes.iter().flat_map(|lane| lane.leases.slots()) {
-                self.todo.push_back(Action::Abort { slot });
-            }
+            let slots = lanes.iter().flat_map(|lane| lane.leases.slots());
+            todo.extend(slots.map(|slot| Action::Abort { slot }));
             self.stage = Stage::ending(now);
         }
     }
@@ -393,13 +400,8 @@ impl Machine {
         if !self.stage.is_working() {
             return 0;
         }
-        let taken: usize = self.lanes.iter().map(Lane::taken).sum();
-        let unsettled: usize = self.lanes.iter().map(|lane| lane.settles.len()).sum();
-        let unsettled = unsettled.saturating_sub(self.slots);
-        self.slots.saturating_sub(taken).saturating_sub(unsettled)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.lanes.iter().all(Lane::is_idle)
+        let Totals { handlers, reserved, unsettled } = self.lanes.totals();
+        let taken = handlers.saturating_add(reserved);
+        self.slots.saturating_sub(taken).saturating_sub(unsettled.saturating_sub(self.slots))
     }
 }

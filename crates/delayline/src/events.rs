@@ -70,6 +70,14 @@ pub enum EventKind {
         /// What its handler said, if a settlement ended it.
         error: Option<String>,
     },
+    /// The claim was answered after its lease had run out, so it was given back unstarted and
+    /// uncounted. Use a lease of several round trips.
+    NotStarted {
+        /// How long the lease lasted.
+        lease: Millis,
+        /// From sending the claim to its answer, repetitions included.
+        round_trip: Duration,
+    },
     /// This process no longer holds it: another claim has taken it back (G6).
     LeaseLost {
         /// The epoch of the lease that was lost.
@@ -169,9 +177,12 @@ impl EventSink {
         Events { receiver: sender.subscribe(), missed: 0 }
     }
 
-    /// The way to tell listeners, if there are any.
-    pub(crate) fn listened(&self) -> Option<&broadcast::Sender<Event>> {
-        self.0.get().filter(|sender| sender.receiver_count() > 0)
+    /// Tells listeners, if there are any, what a call executed `at` did to a message.
+    pub(crate) fn tell(&self, id: &MessageId, at: Timestamp, kind: EventKind) {
+        if let Some(sender) = self.0.get().filter(|sender| sender.receiver_count() > 0) {
+            // Fails if nobody listens any more.
+            let _ = sender.send(Event { id: id.clone(), at, kind });
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use delayline::{
-    CancelReason, Cancelled, Found, Job, MessageState, Millis, Op, Queue, Reply, Summary, Worker,
-    WorkerBuilder,
+    CancelReason, Cancelled, EventKind, Found, Job, MessageState, Millis, Op, Queue, Reply,
+    Summary, Worker, WorkerBuilder,
 };
 use delayline_core::{Claim, ClaimId, ConsumerName};
 use support::{Fault, Faulty};
@@ -49,6 +49,44 @@ async fn steal(backend: &Faulty) -> usize {
 async fn wait_for_token(job: Job<u64>) -> Result<(), String> {
     job.cancellation().cancelled().await;
     Err(format!("{:?}", job.cancel_reason().unwrap()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_lease_ran_out_on_its_way_is_given_back_and_told_of() {
+    let slow = Arc::new(AtomicU32::new(5));
+    let left = Arc::clone(&slow);
+    let backend = Faulty::with_plan(move |op| match op {
+        Op::Claim(_)
+            if left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+                .is_ok() =>
+        {
+            Fault::SlowReply
+        }
+        _ => Fault::None,
+    });
+    let queue = one_message(&backend).await;
+    let mut events = queue.events();
+    let summary = worker(&queue)
+        .lease(ms(80))
+        .until_empty(true)
+        .build()
+        .unwrap()
+        .run(|job: Job<u64>| async move {
+            assert_eq!((job.info().failures, job.info().crashes), (0, 0));
+            Ok::<(), &str>(())
+        })
+        .await;
+    assert_eq!((summary.acked, summary.released), (1, 5));
+    let not_started = std::iter::from_fn(|| events.try_next())
+        .filter(|event| match event.kind {
+            EventKind::NotStarted { lease, round_trip } => {
+                lease.as_ms() == 80 && round_trip >= ms(100) && event.id.to_string() == "a"
+            }
+            _ => false,
+        })
+        .count();
+    assert_eq!(not_started, 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Delivery, Op};
+use crate::{Delivery, MessageId, Millis, Op, Timestamp};
 
 /// One handling of a message. No two of a worker are equal, whatever has ended between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,21 @@ pub enum Action {
         delivery: Box<Delivery>,
         /// From the due instant to the claim, both by the server's clock.
         lateness: Duration,
+    },
+    /// Warn that a claim was answered after the leases that it brought had run out. The messages
+    /// are not started but given back, uncounted: with a lease shorter than a round trip nothing
+    /// gets done.
+    LateClaim {
+        /// The queue.
+        queue: usize,
+        /// When the claim was executed, by the server's clock.
+        at: Timestamp,
+        /// The messages.
+        ids: Vec<MessageId>,
+        /// How long the leases lasted.
+        lease: Millis,
+        /// From sending the claim to its answer.
+        round_trip: Duration,
     },
     /// Fire the handler's token.
     Cancel {

@@ -34,7 +34,7 @@ impl Bell {
             mute: false,
             hint: false,
             ringing: false,
-            pauses: Pauses::new(),
+            pauses: Pauses::of_failures(),
         }
     }
 
@@ -43,9 +43,9 @@ impl Bell {
         if self.mute || self.hint || self.waiting_since.is_some() { None } else { Some(self.next) }
     }
 
-    /// Whether hints have not been waited for, rather than not again yet.
-    pub(super) fn is_unheard(&self, now: Moment) -> bool {
-        self.waiting_since.is_none() && now.since(self.waited) > SHORTEST_WAIT
+    /// Since when hints have not been waited for, rather than not again yet.
+    pub(super) fn unheard_since(&self) -> Option<Moment> {
+        self.waiting_since.is_none().then(|| self.waited.after(SHORTEST_WAIT))
     }
 
     pub(super) const fn wait(&mut self, now: Moment) {

@@ -20,7 +20,11 @@ pub(super) struct Claims {
     due: Moment,
     /// When to look whatever is known.
     poll: Moment,
+    /// No new claim is sent before, whatever is known.
+    not_before: Moment,
     sent: Moment,
+    /// When the latest claim was answered.
+    answered: Moment,
     /// The queue counts on this worker to come at `due`: its claim was told that there would be
     /// something, and others are not woken for it.
     pub(super) promised: bool,
@@ -56,10 +60,12 @@ impl Claims {
             open: Open::None,
             due: Moment::START,
             poll: Moment::START,
+            not_before: Moment::START,
             sent: Moment::START,
+            answered: Moment::START,
             promised: false,
             failing: false,
-            pauses: Pauses::new(),
+            pauses: Pauses::of_failures(),
         }
     }
 
@@ -85,14 +91,25 @@ impl Claims {
         }
     }
 
-    /// When there is a claim to be sent, with or without room for a new one.
-    pub(super) fn next(&self, has_room: bool) -> Option<Moment> {
+    /// When to send the open claim again. It has its slots already.
+    pub(super) const fn resend_at(&self) -> Option<Moment> {
         match self.open {
-            Open::UnderWay { .. } => None,
             Open::Unanswered { .. } => Some(self.due),
-            Open::None if has_room => Some(self.due.min(self.poll)),
-            Open::None => None,
+            Open::None | Open::UnderWay { .. } => None,
         }
+    }
+
+    /// When to send a new claim, if there is room for what it may bring. A queue whose hints have
+    /// not been waited for since `unheard_since` is claimed from more often.
+    pub(super) fn new_at(&self, unheard_since: Option<Moment>) -> Option<Moment> {
+        if self.is_open() {
+            return None;
+        }
+        let known = self.due.min(self.poll);
+        let unheard = unheard_since
+            .filter(|_| !self.failing)
+            .map_or(known, |since| since.max(self.sent.after(UNHEARD_POLL)));
+        Some(known.min(unheard).max(self.not_before))
     }
 
     /// There may be something to claim at `moment`. After a failure the pause counts: a hint does
@@ -103,16 +120,17 @@ impl Claims {
         }
     }
 
-    /// Another worker of this process has looked at `moment` and left nothing.
-    pub(super) fn looked(&mut self, moment: Moment, dice: &mut Dice) {
-        if !self.failing {
-            self.poll = self.poll.max(moment.after(dice.nearly(self.longest_poll)));
-        }
+    /// Sends no new claim before `moment`, whatever becomes known.
+    pub(super) fn hold(&mut self, moment: Moment) {
+        self.not_before = self.not_before.max(moment);
     }
 
-    /// Nothing can be heard of the queue: it is to be looked at more often.
-    pub(super) fn hurry_unheard(&mut self) {
-        self.hurry(self.sent.after(UNHEARD_POLL));
+    /// A worker of this process has looked at `moment` and left nothing. A look of this worker's
+    /// own says nothing new: its answer has set the next one.
+    pub(super) fn looked(&mut self, moment: Moment, dice: &mut Dice) {
+        if !self.failing && moment > self.answered {
+            self.poll = self.poll.max(moment.after(dice.nearly(self.longest_poll)));
+        }
     }
 
     /// The claim to send: the unanswered one, or a new one for `room` free slots.
@@ -134,24 +152,31 @@ impl Claims {
         claim
     }
 
-    /// Answers since when the leases may have been running.
+    /// Answers since when the leases may have been running, and whether they have run out.
     pub(super) fn answered(
         &mut self,
         now: Moment,
         at: Timestamp,
         claimed: &Claimed,
         dice: &mut Dice,
-    ) -> Moment {
+    ) -> Leased {
         let (first_sent, max) = match std::mem::replace(&mut self.open, Open::None) {
             Open::UnderWay { first_sent, max, .. } => (first_sent, max),
             Open::None | Open::Unanswered { .. } => (now, 0),
         };
+        self.answered = now;
+        let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());
+        let leased = Leased { since: first_sent, lasting: self.lease, run_out };
+        if run_out {
+            // The next claim would come too late as well; another worker may be closer.
+            self.pause(now, dice);
+            return leased;
+        }
         self.failing = false;
         self.pauses.reset();
-        let poll = dice.nearly(self.longest_poll);
-        self.poll = now.after(poll);
+        self.poll = now.after(dice.nearly(self.longest_poll));
         // Both instants are of the server's clock, so this process's clock does not matter.
-        let told = claimed.next.map(|next| next.since(at)).filter(|told| *told < poll);
+        let told = claimed.next.map(|next| next.since(at));
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
         let due = match (claimed.more, told) {
             // More, but nothing for us: other messages are being taken back or buried. That goes
@@ -164,7 +189,7 @@ impl Claims {
             (false, None) => now.after(FAR),
         };
         self.due = self.due.min(due);
-        first_sent
+        leased
     }
 
     pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: Class, dice: &mut Dice) {
@@ -178,14 +203,29 @@ impl Claims {
                 None => Open::None,
             };
         }
+        self.pause(now, dice);
+    }
+
+    fn pause(&mut self, now: Moment, dice: &mut Dice) {
         self.failing = true;
         self.due = now.after(self.pauses.next(dice));
         self.poll = self.due;
     }
 }
 
+/// What is known of the leases that a claim has brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leased {
+    /// They may have been running since then.
+    pub(super) since: Moment,
+    /// For how long.
+    pub(super) lasting: Millis,
+    /// The answer took longer than they last.
+    pub(super) run_out: bool,
+}
+
 const STEP: Duration = Duration::from_millis(1);
-/// How long a queue that shares its worker goes without a look while all slots are taken.
+/// How often a queue that shares its worker is claimed from while its hints are not waited for.
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
 /// Longer than any time to the next claim.
 const FAR: Duration = Duration::from_secs(3_600);

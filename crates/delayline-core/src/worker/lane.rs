@@ -1,12 +1,18 @@
 //! One queue of a worker.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::bell::Bell;
 use super::claims::Claims;
+use super::dice::Dice;
+use super::lanes::Totals;
 use super::leases::Leases;
+use super::pauses::Pauses;
 use super::settles::Settles;
-use super::{Moment, QueuePlan};
+use super::summary::count;
+use super::{Action, Moment, QueuePlan};
+use crate::{Millis, Op, Outcome};
 
 /// One queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -15,7 +21,8 @@ pub(super) struct Lane {
     pub(super) leases: Leases,
     pub(super) settles: Settles,
     pub(super) bell: Bell,
-    pub(super) census: Census,
+    /// Pauses while handlers give everything back at once.
+    give_backs: Pauses,
     pub(super) weight: u64,
     /// How many of its messages may be handled at once.
     most: usize,
@@ -23,14 +30,25 @@ pub(super) struct Lane {
     pub(super) served: u64,
 }
 
-/// The question whether the queue is empty.
-#[derive(Debug, Default)]
-pub(super) struct Census {
-    pub(super) under_way: bool,
-    /// Something has happened since it was asked last.
-    pub(super) ask: bool,
-    pub(super) empty: bool,
+/// What a queue may want done at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// Settlements to send, leases to prolong.
+    Upkeep,
+    /// The open claim is to be sent again.
+    Resend,
+    /// A new claim, if the worker has room.
+    Claim,
+    /// A wait for hints, if the worker has room.
+    Wait,
+    /// A hint, or what the queue expects of this worker, is to be handed on.
+    HandOn,
+    /// The same, if the worker has no room.
+    HandOnIfFull,
 }
+
+/// How many kinds of errands there are.
+pub(super) const ERRANDS: usize = 6;
 
 impl Lane {
     pub(super) fn new(plan: QueuePlan, longest_poll: Duration) -> Self {
@@ -39,34 +57,84 @@ impl Lane {
             claims: Claims::new(plan.consumer, plan.lease, longest_poll),
             settles: Settles::new(),
             bell: Bell::new(),
-            census: Census::default(),
+            give_backs: Pauses::of_give_backs(),
             weight: u64::from(plan.weight.get()),
             most: plan.most,
             served: 0,
         }
     }
 
-    /// Whether claims may be sent: while nothing can be settled, what would be claimed could not be
-    /// settled either; and what waits to be settled must not run out because a claim takes it back
-    /// first.
-    pub(super) const fn may_claim(&self) -> bool {
-        !self.settles.is_failing()
+    /// When it wants what, in the order of [`Errand`]. `among_others`: it shares its worker.
+    pub(super) fn errands(&self, among_others: bool) -> [Option<Moment>; ERRANDS] {
+        let Self { claims, leases, settles, bell, .. } = self;
+        let upkeep = [settles.next(), leases.next()].into_iter().flatten().min();
+        // While nothing can be settled, what would be claimed could not be settled either; and what
+        // waits to be settled must not run out because a claim takes it back first.
+        let may_claim = !settles.is_failing();
+        let has_room = self.taken() < self.most;
+        let hears = may_claim && has_room && !claims.is_failing();
+        let unheard_since = if among_others { bell.unheard_since() } else { None };
+        let hand_on = self.hand_on_at();
+        [
+            upkeep,
+            claims.resend_at().filter(|_| may_claim),
+            claims.new_at(unheard_since).filter(|_| may_claim && has_room),
+            bell.next().filter(|_| hears),
+            hand_on.filter(|_| !hears),
+            hand_on.filter(|_| hears),
+        ]
     }
 
-    /// Whether a claim is to be sent now.
-    pub(super) fn wants_to_claim(&self, now: Moment, room: usize) -> bool {
-        let next = self.claims.next(self.room(room) > 0);
-        self.may_claim() && next.is_some_and(|due| now >= due)
+    /// When a hint, or what the queue expects of this worker, is to be handed on for want of room.
+    fn hand_on_at(&self) -> Option<Moment> {
+        // The answer to a claim may make room.
+        if self.bell.ringing || self.claims.is_under_way() {
+            return None;
+        }
+        if self.bell.hint {
+            return Some(Moment::START);
+        }
+        if self.claims.promised { self.claims.new_at(None) } else { None }
+    }
+
+    /// The settlements to send, and the extension, if it is time for them.
+    pub(super) fn send(
+        &mut self,
+        now: Moment,
+        dice: &mut Dice,
+        todo: &mut VecDeque<Action>,
+    ) -> [Option<Op>; 2] {
+        let settle = self.settles.send(now);
+        if let Some(items) = &settle {
+            // Nobody is served by a loop of claims and releases.
+            if items.iter().all(|item| gives_back_at_once(&item.outcome)) {
+                self.claims.hold(now.after(self.give_backs.next(dice)));
+            } else {
+                self.give_backs.reset();
+            }
+        }
+        let extend = self.leases.beat_at(now, todo);
+        [settle.map(Op::Settle), extend.map(Op::Extend)]
     }
 
     /// Slots that it holds, or keeps free for its open claim.
-    pub(super) fn taken(&self) -> usize {
+    fn taken(&self) -> usize {
         self.leases.len().saturating_add(self.claims.reserved())
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let (handlers, reserved) = (self.leases.len(), self.claims.reserved());
+        Totals { handlers, reserved, unsettled: self.settles.len() }
     }
 
     /// How many of so many free slots it may have.
     pub(super) fn room(&self, free: usize) -> usize {
         free.min(self.most.saturating_sub(self.taken()))
+    }
+
+    /// Whether it may not have all slots of its worker.
+    pub(super) const fn is_limited(&self, slots: usize) -> bool {
+        self.most < slots
     }
 
     /// Notes that it was served `n` messages, when queues that are never idle had `least`.
@@ -75,29 +143,34 @@ impl Lane {
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
+}
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.leases.len() == 0 && self.settles.len() == 0
-    }
+fn gives_back_at_once(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Release | Outcome::Snooze { delay: Millis::ZERO })
 }
 
 /// The share of `room` that belongs to `one` among `all` of which it is one: each has a weight, and
 /// the most it can use. What one cannot use, the others have.
 pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) -> usize {
-    let (weight, most) = one;
+    let even = |left: usize, weight: u64, weights: u64| {
+        let part = u64::try_from(left).unwrap_or(u64::MAX).saturating_mul(weight);
+        usize::try_from(part.div_ceil(weights.max(1))).unwrap_or(left)
+    };
+    // Those that can use the least for their weight come first: once one can use an even share, so
+    // can all that follow.
+    let product = |most: usize, weight: u64| u128::from(count(most)) * u128::from(weight);
+    all.sort_by(|a, b| product(a.1, b.0).cmp(&product(b.1, a.0)));
+    let mut weights = all.iter().map(|(weight, _)| *weight).sum::<u64>();
     let mut left = room;
-    loop {
-        let weights = all.iter().map(|(weight, _)| *weight).sum::<u64>().max(1);
-        let even = |weight: u64| {
-            let part = u64::try_from(left).unwrap_or(u64::MAX).saturating_mul(weight);
-            usize::try_from(part.div_ceil(weights)).unwrap_or(left)
-        };
-        let narrow = all.iter().position(|(weight, most)| *most < even(*weight));
-        match narrow {
-            Some(narrow) => left = left.saturating_sub(all.swap_remove(narrow).1),
-            None => return even(weight).min(most).min(room),
+    for (weight, most) in all {
+        if most >= even(left, weight, weights) {
+            break;
         }
+        left = left.saturating_sub(most);
+        weights = weights.saturating_sub(weight);
     }
+    let (weight, most) = one;
+    even(left, weight, weights).min(most).min(room)
 }
 
 /// One message at weight 1. A multiple of many weights.

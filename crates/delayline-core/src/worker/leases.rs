@@ -72,7 +72,7 @@ impl Leases {
             latest: HashMap::new(),
             under_way: None,
             retry_at: None,
-            pauses: Pauses::new(),
+            pauses: Pauses::of_failures(),
             next: None,
         }
     }

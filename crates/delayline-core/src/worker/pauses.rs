@@ -1,36 +1,44 @@
-//! Pauses between the tries of a failing call.
+//! Pauses between tries that lead nowhere.
 
 use std::time::Duration;
 
 use super::dice::Dice;
 
-/// Pauses that double from 100 ms to 2 s, each spread over its upper half so that many workers do
-/// not come back together, and none is near zero.
+/// Pauses that double from the first to the longest, each spread over its upper half so that many
+/// workers do not come back together, and none is near zero.
 #[derive(Debug)]
-pub(super) struct Pauses(Duration);
+pub(super) struct Pauses {
+    next: Duration,
+    first: Duration,
+    longest: Duration,
+}
 
 impl Pauses {
-    pub(super) const fn new() -> Self {
-        Self(FIRST)
+    /// Between the tries of a call that fails.
+    pub(super) const fn of_failures() -> Self {
+        Self::new(Duration::from_millis(100), Duration::from_secs(2))
+    }
+
+    /// Between claims while handlers do nothing but give messages back at once.
+    pub(super) const fn of_give_backs() -> Self {
+        Self::new(Duration::from_millis(1), Duration::from_millis(100))
+    }
+
+    const fn new(first: Duration, longest: Duration) -> Self {
+        Self { next: first, first, longest }
     }
 
     pub(super) fn next(&mut self, dice: &mut Dice) -> Duration {
-        let pause = self.0;
-        self.0 = pause.saturating_mul(2);
-        if self.0 > LONGEST {
-            self.0 = LONGEST;
-        }
+        let pause = self.next;
+        self.next = pause.saturating_mul(2).min(self.longest);
         dice.between(pause / 2, pause)
     }
 
-    /// The fault is gone: the next one is the first again.
+    /// The reason is gone: the next one is the first again.
     pub(super) const fn reset(&mut self) {
-        self.0 = FIRST;
+        self.next = self.first;
     }
 }
-
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -39,7 +47,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let ms = Duration::from_millis;
-        let (mut dice, mut pauses) = (Dice::new([1; 16]), Pauses::new());
+        let (mut dice, mut pauses) = (Dice::new([1; 16]), Pauses::of_failures());
         for full in [100, 200, 400, 800, 1_600, 2_000, 2_000] {
             let pause = pauses.next(&mut dice);
             assert!(pause >= ms(full / 2) && pause <= ms(full), "{pause:?} of {full}");

@@ -22,7 +22,12 @@ pub(super) struct Settles {
 
 impl Settles {
     pub(super) const fn new() -> Self {
-        Self { waiting: VecDeque::new(), under_way: 0, retry_at: None, pauses: Pauses::new() }
+        Self {
+            waiting: VecDeque::new(),
+            under_way: 0,
+            retry_at: None,
+            pauses: Pauses::of_failures(),
+        }
     }
 
     pub(super) fn push(&mut self, settlement: Settlement) {
@@ -40,14 +45,14 @@ impl Settles {
     }
 
     /// When there is a batch to be sent.
-    pub(super) const fn next(&self) -> Option<Moment> {
-        if self.under_way == 0 { self.retry_at } else { None }
+    pub(super) fn next(&self) -> Option<Moment> {
+        let can_be_sent = self.under_way == 0 && !self.waiting.is_empty();
+        can_be_sent.then(|| self.retry_at.unwrap_or(Moment::START))
     }
 
     /// The batch to send, if it is time: it ends before an id that it has already.
     pub(super) fn send(&mut self, now: Moment) -> Option<Vec<Settlement>> {
-        let early = self.retry_at.is_some_and(|retry_at| now < retry_at);
-        if self.waiting.is_empty() || early || self.under_way > 0 {
+        if self.next().is_none_or(|next| now < next) {
             return None;
         }
         let mut ids = HashSet::new();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::*;
-use crate::{ConsumerName, Millis};
+use crate::{ConsumerName, Delivery, Millis};
 
 /// How many handlers have started since, of one queue or of all.
 fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
@@ -43,6 +43,54 @@ fn messages_start_when_they_are_due_and_the_claims_in_between_are_rare() {
     assert!(idle.len() < 3_700 * 48 / 100, "{}", idle.len());
     let claims = sim.sent("claim");
     assert!(claims.windows(2).all(|pair| pair[1].0.since(pair[0].0) <= ms(5_001)));
+}
+
+#[test]
+fn a_message_that_is_due_about_when_the_queue_is_polled_is_in_time() {
+    for seed in 0..20 {
+        let mut sim = Sim::seeded(plan(2), seed);
+        // Each comes to a queue that has been idle for a while.
+        let sends = (0..40).map(|n| (n * 20_000 + n * 123, 4_400 + n * 18));
+        for (sent, delay) in sends.clone() {
+            sim.send(at(sent), 0, &sent.to_string(), ms(delay));
+        }
+        sim.run_to(at(1_000_000));
+        let started = sim.times(|action| matches!(action, Action::Start { .. }));
+        for (started, (sent, delay)) in started.into_iter().zip(sends) {
+            let late = started.since(at(sent + delay));
+            assert!(late <= ms(4), "{late:?} late after {delay} ms, seed {seed}");
+        }
+        assert_eq!(sim.machine.summary().acked, 40);
+    }
+}
+
+#[test]
+fn a_claim_that_takes_longer_than_its_lease_starts_nothing_and_says_so() {
+    let mut plan = plan(4);
+    plan.queues[0].lease = Millis::new(100).unwrap();
+    let mut sim = Sim::new(plan);
+    sim.latency = ms(150);
+    sim.send_many(0, 3);
+    sim.run_to(at(10_000));
+    assert!(sim.times(|action| matches!(action, Action::Start { .. })).is_empty());
+    let claims = sim.sent("claim").len();
+    assert!(claims < 20, "{claims} claims of a worker that is too far away");
+    let late = |action: &Action| match action {
+        Action::LateClaim { queue: 0, ids, lease, round_trip, .. } => {
+            ids.len() == 3 && lease.as_ms() == 100 && *round_trip == ms(150)
+        }
+        _ => false,
+    };
+    assert!(sim.times(late).len() >= 3);
+    // A worker that is closer has lost nothing.
+    sim.latency = ms(1);
+    sim.run_to(at(20_000));
+    let started = sim.log.iter().filter_map(|(_, action)| match action {
+        Action::Start { delivery, .. } => Some(delivery.message.info.crashes),
+        _ => None,
+    });
+    assert_eq!(started.collect::<Vec<_>>(), [0; 3]);
+    assert_eq!(sim.machine.summary().acked, 3);
 }
 
 #[test]
@@ -97,8 +145,30 @@ fn one_settlement_names_no_message_twice() {
         Some((ms(1), if count.get() < 50 { Outcome::Release } else { Outcome::Ack }))
     });
     sim.send_many(0, 1);
-    sim.run_to(at(1_000));
+    sim.run_to(at(6_000));
     assert_eq!((sim.machine.summary().released, sim.machine.summary().acked), (49, 1));
+}
+
+#[test]
+fn a_handler_that_gives_everything_back_at_once_is_no_hot_loop() {
+    let is_healthy = |delivery: &Delivery| delivery.message.info.id.to_string() == "healthy";
+    for outcome in [Outcome::Release, Outcome::Snooze { delay: Millis::ZERO }] {
+        let mut sim = Sim::new(plan(4)).handling(move |delivery| {
+            let outcome = if is_healthy(delivery) { Outcome::Ack } else { outcome.clone() };
+            Some((ms(0), outcome))
+        });
+        sim.send_many(0, 2);
+        sim.send(at(5_000), 0, "healthy", Duration::ZERO);
+        sim.run_to(at(10_000));
+        let claims = sim.sent("claim").len();
+        assert!((100..=220).contains(&claims), "{claims} claims in 10 s");
+        let starts = |(at, action): &(Moment, Action)| match action {
+            Action::Start { delivery, .. } => is_healthy(delivery).then_some(*at),
+            _ => None,
+        };
+        let healthy: Vec<_> = sim.log.iter().filter_map(starts).collect();
+        assert!(healthy.len() == 1 && healthy[0] <= at(5_110), "{healthy:?}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::meters::{self, Label};
 use super::{call_span, class_name};
-use crate::events::{Event, EventKind, EventSink};
+use crate::events::{EventKind, EventSink};
 
 /// Records each operation's time and results, and changes nothing.
 #[derive(Debug)]
@@ -30,13 +30,7 @@ impl Observed {
 
     /// Tells the results of an operation, item by item.
     fn tell(&self, op: &Op, applied: &Applied) {
-        let listeners = self.events.listened();
-        let tell = |id: &MessageId, kind| {
-            if let Some(sender) = listeners {
-                // Fails if nobody listens any more.
-                let _ = sender.send(Event { id: id.clone(), at: applied.at, kind });
-            }
-        };
+        let tell = |id: &MessageId, kind| self.events.tell(id, applied.at, kind);
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
                 meters::batch(&self.queue, op.name(), messages.len());
@@ -81,8 +75,7 @@ impl Observed {
                     }
                 }
             }
-            _ if listeners.is_some() => changes(op, &applied.reply, tell),
-            _ => {}
+            _ => changes(op, &applied.reply, tell),
         }
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
 use delayline_core::{
-    Applied, At, Class, Delivery, Error, Extended, MessageId, Op, Queueing, Reply, Settled,
-    Settlement, Wakeup,
+    Applied, At, Class, Delivery, Error, Extended, MessageId, Millis, Op, Queueing, Reply, Settled,
+    Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -26,6 +26,7 @@ use super::stop::Stop;
 use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
+use crate::events::EventKind;
 
 /// One queue of a run.
 pub(super) struct Lane {
@@ -154,6 +155,9 @@ impl Run {
                 Action::Start { slot, delivery, lateness } => {
                     self.begin(slot, *delivery, lateness);
                 }
+                Action::LateClaim { queue, at, ids, lease, round_trip } => {
+                    self.late_claim(queue, at, &ids, lease, round_trip);
+                }
                 Action::Cancel { slot, reason } => {
                     if let Some(running) = self.running_in(slot) {
                         running.cancel(reason);
@@ -200,6 +204,28 @@ impl Run {
         self.running.insert(running.abort.id(), running);
     }
 
+    fn late_claim(
+        &self,
+        queue: usize,
+        at: Timestamp,
+        ids: &[MessageId],
+        lease: Millis,
+        round_trip: Duration,
+    ) {
+        let Some(Lane { client, .. }) = self.lanes.get(queue) else { return };
+        tracing::warn!(
+            queue = client.label().as_str(),
+            messages = ids.len(),
+            %lease,
+            ?round_trip,
+            "the leases ran out before the claim was answered, so the messages were given back \
+             unstarted; use a lease of several round trips"
+        );
+        for id in ids {
+            client.events().tell(id, at, EventKind::NotStarted { lease, round_trip });
+        }
+    }
+
     fn running_in(&self, slot: Slot) -> Option<&Running> {
         self.tasks.get(&slot).and_then(|task| self.running.get(task))
     }
@@ -241,7 +267,8 @@ impl Run {
                 if let Some(lane) = self.lanes.get(queue)
                     && has_left_nothing(&op, &result)
                 {
-                    lane.client.looks().send_replace(Instant::now());
+                    // The very moment that the machine is told, so that it knows its own look.
+                    lane.client.looks().send_replace(self.started + now.since_start());
                 }
                 self.machine.handle_answer(now, queue, op, result);
             }

@@ -84,10 +84,14 @@ pub(super) fn plan(slots: usize) -> Plan {
 
 impl Sim {
     pub(super) fn new(plan: Plan) -> Self {
+        Self::seeded(plan, 7)
+    }
+
+    pub(super) fn seeded(plan: Plan, seed: u8) -> Self {
         let queues = plan.queues.len();
         Self {
             slots: plan.slots,
-            machine: Machine::new(plan, [7; 16]),
+            machine: Machine::new(plan, [seed; 16]),
             now: Moment::START,
             queues: (0..queues).map(|_| State::new()).collect(),
             log: Vec::new(),
@@ -165,9 +169,11 @@ impl Sim {
     pub(super) fn run_to(&mut self, end: Moment) {
         loop {
             while let Some(action) = self.machine.poll(self.now) {
+                self.machine.lanes.check();
                 self.log.push((self.now, action.clone()));
                 self.perform(action);
             }
+            self.machine.lanes.check();
             if self.machine.is_over(self.now) {
                 return;
             }
@@ -270,7 +276,7 @@ impl Sim {
                 let outcome = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
                 self.push(self.now, Event::Finished(slot, outcome));
             }
-            Action::Stuck { .. } => {}
+            Action::Stuck { .. } | Action::LateClaim { .. } => {}
         }
     }
 
@@ -302,7 +308,12 @@ impl Sim {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Answer(queue, op, result) => {
+                let looked = left_nothing(&op, &result);
                 self.machine.handle_answer(self.now, queue, op, result);
+                if looked {
+                    // As a driver does that tells all workers of a process alike.
+                    self.machine.handle_looked(self.now, queue);
+                }
             }
             Event::Waited(queue, hint) => {
                 self.waits[queue] = false;
@@ -320,5 +331,14 @@ impl Sim {
             }
             Event::Stop(deadline) => self.machine.handle_stop(deadline),
         }
+    }
+}
+
+fn left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
+    match (op, result) {
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+            !claimed.more && claimed.deliveries.len() < claim.max
+        }
+        _ => false,
     }
 }

@@ -1,0 +1,201 @@
+//! All queues of a worker, and an index of what each wants done and when.
+
+use std::collections::BTreeSet;
+
+use super::Moment;
+use super::lane::{ERRANDS, Errand, Lane, share};
+
+/// The queues of a worker. What happens to one costs the same however many there are: its errands
+/// are kept in order of time, and sums over all queues are kept up to date.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// What is known of each lane in `agenda` and `totals`.
+    known: Vec<Known>,
+    agenda: [BTreeSet<(Moment, usize)>; ERRANDS],
+    totals: Totals,
+    /// Those whose time to claim has come, the least served first.
+    wanting: BTreeSet<(u64, usize)>,
+    /// The sum of their weights.
+    wanting_weight: u64,
+    /// How many of them may have fewer handlers at once than the worker.
+    wanting_limited: usize,
+    slots: usize,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    errands: [Option<Moment>; ERRANDS],
+    totals: Totals,
+    /// Its place among those that want to claim.
+    wanting: Option<u64>,
+}
+
+/// Sums over queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Running handlers.
+    pub(super) handlers: usize,
+    /// Slots that are kept free for open claims.
+    pub(super) reserved: usize,
+    /// Settlements that are not confirmed.
+    pub(super) unsettled: usize,
+}
+
+impl Lanes {
+    pub(super) fn new(lanes: Vec<Lane>, slots: usize) -> Self {
+        let mut all = Self {
+            known: lanes.iter().map(|_| Known::default()).collect(),
+            lanes,
+            agenda: Default::default(),
+            totals: Totals::default(),
+            wanting: BTreeSet::new(),
+            wanting_weight: 0,
+            wanting_limited: 0,
+            slots,
+        };
+        (0..all.len()).for_each(|queue| all.note(queue));
+        all
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter()
+    }
+
+    /// Changes a queue, and notes what it wants then.
+    pub(super) fn change<R>(
+        &mut self,
+        queue: usize,
+        change: impl FnOnce(&mut Lane) -> R,
+    ) -> Option<R> {
+        let result = change(self.lanes.get_mut(queue)?);
+        self.note(queue);
+        Some(result)
+    }
+
+    pub(super) fn change_all(&mut self, mut change: impl FnMut(&mut Lane)) {
+        for queue in 0..self.len() {
+            self.change(queue, &mut change);
+        }
+    }
+
+    pub(super) const fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Whether there is no handler, and nothing to settle.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.totals.handlers == 0 && self.totals.unsettled == 0
+    }
+
+    /// When the first of these errands is to be done.
+    pub(super) fn next(&self, errand: Errand) -> Option<Moment> {
+        let agenda = self.agenda.get(errand as usize)?;
+        agenda.first().map(|(moment, _)| *moment)
+    }
+
+    /// When a queue that has room is to be claimed from.
+    pub(super) fn next_claim(&self) -> Option<Moment> {
+        if self.wanting.is_empty() { self.next(Errand::Claim) } else { Some(Moment::START) }
+    }
+
+    /// The queues that have this errand to do by `now`.
+    pub(super) fn due(&self, errand: Errand, now: Moment) -> Vec<usize> {
+        let agenda = self.agenda.get(errand as usize).into_iter().flatten();
+        agenda.take_while(|(moment, _)| *moment <= now).map(|(_, queue)| *queue).collect()
+    }
+
+    /// The queue that was served least among those that want to claim by `now`, and its share of
+    /// `room` free slots.
+    pub(super) fn least_served(&mut self, now: Moment, room: usize) -> Option<(usize, usize)> {
+        for queue in self.due(Errand::Claim, now) {
+            self.want(queue);
+        }
+        let (_, queue) = *self.wanting.first()?;
+        let lane = self.lanes.get(queue)?;
+        if self.wanting_limited > 0 {
+            let wanting = self.wanting.iter().filter_map(|(_, queue)| self.lanes.get(*queue));
+            let wanting = wanting.map(|lane| (lane.weight, lane.room(room))).collect();
+            return Some((queue, share(room, (lane.weight, lane.room(room)), wanting)));
+        }
+        // Each of them can use the whole room.
+        let all = [(self.wanting_weight, room)].into();
+        Some((queue, share(room, (lane.weight, room), all)))
+    }
+
+    /// Notes that a queue's time to claim has come.
+    fn want(&mut self, queue: usize) {
+        let (Some(lane), Some(known)) = (self.lanes.get(queue), self.known.get_mut(queue)) else {
+            return;
+        };
+        if known.wanting.is_none() {
+            known.wanting = Some(lane.served);
+            self.wanting.insert((lane.served, queue));
+            self.wanting_weight += lane.weight;
+            self.wanting_limited += usize::from(lane.is_limited(self.slots));
+        }
+        let errand = Errand::Claim as usize;
+        if let Some(moment) = known.errands.get_mut(errand).and_then(Option::take) {
+            self.agenda.get_mut(errand).map(|agenda| agenda.remove(&(moment, queue)));
+        }
+    }
+
+    /// Brings what is known of a queue up to date.
+    fn note(&mut self, queue: usize) {
+        let among_others = self.len() > 1;
+        let (Some(lane), Some(known)) = (self.lanes.get(queue), self.known.get_mut(queue)) else {
+            return;
+        };
+        if let Some(served) = known.wanting.take() {
+            self.wanting.remove(&(served, queue));
+            self.wanting_weight -= lane.weight;
+            self.wanting_limited -= usize::from(lane.is_limited(self.slots));
+        }
+        let errands = lane.errands(among_others);
+        for ((agenda, old), new) in self.agenda.iter_mut().zip(known.errands).zip(errands) {
+            if old != new {
+                old.map(|moment| agenda.remove(&(moment, queue)));
+                new.map(|moment| agenda.insert((moment, queue)));
+            }
+        }
+        known.errands = errands;
+        let (old, new) = (known.totals, lane.totals());
+        let Totals { handlers, reserved, unsettled } = &mut self.totals;
+        *handlers = *handlers + new.handlers - old.handlers;
+        *reserved = *reserved + new.reserved - old.reserved;
+        *unsettled = *unsettled + new.unsettled - old.unsettled;
+        known.totals = new;
+    }
+
+    /// Whether the index says what the queues say.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut wanting = (0, 0, 0);
+        let mut totals = Totals::default();
+        for (queue, (lane, known)) in self.lanes.iter().zip(&self.known).enumerate() {
+            let mut errands = lane.errands(self.len() > 1);
+            if known.wanting.is_some() {
+                assert!(errands[Errand::Claim as usize].take().is_some());
+                assert!(self.wanting.contains(&(lane.served, queue)));
+                wanting.0 += 1;
+                wanting.1 += lane.weight;
+                wanting.2 += usize::from(lane.is_limited(self.slots));
+            }
+            assert_eq!(errands, known.errands);
+            for (agenda, moment) in self.agenda.iter().zip(errands) {
+                assert_eq!(agenda.iter().find(|(_, of)| *of == queue).map(|(at, _)| *at), moment);
+            }
+            let Totals { handlers, reserved, unsettled } = lane.totals();
+            totals.handlers += handlers;
+            totals.reserved += reserved;
+            totals.unsettled += unsettled;
+        }
+        assert_eq!(totals, self.totals);
+        let counted = (self.wanting.len(), self.wanting_weight, self.wanting_limited);
+        assert_eq!(wanting, counted);
+    }
+}

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use delayline_core::{
-    Applied, Cancelled, DeathReason, Enqueued, Found, Lease, MessageId, MessageState, Op, Outcome,
-    Purged, Redriven, Reply, Rescheduled, Settled, Status, Timestamp,
+    Applied, Cancelled, DeathReason, Enqueued, Extended, Found, Lease, MessageId, MessageState, Op,
+    Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Status, Timestamp,
 };
 
 use crate::story::Ms;
@@ -32,6 +32,10 @@ struct Record {
     changed_at: Ms,
     /// A handler has asked for so much time.
     not_before: Option<Timestamp>,
+    /// When its lease runs out, by the server's clock.
+    leased_until: Option<Timestamp>,
+    /// Since when it could have been claimed, by the server's clock, when it was claimed last.
+    ready_at: Option<Timestamp>,
     /// It has left the queue.
     finished: Option<Status>,
     starts: u64,
@@ -89,7 +93,7 @@ impl Ledger {
                     record.created = true;
                 }
             }
-            (Op::Claim(_), Reply::Claim(claimed)) => {
+            (Op::Claim(claim), Reply::Claim(claimed)) => {
                 for delivery in &claimed.deliveries {
                     let info = &delivery.message.info;
                     let epoch = delivery.lease.epoch;
@@ -107,14 +111,25 @@ impl Ledger {
                     if epoch != record.epoch && epoch != record.epoch + 1 {
                         return Err(format!("{} leaps to epoch {epoch}", info.id));
                     }
+                    if epoch > record.epoch {
+                        record.ready_at = record.leased_until.max(Some(info.due));
+                        record.leased_until = Some(applied.at.after(claim.lease));
+                    }
                     record.epoch = epoch;
+                }
+            }
+            (Op::Extend(extend), Reply::Extend(results)) => {
+                for ((id, _), result) in extend.leases.iter().zip(results) {
+                    if let Extended::Done { deadline, .. } = *result {
+                        self.record(queue, id).leased_until = Some(deadline);
+                    }
                 }
             }
             (Op::Settle(items), Reply::Settle(results)) => {
                 for (item, result) in items.iter().zip(results) {
                     let Settled::Done { status } = *result else { continue };
                     let record = self.record(queue, &item.id);
-                    record.changed_at = now;
+                    (record.changed_at, record.leased_until) = (now, None);
                     record.not_before = match item.outcome {
                         Outcome::Retry { delay, .. } | Outcome::Snooze { delay } => {
                             Some(applied.at.after(delay))
@@ -171,9 +186,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Since when a message has been as it is.
-    pub(crate) fn changed_at(&self, queue: usize, id: &MessageId) -> Ms {
-        self.messages.get(&(queue, id.clone())).map_or(0, |record| record.changed_at)
+    /// Since when a message has been as it is, and since when its last claim could have had it.
+    pub(crate) fn ready_since(&self, queue: usize, id: &MessageId) -> (Ms, Option<Timestamp>) {
+        let record = self.messages.get(&(queue, id.clone()));
+        record.map_or((0, None), |record| (record.changed_at, record.ready_at))
     }
 
     /// A handler begins when the server's clock shows `clock`, if that has never been set back.

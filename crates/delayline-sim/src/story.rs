@@ -25,6 +25,8 @@ const MOST_CLOCK_STEPS: usize = 3;
 pub(crate) struct Story {
     pub(crate) queues: usize,
     pub(crate) workers: usize,
+    /// The workers run in one program, and tell each other when they have looked.
+    pub(crate) one_program: bool,
     /// Handlers at once, of each worker.
     pub(crate) slots: usize,
     pub(crate) lease: Ms,
@@ -97,6 +99,16 @@ pub(crate) enum FaultKind {
     LateExecution(Ms),
     /// It is executed, answered, and executed again that much later.
     Repeated(Ms),
+}
+
+impl FaultKind {
+    /// For how long it has an effect of its own.
+    pub(crate) const fn lasts(self) -> Ms {
+        match self {
+            Self::Refused | Self::Busy | Self::LostRequest | Self::LostReply => 0,
+            Self::SlowReply(time) | Self::LateExecution(time) | Self::Repeated(time) => time,
+        }
+    }
 }
 
 /// A time when all calls of all processes fail.
@@ -201,15 +213,17 @@ fn wild() -> impl Strategy<Value = Story> {
         up_to(meddling(), MOST_MEDDLING),
         prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..=MOST_CLOCK_STEPS)],
         prop_oneof![3 => Just(0), 1 => 1..4_u64],
+        any::<bool>(),
     );
     let chance = any::<u64>().no_shrink();
     let all = (system, vec(send(), 1..40), trouble, chance);
     all.prop_map(|(system, sends, trouble, chance)| {
         let (queues, workers, slots, lease, max_lease_age) = system;
-        let (faults, outages, wounds, meddling, clock_steps, hints_lost) = trouble;
+        let (faults, outages, wounds, meddling, clock_steps, hints_lost, one_program) = trouble;
         Story {
             queues,
             workers,
+            one_program,
             slots,
             lease,
             max_lease_age,

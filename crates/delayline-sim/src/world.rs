@@ -28,6 +28,8 @@ pub(crate) struct World<'a> {
     events: BTreeMap<(Ms, u64), Event>,
     serial: u64,
     hints: u64,
+    /// Until when something that goes wrong has an effect of its own.
+    disturbed_until: Option<Ms>,
     dice: Dice,
     ledger: Ledger,
     /// All is done, and the workers end for good.
@@ -146,6 +148,7 @@ impl<'a> World<'a> {
             events: BTreeMap::new(),
             serial: 0,
             hints: 0,
+            disturbed_until: None,
             dice: Dice::new(story.chance),
             ledger: Ledger::default(),
             closing: false,
@@ -306,10 +309,7 @@ impl<'a> World<'a> {
                 }
             }
             Event::Answer { caller: Caller::Worker(worker), queue, op, result } => {
-                let now = self.moment();
-                if let Some(machine) = self.machine(worker.process) {
-                    machine.handle_answer(now, queue, op, result);
-                }
+                self.answer(worker, queue, op, result);
             }
             Event::Answer { caller: Caller::Client { tries }, queue, op, result } => {
                 if result.is_err() && tries < MAX_TRIES {
@@ -342,11 +342,43 @@ impl<'a> World<'a> {
             Event::StepClock(number) => {
                 let step = self.story.clock_steps.get(number).map_or(0, |step| step.by);
                 self.clock_offset = self.clock_offset.saturating_add(step);
+                self.disturbed(self.now);
             }
             Event::Sever => self.sever(),
             Event::Heal => self.heal(),
         }
         Ok(())
+    }
+
+    /// Something goes wrong, and has an effect of its own until then.
+    fn disturbed(&mut self, until: Ms) {
+        self.disturbed_until = self.disturbed_until.max(Some(until.max(self.now)));
+    }
+
+    /// A worker's call is answered. A claim that leaves nothing is told to all workers of its
+    /// program, itself included.
+    fn answer(&mut self, worker: Worker, queue: usize, op: Op, result: Result<Applied, Error>) {
+        let now = self.moment();
+        let left_nothing = match (&op, &result) {
+            (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+                !claimed.more && claimed.deliveries.len() < claim.max
+            }
+            _ => false,
+        };
+        if let Some(machine) = self.machine(worker.process) {
+            machine.handle_answer(now, queue, op, result);
+        }
+        if !left_nothing {
+            return;
+        }
+        for (index, process) in self.processes.iter_mut().enumerate() {
+            let hears = self.story.one_program && process.frozen_until <= self.now;
+            if let Some(machine) = &mut process.machine
+                && (hears || index == worker.process)
+            {
+                machine.handle_looked(now, queue);
+            }
+        }
     }
 
     fn moment(&self) -> Moment {
@@ -366,7 +398,10 @@ impl<'a> World<'a> {
 
     /// Nothing goes wrong any more, and handlers that would run for ever come to an end.
     fn heal(&mut self) {
-        self.clock_offset = self.clock_offset.max(0);
+        if self.clock_offset < 0 {
+            self.clock_offset = 0;
+            self.disturbed(self.now);
+        }
         for queue in 0..self.queues.len() {
             // The second one comes after all pauses that are still on their way.
             for at in [self.now, self.now + 15_000] {

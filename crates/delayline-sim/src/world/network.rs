@@ -55,6 +55,7 @@ impl World<'_> {
             && self.hints.is_multiple_of(self.story.hints_lost)
             && self.now < HEALED_AT
         {
+            self.disturbed(self.now);
             return;
         }
         let Some(hosted) = self.queues.get_mut(queue) else { return };
@@ -73,6 +74,9 @@ impl World<'_> {
         let (there, back) = (1 + self.dice.below(3), 1 + self.dice.below(3));
         let fault = self.fault(number);
         self.ledger.totals.calls_hit += u64::from(fault.is_some());
+        if let Some(fault) = fault {
+            self.disturbed(self.now + there + fault.lasts());
+        }
         let mut execute_at = Some(self.now + there);
         let mut reply_in = Some(back);
         let mut failure = None;
@@ -140,6 +144,7 @@ impl World<'_> {
 
     /// The connections on which somebody waits for hints are lost.
     pub(super) fn sever(&mut self) {
+        self.disturbed(self.now);
         for queue in 0..self.queues.len() {
             let sleepers = self.queues.get_mut(queue).map(|queue| &mut queue.sleepers);
             for Sleeper { worker, .. } in sleepers.map(std::mem::take).unwrap_or_default() {
@@ -154,6 +159,7 @@ impl World<'_> {
         let failing = self.now < HEALED_AT
             && matches!(self.outage(), Some((OutageKind::Down | OutageKind::Silent, _)));
         if failing {
+            self.disturbed(self.now);
             let result = Err(Error::new(ErrorKind::Unreachable));
             self.push(self.now + 1, Event::Waited { worker, queue, result });
             return;

@@ -4,9 +4,9 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
-use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome, Timestamp};
+use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome};
 
-use super::{BASE, Caller, Event, Worker, World, count, number_of};
+use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
 use crate::ledger::Violation;
 use crate::process::{Handler, Process};
 use crate::story::{Answer, HEALED_AT, Handling, Ms, Outage, OutageKind, WoundKind};
@@ -44,6 +44,11 @@ impl World<'_> {
         let now = self.moment();
         let Some(wound) = self.story.wounds.get(number) else { return };
         let index = wound.worker % self.story.workers;
+        match wound.kind {
+            WoundKind::Crash { .. } => self.disturbed(self.now),
+            WoundKind::Freeze { lasts } => self.disturbed(self.now + lasts),
+            WoundKind::Stop { .. } => {}
+        }
         let Some(process) = self.processes.get_mut(index) else { return };
         match wound.kind {
             WoundKind::Crash { restart_after } => {
@@ -118,7 +123,7 @@ impl World<'_> {
                 let set_back = self.story.clock_steps.iter().any(|step| step.by < 0);
                 let clock = (!set_back).then(|| self.clock());
                 self.ledger.started(slot.queue(), &info.id, delivery.lease, info.due, clock)?;
-                self.is_in_time(slot.queue(), &info.id, info.due)?;
+                self.is_in_time(slot.queue(), &info.id)?;
                 self.begin(worker, slot, &info.id.clone(), delivery.lease);
                 let running = self.processes.get(worker.process).map_or(0, |p| p.running.len());
                 if running > self.story.slots {
@@ -143,18 +148,32 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A message that a worker could have had is not late (G21).
-    fn is_in_time(&self, queue: usize, id: &MessageId, due: Timestamp) -> Result<(), Violation> {
-        if !self.story.is_peaceful() {
-            return Ok(());
-        }
-        let ready_since = due.as_ms().saturating_sub(BASE).max(self.ledger.changed_at(queue, id));
-        let bound = if self.story.faults.is_empty() { PROMPT } else { PROMPT_IN_TROUBLE };
+    /// A message that a worker could have had is not late (G21), once what went wrong is over and
+    /// its effects are made up for.
+    fn is_in_time(&self, queue: usize, id: &MessageId) -> Result<(), Violation> {
+        let (changed_at, ready_at) = self.ledger.ready_since(queue, id);
+        let ready_at = ready_at.map_or(0, |at| {
+            at.as_ms().saturating_sub(BASE).saturating_add_signed(-self.clock_offset)
+        });
+        let calm_since = self.disturbed_until.map_or(0, |until| until + self.recovery());
+        let ready_since = changed_at.max(ready_at).max(calm_since);
+        let bound = if self.story.queues == 1 { PROMPT } else { PROMPT_AMONG_QUEUES };
         let room = |process: &Process| process.room_since.is_some_and(|at| at + bound < self.now);
         if ready_since + bound < self.now && self.processes.iter().any(room) {
             return Err(format!("{id} is {} ms late, with free slots", self.now - ready_since));
         }
         Ok(())
+    }
+
+    /// How long the effects of what went wrong may last.
+    fn recovery(&self) -> Ms {
+        if self.story.is_peaceful() {
+            return MADE_UP_FOR;
+        }
+        // A call has failed and is tried again; a lease that nobody knows of runs out; and a hint
+        // that was lost is made up for by the next poll.
+        let poll = POLL.max(POLL * count(self.story.queues) / 2);
+        PATIENCE + LONGEST_PAUSE + self.story.lease + poll + MADE_UP_FOR
     }
 
     pub(super) fn begin(&mut self, worker: Worker, slot: Slot, id: &MessageId, lease: Lease) {
@@ -262,6 +281,13 @@ impl Process {
     }
 }
 
+/// A few round trips, and the longest pause of a worker whose handlers give everything back.
+const PROMPT: Ms = 130;
 /// With several queues a worker looks at those it did not hear after half a second.
-const PROMPT: Ms = 600;
-const PROMPT_IN_TROUBLE: Ms = 1_500;
+const PROMPT_AMONG_QUEUES: Ms = 600;
+/// How long two mild faults may keep a message.
+const MADE_UP_FOR: Ms = 1_500;
+/// How long one queue goes without a look.
+const POLL: Ms = 5_000;
+/// Between the tries of a call that fails.
+const LONGEST_PAUSE: Ms = 2_000;

@@ -23,8 +23,13 @@ pub enum Outcome {
         error: String,
     },
     /// Not now. Nothing is counted; the message is due again after this time.
+    ///
+    /// With no delay it is a [`Release`](Self::Release).
     Snooze(Duration),
     /// Not here. Nothing is counted; the message is ready again at once, for any worker.
+    ///
+    /// While all that its handlers answer is this, a worker claims less and less often, down to ten
+    /// times a second, so that a message nobody wants is no hot loop.
     Release,
     /// Hopeless. The message is a dead letter, for this reason.
     Reject(String),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use delayline::{Bytes, Job, Worker};
-use delayline_test_server::{Reply, Server};
+use delayline_benches::Requests;
 use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep};
 
@@ -23,9 +23,9 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
         let handle = worker.handle();
         let working = tokio::spawn(worker.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }));
         sleep(SETTLING).await;
-        let (start, before) = (Instant::now(), requests(&server)?);
+        let (start, before) = (Instant::now(), Requests::of(&server).sum());
         sleep(time).await;
-        let sent = requests(&server)? - before;
+        let sent = Requests::of(&server).sum() - before;
         rows.push((way.driver_name().to_owned(), vec![sent / start.elapsed().as_secs_f64()]));
         handle.stop(Duration::from_secs(1));
         working.await?;
@@ -39,19 +39,4 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
         wide: false,
         note: "A worker on an empty queue: the claims that look after it, and the waits for hints.",
     })
-}
-
-/// How many requests a library has sent; `INFO` is this program's own.
-fn requests(server: &Server) -> Result<f64> {
-    let Reply::BulkString(info) = server.command(&["INFO", "commandstats"]) else {
-        bail!("no statistics of commands");
-    };
-    let info = String::from_utf8_lossy(&info).into_owned();
-    let of_library =
-        ["evalsha", "eval", "blpop", "ping"].map(|name| format!("cmdstat_{name}:calls="));
-    let calls = info.lines().filter_map(|line| {
-        let rest = of_library.iter().find_map(|start| line.strip_prefix(start.as_str()))?;
-        rest.split(',').next()?.parse::<f64>().ok()
-    });
-    Ok(calls.sum())
 }

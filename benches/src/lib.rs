@@ -6,5 +6,5 @@ mod server;
 mod traffic;
 
 pub use ops::{PAYLOAD_BYTES, ack, claim, deliveries, enqueue};
-pub use server::{cpu_time, settings};
+pub use server::{Requests, cpu_time, settings};
 pub use traffic::{payload, send_in_bulk, send_singly, work};

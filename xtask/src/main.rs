@@ -9,6 +9,7 @@ mod peers;
 mod redis;
 mod redis_server;
 mod sim;
+mod soak;
 mod test;
 mod tidy;
 mod workspace;
@@ -47,6 +48,7 @@ fn run() -> Result<()> {
         "bench" => bench::run(&shell, args),
         "peers" => peers::run(&shell, args),
         "chaos" => chaos::run(&shell, args),
+        "soak" => soak::run(&shell, args),
         "sim" => sim::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
         "help" | "-h" | "--help" => {
@@ -77,6 +79,10 @@ cargo xtask sim [--seeds N] [--first SEED]
 cargo xtask chaos [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
     of their files lost. Says what was injected, and which promises held.
+
+cargo xtask soak [--minutes M] [--seed S]
+    Run idle and busy programs on real servers for a long time: mixed delays, many queues, idle
+    spells. Says how late messages came, what was used, and whether that is as promised.
 
 cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,

@@ -1,0 +1,260 @@
+//! One program and its server: queues, workers, and what is sent to them.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, bail};
+use cpu_time::ThreadTime;
+use delayline::{
+    Bytes, Connect, Driver, Job, Millis, Outcome, Queue, QueueName, Raw, RetryPolicy, Summary,
+    Worker, WorkerBuilder, WorkerHandle, Workers,
+};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, sleep_until};
+
+use crate::ledger::{Account, Class, Due, Ledger};
+use crate::schedule::Schedule;
+use crate::senders;
+use crate::shape::Shape;
+
+/// What to run, on a thread and a runtime of its own, so that its processor time is its own.
+pub(crate) struct Program {
+    pub(crate) driver: Driver,
+    pub(crate) shape: Shape,
+    pub(crate) url: String,
+    pub(crate) queues: usize,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+pub(crate) struct Report {
+    pub(crate) account: Account,
+    pub(crate) waves: Waves,
+    /// One for each cycle.
+    pub(crate) rests: Vec<Rest>,
+    pub(crate) summary: Summary,
+}
+
+/// What it cost the client to handle one message for each queue, all due at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waves {
+    pub(crate) messages: u32,
+    pub(crate) cpu: Duration,
+}
+
+/// An idle spell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// How many messages had not come when it began, though they were due.
+    pub(crate) waiting: usize,
+    pub(crate) tasks: usize,
+    /// The client's share of a core.
+    pub(crate) cpu: f64,
+}
+
+/// A queue and its name.
+pub(crate) type NamedQueue = (Arc<str>, Queue<Bytes, Raw>);
+
+/// A program at work.
+struct Running {
+    shape: Shape,
+    seed: u64,
+    queues: Vec<NamedQueue>,
+    ledger: Arc<Ledger>,
+    workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
+}
+
+impl Program {
+    /// Sets everything up, says so, plays the schedule, and takes everything down.
+    pub(crate) fn run(
+        &self,
+        ready: &Sender<Result<()>>,
+        schedule: oneshot::Receiver<Schedule>,
+    ) -> Result<Report> {
+        Builder::new_current_thread().enable_all().build()?.block_on(async {
+            let running = match self.start().await {
+                Ok(running) => running,
+                Err(error) => {
+                    ready.send(Err(error))?;
+                    bail!("it did not start");
+                }
+            };
+            ready.send(Ok(()))?;
+            running.play(schedule.await?).await
+        })
+    }
+
+    async fn start(&self) -> Result<Running> {
+        let mut queues: Vec<NamedQueue> = Vec::new();
+        let mut connection = None;
+        for number in 0..self.queues {
+            let name = queue_name(self.shape, number)?;
+            if connection.is_none() || self.shape == Shape::Single {
+                let connect = Connect::new(&self.url, name.as_str())?.driver(self.driver);
+                connection = Some(connect.connection().await?);
+            }
+            let Some(connection) = &connection else { continue };
+            let backend = connection.open(name.as_str()).await?;
+            queues.push((name.as_str().into(), Queue::raw(backend).named(&name)));
+        }
+        let (shape, seed, ledger) = (self.shape, self.seed, Arc::default());
+        let mut running = Running { shape, seed, queues, ledger, workers: Vec::new() };
+        running.start_workers()?;
+        Ok(running)
+    }
+}
+
+/// The name of the `number`th queue of a program.
+pub(crate) fn queue_name(shape: Shape, number: usize) -> Result<QueueName> {
+    Ok(QueueName::new(format!("{}-{number}", shape.name()))?)
+}
+
+impl Running {
+    fn start_workers(&mut self) -> Result<()> {
+        let builder = |queue: &Queue<Bytes, Raw>| {
+            Worker::builder(queue.clone()).retry(RetryPolicy::fixed(Millis::saturating(200)))
+        };
+        match self.shape {
+            Shape::Single | Shape::Busy => {
+                for (name, queue) in &self.queues {
+                    let worker = builder(queue).concurrency(SLOTS).build()?;
+                    let (handle, handler) = (worker.handle(), self.handler(name));
+                    self.workers.push((handle, tokio::spawn(worker.run(handler))));
+                }
+            }
+            Shape::Few | Shape::Many => {
+                let mut workers = Workers::sharing(SLOTS)?;
+                for (name, queue) in &self.queues {
+                    let worker: WorkerBuilder<_, _> = builder(queue);
+                    workers = workers.add(1, worker, self.handler(name))?;
+                }
+                self.workers.push((workers.handle(), tokio::spawn(workers.run())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that it has begun, and ends as the message is meant to.
+    fn handler(
+        &self,
+        name: &Arc<str>,
+    ) -> impl Fn(Job<Bytes>) -> std::future::Ready<Result<Outcome, &'static str>> + Send + Sync + 'static
+    {
+        let (ledger, name) = (Arc::clone(&self.ledger), Arc::clone(name));
+        move |job| {
+            let outcome = match ledger.begin(&name, &job) {
+                Some((delivery, meant)) if delivery < meant && delivery % 2 == 1 => Err("again"),
+                Some((delivery, meant)) if delivery < meant => Ok(Outcome::Snooze(SNOOZE)),
+                _ => {
+                    ledger.end(&job);
+                    Ok(Outcome::Ack)
+                }
+            };
+            std::future::ready(outcome)
+        }
+    }
+
+    async fn play(mut self, schedule: Schedule) -> Result<Report> {
+        let (cycles, mut chance) = (watch::Sender::new(0), fastrand::Rng::with_seed(self.seed));
+        let mut sending = JoinSet::new();
+        for queue in &self.queues {
+            let sender = senders::Sender {
+                queue: queue.clone(),
+                shape: self.shape,
+                ledger: Arc::clone(&self.ledger),
+                schedule: schedule.clone(),
+                cycles: cycles.subscribe(),
+                chance: chance.fork(),
+            };
+            sending.spawn(sender.run());
+        }
+        let (mut waves, mut rests) = (Waves::default(), Vec::new());
+        for number in 0..schedule.cycles {
+            let cycle = schedule.cycle(number);
+            sleep_until(cycle.begin.into()).await;
+            match self.shape {
+                Shape::Few => self.wave(3, &mut waves).await?,
+                Shape::Many => self.wave(1, &mut waves).await?,
+                Shape::Single | Shape::Busy => {}
+            }
+            cycles.send_replace(number + 1);
+            sleep_until(cycle.idle_begin.into()).await;
+            let (waiting, cpu, begin) = (self.ledger.waiting(), ThreadTime::now(), Instant::now());
+            sleep_until(cycle.sample.into()).await;
+            let cpu = cpu.elapsed().as_secs_f64() / begin.elapsed().as_secs_f64();
+            let tasks = Handle::current().metrics().num_alive_tasks();
+            rests.push(Rest { waiting, tasks, cpu });
+            // Whoever looks at the server has time to do so.
+            sleep_until(cycle.end.into()).await;
+        }
+        while let Some(sent) = sending.join_next().await {
+            sent??;
+        }
+        let summary = self.finish().await?;
+        Ok(Report { account: self.ledger.close(), waves, rests, summary })
+    }
+
+    /// Sends one message to each queue, all due at the same instant, so many times.
+    async fn wave(&self, rounds: usize, waves: &mut Waves) -> Result<()> {
+        let cpu = ThreadTime::now();
+        for _ in 0..rounds {
+            let ahead = WAVE_DELAY + WAVE_DELAY_EACH * u32::try_from(self.queues.len())?;
+            let due = SystemTime::now() + ahead;
+            let mut promises = Vec::new();
+            for (_, queue) in &self.queues {
+                let promise = self.ledger.promise(Class::Wave, Due::At(due), 1);
+                let sent = queue.send_at(due, &senders::payload(promise.number)).await;
+                self.ledger.sent(&promise, sent.map_err(Into::into));
+                promises.push(promise.done);
+            }
+            for done in promises {
+                // What does not come is on the ledger.
+                let _ = tokio::time::timeout(LONGEST_FINISH, done).await;
+                waves.messages += 1;
+            }
+        }
+        waves.cpu += cpu.elapsed();
+        Ok(())
+    }
+
+    /// Waits for what has not come, looks whether the queues are as they ought to be, and stops the
+    /// workers.
+    async fn finish(&mut self) -> Result<Summary> {
+        let deadline = Instant::now() + LONGEST_FINISH;
+        while self.ledger.waiting() > 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let mut sum = Summary::default();
+        for (handle, worker) in self.workers.drain(..) {
+            handle.stop(LONGEST_FINISH);
+            let summary = worker.await?;
+            sum.acked += summary.acked;
+            sum.failed += summary.failed;
+            sum.snoozed += summary.snoozed;
+            sum.dead += summary.dead;
+            sum.lost += summary.lost;
+            sum.unsettled += summary.unsettled;
+        }
+        for (name, queue) in &self.queues {
+            let (stats, audit) = (queue.stats().await?, queue.check().await?);
+            if stats.scheduled + stats.ready + stats.leased + stats.dead > 0 {
+                self.ledger.fault(format!("{name} is not empty in the end: {stats:?}"));
+            }
+            if !audit.findings.is_empty() {
+                self.ledger.fault(format!("{name} is damaged: {:?}", audit.findings));
+            }
+        }
+        Ok(sum)
+    }
+}
+
+const SLOTS: usize = 64;
+const SNOOZE: Duration = Duration::from_millis(150);
+const WAVE_DELAY: Duration = Duration::from_millis(300);
+/// Time to send them all first.
+const WAVE_DELAY_EACH: Duration = Duration::from_millis(3);
+/// Longer than any safety poll.
+const LONGEST_FINISH: Duration = Duration::from_secs(60);

@@ -1,0 +1,118 @@
+//! What is run: queues, workers, delays.
+
+use std::time::Duration;
+
+/// A program with a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// Queues with a worker and a connection each, as if each were a process, and little traffic.
+    Single,
+    /// A few queues that share one worker.
+    Few,
+    /// Many queues that share one worker.
+    Many,
+    /// One queue with constant traffic: retries, snoozes, cancellations.
+    Busy,
+}
+
+/// Delays that are alike to the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum DelayClass {
+    /// Under a second.
+    Short,
+    /// Shorter than the time between two looks at the queue (the safety poll).
+    Medium,
+    /// Around that time.
+    Poll,
+    /// Longer: others look at the queue before the message is due.
+    Long,
+}
+
+impl Shape {
+    pub(crate) const ALL: [Self; 4] = [Self::Single, Self::Few, Self::Many, Self::Busy];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Few => "few",
+            Self::Many => "many",
+            Self::Busy => "busy",
+        }
+    }
+
+    /// How many queues it has, when the shape of many has `many`.
+    pub(crate) const fn queues(self, many: usize) -> usize {
+        match self {
+            Self::Single => 16,
+            Self::Few => 10,
+            Self::Many => many,
+            Self::Busy => 1,
+        }
+    }
+
+    /// How many processes it stands for.
+    pub(crate) const fn processes(self) -> usize {
+        match self {
+            Self::Single => self.queues(0),
+            Self::Few | Self::Many | Self::Busy => 1,
+        }
+    }
+
+    /// How many commands a second each process may send while it has nothing to do: half a command
+    /// with up to twenty queues, and then as many looks as the longest safety poll makes (G21).
+    pub(crate) fn idle_rate(self, many: usize) -> f64 {
+        let queues = f64::from(u32::try_from(self.queues(many)).unwrap_or(u32::MAX));
+        match self {
+            Self::Single | Self::Few | Self::Busy => 0.5,
+            Self::Many => f64::max(0.5, queues / SHORTEST_LOOK + 0.1),
+        }
+    }
+
+    /// How long a queue goes without a look at the most (G21).
+    const fn poll(self) -> Duration {
+        match self {
+            Self::Single | Self::Busy => Duration::from_secs(5),
+            Self::Few => Duration::from_secs(25),
+            Self::Many => Duration::from_secs(50),
+        }
+    }
+}
+
+impl DelayClass {
+    pub(crate) const ALL: [Self; 4] = [Self::Short, Self::Medium, Self::Poll, Self::Long];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Poll => "poll",
+            Self::Long => "long",
+        }
+    }
+
+    /// How often it is drawn.
+    pub(crate) const fn weight(self) -> u32 {
+        match self {
+            Self::Short => 20,
+            Self::Medium => 15,
+            Self::Poll => 55,
+            Self::Long => 10,
+        }
+    }
+
+    /// Its delays.
+    pub(crate) fn range(self, shape: Shape) -> (Duration, Duration) {
+        // Polls are drawn from the last tenth of the time.
+        let (before, after) = (shape.poll().mul_f64(0.88), shape.poll().mul_f64(1.02));
+        match self {
+            Self::Short => (Duration::ZERO, SECOND),
+            Self::Medium => (SECOND, before),
+            Self::Poll => (before, after),
+            Self::Long => (after, after.max(Duration::from_secs(62))),
+        }
+    }
+}
+
+/// Looks at one of many queues are so many seconds apart: the safety poll, or up to a tenth less.
+const SHORTEST_LOOK: f64 = 45.0;
+const SECOND: Duration = Duration::from_secs(1);

@@ -347,6 +347,28 @@ impl<T, C> Queue<T, C> {
         .await
     }
 
+    /// Makes all messages due at once that are dead letters now, page by page, and answers how many
+    /// lived again. One that fails again meanwhile is redriven once only, so this ends however
+    /// quickly messages die.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// let redriven = queue.redrive_all().await?;
+    /// println!("{redriven} messages get another chance");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like [`redrive`](Self::redrive).
+    pub async fn redrive_all(&self) -> Result<u64, Error> {
+        listing::redrive_all(self).await
+    }
+
     /// Deletes dead letters. Answers id by id, in order.
     ///
     /// # Errors
@@ -369,6 +391,17 @@ impl<T, C> Queue<T, C> {
     #[must_use]
     pub fn list(&self, status: Status) -> Listing {
         Listing::new(self.client.clone(), status)
+    }
+
+    /// The dead letters of this moment, page by page, the oldest death first. A message that dies
+    /// later is not among them, so a loop that redrives each page comes to its end;
+    /// [`redrive_all`](Self::redrive_all) is that loop.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn dead_letters(&self) -> Result<Listing, Error> {
+        Listing::dead_letters(self.client.clone()).await
     }
 
     /// Audits the whole queue, page by page (G1, G22); it may be in use meanwhile.

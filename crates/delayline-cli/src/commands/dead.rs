@@ -68,10 +68,11 @@ async fn work(
         return named(&queue, ids, &selection, deed, rate).await;
     }
     let queue = target.open().await?;
-    let wanted = filter.at(queue.server_time().await?);
+    let listing = queue.dead_letters().await?;
+    let wanted = filter.at(listing.until().unwrap_or_default());
     let most = selection.limit.unwrap_or(u64::MAX);
     if selection.dry_run || !selection.yes {
-        let count = Letters::new(&queue, &wanted, most).count().await?;
+        let count = Letters::new(listing.clone(), &wanted, most).count().await?;
         if selection.dry_run {
             return would(deed, count, selection.json);
         }
@@ -79,7 +80,7 @@ async fn work(
             ask(deed, number(count, "dead letter"), &name)?;
         }
     }
-    all(&queue, Letters::new(&queue, &wanted, most), deed, rate, selection.json).await
+    all(&queue, Letters::new(listing, &wanted, most), deed, rate, selection.json).await
 }
 
 fn ask(deed: Deed, what: String, queue: &str) -> Result<(), Failure> {
@@ -161,7 +162,7 @@ async fn all(
             Ok(fates) => fates.into_iter().for_each(|fate| report.count(fate)),
             Err(failure) => break Err(failure),
         }
-        bar.set_position(letters.looked_at());
+        bar.set_position(letters.handed_out());
     };
     bar.finish_and_clear();
     report.summary()?;

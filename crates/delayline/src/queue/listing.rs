@@ -1,25 +1,27 @@
 //! Reading through a queue, page by page.
 
 use delayline_core::limits::MAX_PAGE;
-use delayline_core::{Check, Finding, List, MessageInfo, Op, Position, Reply, Status};
+use delayline_core::{
+    Applied, Check, Finding, List, MessageInfo, MessageState, Op, Position, Redriven, Reply,
+    Status, Timestamp,
+};
 
-use crate::Error;
 use crate::client::Client;
+use crate::{Error, Queue};
 
-/// The messages of one status: made by [`Queue::list`](crate::Queue::list).
-///
-/// A dead letter that is revived while workers run may die again, and then stands at the end of the
-/// list. Whoever revives all of them stops at the first that died after
-/// [`Queue::server_time`](crate::Queue::server_time) at the start, or may never end.
+/// The messages of one status: made by [`Queue::list`](crate::Queue::list) or
+/// [`Queue::dead_letters`](crate::Queue::dead_letters).
 ///
 /// ```
 /// # use delayline::{Queue, Status};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
-/// let mut dead = queue.list(Status::Dead);
-/// while let Some(page) = dead.next_page().await? {
-///     queue.redrive(page.into_iter().map(|letter| letter.id)).await?;
+/// let mut scheduled = queue.list(Status::Scheduled);
+/// while let Some(page) = scheduled.next_page().await? {
+///     for message in page {
+///         println!("{} is due at {}", message.id, message.due);
+///     }
 /// }
 /// # Ok(())
 /// # }
@@ -31,11 +33,37 @@ pub struct Listing {
     after: Option<Position>,
     page_size: usize,
     ended: bool,
+    bound: Option<Bound>,
+}
+
+/// Ends a listing of dead letters. Without it a loop that redrives would go on for as long as its
+/// letters die again: each new death is one more entry at the end of the list.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    /// The server's clock at the start. Later deaths are not listed.
+    until: Timestamp,
+    /// How many letters may still be listed. A clock that steps back makes new deaths look old.
+    left: u64,
 }
 
 impl Listing {
     pub(super) const fn new(client: Client, status: Status) -> Self {
-        Self { client, status, after: None, page_size: MAX_PAGE, ended: false }
+        Self { client, status, after: None, page_size: MAX_PAGE, ended: false, bound: None }
+    }
+
+    /// The dead letters of this moment.
+    pub(super) async fn dead_letters(client: Client) -> Result<Self, Error> {
+        let Applied { at: until, reply, .. } = client.apply(&Op::Stats).await?;
+        let Reply::Stats(stats) = reply else { return Err(Error::unexpected_reply()) };
+        let bound = Some(Bound { until, left: stats.dead });
+        Ok(Self { bound, ..Self::new(client, Status::Dead) })
+    }
+
+    /// The last instant of deaths that are listed: the server's clock when
+    /// [`Queue::dead_letters`](crate::Queue::dead_letters) was called; `None` for other listings.
+    #[must_use]
+    pub fn until(&self) -> Option<Timestamp> {
+        self.bound.map(|bound| bound.until)
     }
 
     /// Begins after a place in the order of this status, such as the [`position`](Self::position)
@@ -72,16 +100,46 @@ impl Listing {
         while !self.ended {
             let list = List { status: self.status, after: self.after, limit: self.page_size };
             let reply = self.client.apply(&Op::List(list)).await?.reply;
-            let Reply::List(page) = reply else { return Err(Error::unexpected_reply()) };
+            let Reply::List(mut page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that leads nowhere would go on for ever.
             self.ended = page.next.is_none() || page.next == self.after;
             self.after = page.next;
+            if let Some(bound) = &mut self.bound {
+                self.ended |= bound.cut(&mut page.messages);
+            }
             if !page.messages.is_empty() {
                 return Ok(Some(page.messages));
             }
         }
         Ok(None)
     }
+}
+
+impl Bound {
+    /// Removes what is beyond the bound; answers whether the listing has ended.
+    fn cut(&mut self, letters: &mut Vec<MessageInfo>) -> bool {
+        let died_later = |letter: &MessageInfo| match letter.state {
+            MessageState::Dead { since, .. } => since > self.until,
+            _ => false,
+        };
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let end = letters.iter().position(died_later).unwrap_or(letters.len()).min(most);
+        let cut = end < letters.len();
+        letters.truncate(end);
+        self.left = self.left.saturating_sub(u64::try_from(end).unwrap_or(u64::MAX));
+        cut || self.left == 0
+    }
+}
+
+pub(super) async fn redrive_all<T, C>(queue: &Queue<T, C>) -> Result<u64, Error> {
+    let mut letters = queue.dead_letters().await?;
+    let mut redriven = 0_u64;
+    while let Some(page) = letters.next_page().await? {
+        let results = queue.redrive(page.into_iter().map(|letter| letter.id)).await?;
+        let done = results.iter().filter(|result| matches!(result, Redriven::Done { .. }));
+        redriven = redriven.saturating_add(u64::try_from(done.count()).unwrap_or(u64::MAX));
+    }
+    Ok(redriven)
 }
 
 /// What an audit of a whole queue has found, or a repair has mended.

@@ -30,8 +30,6 @@ pub(super) struct Wanted {
     end: Option<Timestamp>,
     /// Letters that died before this instant are not wanted.
     begin: Option<Timestamp>,
-    /// When the filters were read.
-    pub(super) now: Timestamp,
 }
 
 impl Filter {
@@ -55,7 +53,7 @@ impl Filter {
             .unwrap_or(Timestamp::MIN),
         };
         let (end, begin) = (self.before.map(instant), self.after.map(instant));
-        Wanted { filter: self, end, begin, now }
+        Wanted { filter: self, end, begin }
     }
 }
 
@@ -83,9 +81,7 @@ impl Wanted {
 
     /// Whether no letter that died at this instant or later passes.
     pub(super) fn is_over(&self, since: Timestamp) -> bool {
-        // What dies while this goes on is left alone, or a letter that is revived and dies at once
-        // would come round for ever.
-        since > self.now || self.end.is_some_and(|end| since >= end)
+        self.end.is_some_and(|end| since >= end)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use delayline::{Bytes, Listing, MessageId, MessageState, Queue, Raw, Status};
+use delayline::{Listing, MessageId, MessageState};
 
 use super::filter::Wanted;
 use crate::failure::Failure;
@@ -11,29 +11,29 @@ use crate::failure::Failure;
 pub(super) struct Letters<'a> {
     listing: Listing,
     wanted: &'a Wanted,
-    /// Those that were read and not handed out.
-    waiting: VecDeque<MessageId>,
+    /// Those that were read and not handed out, with their places in the listing.
+    waiting: VecDeque<(u64, MessageId)>,
     /// How many may be read still.
     left: u64,
     over: bool,
     looked_at: u64,
+    handed_out: u64,
 }
 
 impl<'a> Letters<'a> {
-    /// At most `most` of them, the oldest death first.
-    pub(super) fn new(queue: &Queue<Bytes, Raw>, wanted: &'a Wanted, most: u64) -> Self {
-        let listing = queue.list(Status::Dead);
+    /// At most `most` of those of a listing, the oldest death first.
+    pub(super) fn new(listing: Listing, wanted: &'a Wanted, most: u64) -> Self {
         let listing = match wanted.first() {
             Some(position) => listing.after(position),
             None => listing,
         };
         let waiting = VecDeque::new();
-        Self { listing, wanted, waiting, left: most, over: false, looked_at: 0 }
+        Self { listing, wanted, waiting, left: most, over: false, looked_at: 0, handed_out: 0 }
     }
 
-    /// How many letters were read, also those that are not wanted.
-    pub(super) const fn looked_at(&self) -> u64 {
-        self.looked_at
+    /// The place in the listing of the last letter that was handed out.
+    pub(super) const fn handed_out(&self) -> u64 {
+        self.handed_out
     }
 
     /// The next letters: as many as asked for, or all that are left.
@@ -42,7 +42,9 @@ impl<'a> Letters<'a> {
             self.read().await?;
         }
         let count = most.min(self.waiting.len());
-        Ok(self.waiting.drain(..count).collect())
+        let (places, ids): (Vec<_>, Vec<_>) = self.waiting.drain(..count).unzip();
+        self.handed_out = places.last().copied().unwrap_or(self.handed_out);
+        Ok(ids)
     }
 
     /// How many there are.
@@ -69,7 +71,7 @@ impl<'a> Letters<'a> {
             }
             self.looked_at += 1;
             if self.wanted.passes(&letter) {
-                self.waiting.push_back(letter.id);
+                self.waiting.push_back((self.looked_at, letter.id));
                 self.left -= 1;
             }
         }

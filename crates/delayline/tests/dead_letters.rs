@@ -1,0 +1,156 @@
+//! Redriving what is dead, while it dies again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::{
+    At, Backend, Error, Job, MessageState, Millis, NewMessage, Op, Outcome, Queue, Redriven, Reply,
+    Timestamp, Wakeup, Worker,
+};
+use delayline_core::{Applied, Claim, ClaimId, Outcome as Settle, Settlement};
+use delayline_memory::MemoryBackend;
+use support::{Fault, Faulty};
+use tokio::time::timeout;
+
+/// More than two pages.
+const LETTERS: u64 = 250;
+
+/// Its messages die at once whenever they are redriven, and its clock moves by `step` each time.
+#[derive(Debug)]
+struct Hopeless {
+    inner: MemoryBackend,
+    now_ms: AtomicU64,
+    step: i64,
+    redriven: AtomicU64,
+}
+
+impl Hopeless {
+    async fn with_letters(step: i64) -> Arc<Self> {
+        let now_ms = AtomicU64::new(1_800_000_000_000);
+        let inner = MemoryBackend::new();
+        let backend = Arc::new(Self { inner, now_ms, step, redriven: AtomicU64::new(0) });
+        let message = |n: u64| NewMessage::new(n.to_string().try_into().unwrap(), "");
+        backend.direct(&Op::Enqueue((0..LETTERS).map(message).collect())).await;
+        backend.let_die(0).await;
+        backend.move_clock(3_600_000);
+        backend
+    }
+
+    fn move_clock(&self, ms: i64) {
+        let moved = self.now_ms.load(Ordering::Relaxed).checked_add_signed(ms).unwrap();
+        self.now_ms.store(moved, Ordering::Relaxed);
+    }
+
+    async fn direct(&self, op: &Op) -> Applied {
+        let now = Timestamp::from_ms(self.now_ms.load(Ordering::Relaxed)).unwrap();
+        self.inner.apply(At::Fixed(now), op).await.unwrap()
+    }
+
+    /// Claims what is ready, and lets it die when the clock has moved.
+    async fn let_die(&self, step: i64) {
+        let claim_id = ClaimId::from_bytes(unused_bytes());
+        let (consumer, lease) = ("w".try_into().unwrap(), Millis::saturating(60_000));
+        let claim = Op::Claim(Claim { consumer, claim_id, max: 1_000, lease });
+        let Reply::Claim(claimed) = self.direct(&claim).await.reply else { panic!() };
+        self.move_clock(step);
+        let outcome = Settle::Reject { error: "hopeless".to_owned() };
+        let settle = |delivery: delayline_core::Delivery| Settlement {
+            id: delivery.message.info.id,
+            lease: delivery.lease,
+            outcome: outcome.clone(),
+        };
+        self.direct(&Op::Settle(claimed.deliveries.into_iter().map(settle).collect())).await;
+    }
+}
+
+fn unused_bytes() -> [u8; 16] {
+    *uuid::Uuid::new_v4().as_bytes()
+}
+
+#[async_trait]
+impl Backend for Hopeless {
+    async fn apply(&self, _at: At, op: &Op) -> Result<Applied, delayline_core::Error> {
+        let applied = self.direct(op).await;
+        if let Reply::Redrive(results) = &applied.reply {
+            let done = results.iter().filter(|result| matches!(result, Redriven::Done { .. }));
+            let count = u64::try_from(done.count()).unwrap();
+            let total = self.redriven.fetch_add(count, Ordering::Relaxed) + count;
+            assert!(total <= 2 * LETTERS, "it does not end");
+            self.let_die(self.step).await;
+        }
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl Wakeup for Hopeless {
+    async fn wait(&self, _timeout: Duration) -> Result<bool, delayline_core::Error> {
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn redriving_everything_ends_although_everything_dies_again() {
+    // Also if the server's clock stands still or steps back, so that new deaths look old.
+    for step in [1, 0, -1, -7_200_000] {
+        let backend = Hopeless::with_letters(step).await;
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        assert_eq!(queue.redrive_all().await.unwrap(), LETTERS, "{step}");
+        assert_eq!(backend.redriven.load(Ordering::Relaxed), LETTERS, "{step}");
+        assert_eq!(queue.stats().await.unwrap().dead, LETTERS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn redriving_everything_ends_beside_a_worker_that_always_fails() {
+    let backend = Faulty::with_plan(|op| match op {
+        // Time enough for the worker.
+        Op::Redrive(_) => Fault::SlowReply,
+        _ => Fault::None,
+    });
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let drafts = (0..LETTERS).map(|n| queue.message(&n).unwrap().max_failures(1));
+    for sent in queue.send_batch(drafts).await {
+        let _ = sent.unwrap();
+    }
+    let build = || Worker::builder(queue.clone()).concurrency(100);
+    let always_fails = async |_: Job<u64>| Err::<Outcome, _>("broken");
+    let summary = build().until_empty(true).build().unwrap().run(always_fails).await;
+    assert_eq!(summary.dead, LETTERS);
+    let worker = build().build().unwrap();
+    let handle = worker.handle();
+    let working = tokio::spawn(worker.run(always_fails));
+    let redriven = timeout(Duration::from_secs(60), queue.redrive_all()).await;
+    assert_eq!(redriven.expect("it does not end").unwrap(), LETTERS);
+    handle.stop(Duration::ZERO);
+    assert_eq!(working.await.unwrap().dead, LETTERS, "each died once more");
+}
+
+#[tokio::test]
+async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
+    let backend = Hopeless::with_letters(1).await;
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let mut letters = queue.dead_letters().await?;
+    let now = queue.server_time().await?;
+    assert_eq!(letters.until(), Some(now));
+    assert_eq!(queue.list(delayline::Status::Dead).until(), None);
+    backend.move_clock(1);
+    backend.direct(&Op::Enqueue(vec![NewMessage::new("late".try_into().unwrap(), "")])).await;
+    backend.let_die(0).await;
+    let mut seen = 0;
+    while let Some(page) = letters.next_page().await? {
+        for letter in page {
+            let MessageState::Dead { since, .. } = letter.state else { panic!("{letter:?}") };
+            assert!(since <= now, "{letter:?}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, LETTERS);
+    Ok(())
+}

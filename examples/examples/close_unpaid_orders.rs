@@ -60,7 +60,9 @@ async fn place_order(
     let message = queue.message(&order)?.id(id(number).as_str())?.delay(Duration::from_secs(1))?;
     // The numbers of this example come round again every time it runs.
     let sent = message.reuse_finished_id().send().await?;
-    assert!(sent.is_accepted());
+    if !sent.is_accepted() {
+        return Err(format!("order {number} will not be closed: {:?}", sent.outcome).into());
+    }
     println!("{} is to be paid within a second", sent.id);
     Ok(())
 }

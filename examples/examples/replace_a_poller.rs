@@ -87,7 +87,7 @@ async fn send_page(queue: &Queue<String>, page: Vec<(String, f64)>) -> Result<Ve
     }
     let mut sent = Vec::new();
     for ((member, _), result) in page.into_iter().zip(queue.send_batch(drafts).await) {
-        if !result?.is_accepted() {
+        if result?.is_conflict() {
             return Err(format!("another message is called {member}").into());
         }
         sent.push(member);

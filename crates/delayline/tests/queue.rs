@@ -7,8 +7,8 @@ mod support;
 use std::time::Duration;
 
 use delayline::{
-    Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, MessageId, MessageState,
-    NewMessage, Op, Priority, Purged, Queue, Redriven, Rescheduled, Status, limits,
+    Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, Job, MessageId, MessageState,
+    NewMessage, Op, Priority, Purged, Queue, Redriven, Rescheduled, Status, Worker, limits,
 };
 use support::{Fault, Faulty};
 
@@ -191,7 +191,7 @@ async fn dead_letters_are_listed_revived_and_deleted() {
         })
         .collect();
     queue.send_batch(drafts).await.into_iter().for_each(|sent| drop(sent.unwrap()));
-    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     worker.run(|_| async { Ok::<(), &str>(()) }).await;
 
     let mut ids = Vec::new();
@@ -266,7 +266,7 @@ async fn many_are_cancelled_in_few_operations_and_dead_letters_revived_for_later
 
     let draft = queue.message(&1).unwrap().id("late").unwrap();
     assert!(draft.expires_in(Duration::ZERO).unwrap().send().await.unwrap().is_accepted());
-    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     worker.run(|_| async { Ok::<(), &str>(()) }).await;
     let revived = queue.redrive_in(Duration::from_secs(60), [id("late")]).await.unwrap();
     assert!(matches!(revived[..], [Redriven::Done { .. }]));
@@ -297,4 +297,42 @@ async fn delays_beyond_the_limits_are_refused_not_wrapped() {
     let big = Queue::raw(Faulty::new());
     let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1].into();
     assert!(big.message(&payload).is_err());
+}
+
+#[tokio::test]
+async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let send = async |id: &str| {
+        let draft = queue.message(&1).unwrap().id(id).unwrap().max_failures(1);
+        draft.send().await.unwrap()
+    };
+    for id in ["acked", "dead", "purged"] {
+        assert!(send(id).await.is_accepted(), "{id} is created");
+    }
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    worker
+        .run(
+            async |job: Job<u64>| {
+                if job.id().as_str() == Some("acked") { Ok(()) } else { Err("no") }
+            },
+        )
+        .await;
+    queue.purge([MessageId::try_from("purged").unwrap()]).await.unwrap();
+    for id in ["ready", "cancelled"] {
+        assert!(send(id).await.is_accepted(), "{id} is created");
+    }
+    queue.cancel("cancelled").await.unwrap();
+    for (id, status, accepted) in [
+        ("ready", Status::Ready, true),
+        ("acked", Status::Acked, true),
+        ("dead", Status::Dead, false),
+        ("purged", Status::Purged, false),
+        ("cancelled", Status::Cancelled, false),
+    ] {
+        let sent = send(id).await;
+        assert_eq!(sent.outcome, Enqueued::Duplicate { status }, "{id}");
+        assert_eq!((sent.is_accepted(), sent.is_conflict()), (accepted, false), "{id}");
+    }
+    let other = queue.message(&2).unwrap().id("ready").unwrap().send().await.unwrap();
+    assert_eq!((other.is_accepted(), other.is_conflict()), (false, true));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply};
+use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply, Status};
 
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
@@ -11,7 +11,7 @@ use crate::batches::{fitting, next_batch};
 
 /// What became of a message that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "after a conflict the queue holds another message under this id"]
+#[must_use = "`is_accepted` tells whether the message will be delivered"]
 #[non_exhaustive]
 pub struct Sent {
     /// The message's id.
@@ -24,11 +24,24 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Whether the queue has taken in a message of this id and content, now or before (G15). If not
-    /// it is [`Enqueued::Conflict`].
+    /// Whether the message will be delivered, or has been: it was created, or a message of this id
+    /// and content waits, is with a worker, or is acked (G15). False for a duplicate of a dead,
+    /// cancelled or purged message, which nobody will deliver, and for a conflict.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
-        matches!(self.outcome, Enqueued::Created { .. } | Enqueued::Duplicate { .. })
+        match self.outcome {
+            Enqueued::Created { .. } => true,
+            Enqueued::Duplicate { status } => {
+                matches!(status, Status::Scheduled | Status::Ready | Status::Leased | Status::Acked)
+            }
+            Enqueued::Conflict { .. } => false,
+        }
+    }
+
+    /// Whether the queue knows another message under this id (G15).
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self.outcome, Enqueued::Conflict { .. })
     }
 }
 

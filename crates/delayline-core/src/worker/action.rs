@@ -1,5 +1,6 @@
 //! What a worker wants done.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{Delivery, MessageId, Millis, Op, Timestamp};
@@ -106,4 +107,17 @@ pub enum CancelReason {
     /// The handler ran longer than its timeout and has been dropped; only what it spawned can see
     /// this.
     TimedOut,
+}
+
+/// The second half of a sentence: "killed, because the worker stops".
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeaseLost => "the lease is lost",
+            Self::LeaseTooOld => "the lease has reached its highest age",
+            Self::Requested => "the message is cancelled",
+            Self::Stopping => "the worker stops",
+            Self::TimedOut => "the handler ran for too long",
+        })
+    }
 }

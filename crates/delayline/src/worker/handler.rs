@@ -67,6 +67,11 @@ where
             };
             match result {
                 Ok(outcome) => outcome.into(),
+                Err(error) if control.reason() == Some(CancelReason::Stopping) => {
+                    let error = format!("{error:#}");
+                    tracing::info!(error, "given back, because the worker stops");
+                    Outcome::Release
+                }
                 // The alternate form of `anyhow` and `eyre` has the causes as well.
                 Err(error) => Outcome::retry(format!("{error:#}")),
             }
@@ -85,7 +90,8 @@ pub(super) fn without_outcome(error: JoinError) -> Outcome {
             }
             Outcome::retry(text)
         }
-        Err(_) => Outcome::retry("dropped, because the worker stopped"),
+        // Dropped, because the worker stops.
+        Err(_) => Outcome::Release,
     }
 }
 

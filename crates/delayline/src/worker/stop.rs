@@ -17,8 +17,8 @@ impl WorkerHandle {
     ///
     /// The worker claims nothing more. Running handlers may go on for `grace`; then their tokens
     /// fire ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and what runs 5 s later is
-    /// dropped and counts as a failure. Messages that were leased meanwhile and never started are
-    /// given back (G10). The last settlements take 5 s at most, so all is over 10 s after `grace`
+    /// dropped. A message whose handler was dropped, answered an error after its token had fired,
+    /// or never started is given back, and nothing is counted (G10). The last settlements take 5 s at most, so all is over 10 s after `grace`
     /// even without a server; what could not be settled then comes back when its lease runs out.
     ///
     /// Of several calls the earliest end counts.

@@ -199,7 +199,8 @@ pub(crate) struct Work {
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) lease: String,
 
-    /// How long a command may run; then it is killed and has failed
+    /// How long a command may run; then it and all that it has started get SIGTERM, SIGKILL if they
+    /// are still there some seconds later, and it has failed
     #[arg(long, value_name = "DURATION", requires = "exec")]
     pub(crate) timeout: Option<String>,
 
@@ -210,6 +211,10 @@ pub(crate) struct Work {
     /// End when no message is scheduled, ready or leased any more
     #[arg(long)]
     pub(crate) until_empty: bool,
+
+    /// Give commands the server's URL as DELAYLINE_URL, with its password
+    #[arg(long, requires = "exec")]
+    pub(crate) pass_url: bool,
 
     /// The command and its arguments, up to the end of the line: it gets the payload on stdin and
     /// DELAYLINE_ID and more as variables
@@ -319,5 +324,7 @@ printed are given back.
 A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
 DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. With any other it is tried again later, and
-the end of the command's stderr is kept as the reason. A message is delivered at least once: a
+the end of the command's stderr is kept as the reason; what it has left running is ended. Commands
+do not inherit DELAYLINE_URL, unless --pass-url is given. When work ends, a command that is still
+running after the grace is ended as well, and its message is given back uncounted. A message is delivered at least once: a
 command can run twice for it, the second time with a higher DELAYLINE_EPOCH.";

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use delayline_test_server::Server;
+use serde_json::Value;
 use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, wait_until};
 
 /// Sends messages of these ids and delays.
@@ -81,6 +83,102 @@ fn a_command_that_takes_too_long_is_killed() {
     run(on(&server, &flags)).code(0);
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(count(&server, "dead"), 1);
+}
+
+/// A pipe with a name, which a command's processes hold open for as long as they live.
+struct Lifeline {
+    directory: tempfile::TempDir,
+    ended: mpsc::Receiver<String>,
+}
+
+impl Lifeline {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600))
+            .unwrap();
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(fs::read_to_string(path).unwrap()));
+        Self { directory, ended }
+    }
+
+    fn directory(&self) -> &str {
+        self.directory.path().to_str().unwrap()
+    }
+
+    /// What the processes wrote, once the last of them has ended.
+    #[track_caller]
+    fn last_words(&self) -> String {
+        self.ended.recv_timeout(Duration::from_secs(20)).expect("a process runs on")
+    }
+}
+
+#[test]
+fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--timeout"];
+    for (limit, script, error) in [
+        // It waits for its child.
+        ("200ms", r#"sleep 60 > "$0/pipe" & wait"#, "timed out after 200ms"),
+        // Neither of them minds a gentle signal.
+        ("200ms", r#"trap '' TERM; sleep 60 > "$0/pipe" & wait"#, "timed out after 200ms"),
+        // It fails, and its child runs on.
+        ("1h", r#"sleep 60 > "$0/pipe" & exit 3"#, "exit code 3"),
+        // It has time to say goodbye.
+        (
+            "200ms",
+            r#"exec > "$0/pipe"; trap 'echo bye; echo sorry >&2; exit 1' TERM; sleep 60 & wait"#,
+            "timed out after 200ms: sorry",
+        ),
+    ] {
+        let server = Server::start();
+        let lifeline = Lifeline::new();
+        support::send(&server, &["--id", "a", "--payload", "x", "--max-failures", "1"]);
+        let mut work = on(&server, &flags);
+        work.args([limit, "--exec", "sh", "-c", script, lifeline.directory()]);
+        run(work).code(0);
+        let words = lifeline.last_words();
+        assert_eq!(words, if script.contains("bye") { "bye\n" } else { "" }, "{script}");
+        let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
+        assert_eq!(get[0]["last_error"], error, "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_is_ended_by_a_stop_costs_its_message_nothing() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    support::send(&server, &["--id", "a", "--payload", "x"]);
+    let mut work = on(&server, &["work", "--grace", "100ms", "--exec", "sh", "-c"]);
+    work.args([
+        r#"exec > "$0/pipe"; echo begun; touch "$0/begun"; sleep 60"#,
+        lifeline.directory(),
+    ]);
+    let child = work.spawn().unwrap();
+    let begun = lifeline.directory.path().join("begun");
+    wait_until("the command", || begun.exists());
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
+    assert_eq!(lifeline.last_words(), "begun\n");
+    let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
+    let (state, error) = (&get[0]["state"], &get[0]["last_error"]);
+    assert_eq!((state, &get[0]["failures"], error), (&"ready".into(), &0.into(), &Value::Null));
+}
+
+#[test]
+fn commands_learn_the_url_only_if_they_are_to() {
+    let server = Server::start();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let path = log.path().to_str().unwrap();
+    let script = r#"echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE" >> "$0""#;
+    for flags in [&["work", "--until-empty"][..], &["work", "--until-empty", "--pass-url"]] {
+        support::send(&server, &["--payload", "x"]);
+        let mut work = on(&server, flags);
+        work.args(["--exec", "sh", "-c", script, path]);
+        run(work).code(0);
+    }
+    let expected = format!("none orders\n{} orders\n", server.url());
+    assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    run(on(&server, &["work", "--pass-url"])).code(2);
 }
 
 #[test]

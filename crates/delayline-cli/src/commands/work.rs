@@ -1,6 +1,7 @@
 //! `delayline work`.
 
 mod exec;
+mod group;
 mod line;
 
 use std::process::ExitCode;
@@ -23,15 +24,13 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let grace = duration(&args.grace)?;
     let timeout = args.timeout.as_deref().map(duration).transpose()?;
     let lease = duration(&args.lease)?;
-    let command = Command::new(args.exec);
-    let mut builder = Worker::builder(target.open().await?)
+    let url = args.pass_url.then(|| target.url.clone());
+    let command = Command::new(args.exec, timeout, url);
+    let builder = Worker::builder(target.open().await?)
         .concurrency(args.concurrency)
         .lease(lease)
         .until_empty(args.until_empty)
         .consumer("delayline work");
-    if let Some(timeout) = timeout {
-        builder = builder.handler_timeout(timeout);
-    }
     let worker = builder.build()?;
     let end = End::new(worker.handle());
     stop_on_signals(worker.handle(), grace)?;
@@ -73,7 +72,7 @@ async fn print(job: Delivery, end: End) -> Result<Outcome, String> {
 /// Runs the command on a message.
 async fn execute(job: Delivery, command: Arc<Command>, end: End) -> Result<Outcome, String> {
     match command.run(&job).await {
-        Ok(outcome) => outcome.map(|()| Outcome::Ack),
+        Ok(outcome) => outcome,
         // It is not the message's fault, and will be the same with the next one.
         Err(failure) => {
             end.now(Some(failure));

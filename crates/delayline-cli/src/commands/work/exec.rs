@@ -1,6 +1,7 @@
 //! Runs a command on a message.
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -8,11 +9,13 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use delayline::{CancelReason, Outcome};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Delivery;
+use super::group::Group;
 use crate::failure::Failure;
 use crate::print::json;
 use crate::time::rfc3339;
@@ -21,21 +24,30 @@ use crate::time::rfc3339;
 pub(super) struct Command {
     program: OsString,
     args: Vec<OsString>,
+    /// How long it may run.
+    limit: Option<Duration>,
+    /// What it is told of the server: a URL can hold a password.
+    url: Option<String>,
 }
 
 impl Command {
     /// `None` if there are no words at all.
-    pub(super) fn new(words: Vec<OsString>) -> Option<Self> {
+    pub(super) fn new(
+        words: Vec<OsString>,
+        limit: Option<Duration>,
+        url: Option<String>,
+    ) -> Option<Self> {
         let mut words = words.into_iter();
-        Some(Self { program: words.next()?, args: words.collect() })
+        Some(Self { program: words.next()?, args: words.collect(), limit, url })
     }
 
-    /// Runs it on a message: whether it has succeeded, or why not.
+    /// Runs it on a message. When it is cut short or fails, everything that it has started is
+    /// ended before this answers: the message may be delivered again.
     ///
     /// # Errors
     ///
     /// The command itself is wrong, so that it cannot be run on any message.
-    pub(super) async fn run(&self, job: &Delivery) -> Result<Result<(), String>, Failure> {
+    pub(super) async fn run(&self, job: &Delivery) -> Result<Result<Outcome, String>, Failure> {
         let mut child = match self.spawn(job) {
             Ok(child) => child,
             Err(error) => {
@@ -50,21 +62,55 @@ impl Command {
                 };
             }
         };
+        let group = Group::led_by(&child);
         let said = Mutex::new(Vec::new());
-        let status = tokio::select! {
-            status = attend(&mut child, job.payload(), &said) => status,
-            () = job.cancellation().cancelled() => {
-                // Dropping it kills the command.
-                return Ok(Err(format!("killed: {:?}", job.cancel_reason())));
+        let outcome = {
+            let mut attended = pin!(attend(&mut child, job.payload(), &said));
+            tokio::select! {
+                status = &mut attended => match status {
+                    Ok(status) if status.success() => Ok(Outcome::Ack),
+                    Ok(status) => Err(end_of(status)),
+                    Err(error) => Err(format!("the command could not be waited for: {error}")),
+                },
+                outcome = self.cut_short(job) => {
+                    group.terminate();
+                    // It may say why, and end in order.
+                    let _ = timeout(AFTER_TERM, &mut attended).await;
+                    outcome
+                }
             }
         };
+        if matches!(outcome, Ok(Outcome::Ack)) {
+            group.release();
+        } else {
+            end(child, group).await;
+        }
         let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let said = String::from_utf8_lossy(&said);
-        Ok(match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{}: {}", end_of(status), said.trim())),
-            Err(error) => Err(format!("the command could not be waited for: {error}")),
-        })
+        Ok(outcome.map_err(|what| match String::from_utf8_lossy(&said).trim() {
+            "" => what,
+            said => format!("{what}: {said}"),
+        }))
+    }
+
+    /// Waits until the command must end, and answers what becomes of the message.
+    async fn cut_short(&self, job: &Delivery) -> Result<Outcome, String> {
+        let limit = async {
+            match self.limit {
+                Some(limit) => {
+                    sleep(limit).await;
+                    limit
+                }
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            limit = limit => Err(format!("timed out after {limit:?}")),
+            () = job.cancellation().cancelled() => match job.cancel_reason() {
+                // It is not the message's fault.
+                None | Some(CancelReason::Stopping) => Ok(Outcome::Release),
+                Some(reason) => Err(format!("killed, because {reason}")),
+            },
+        }
     }
 
     fn spawn(&self, job: &Delivery) -> std::io::Result<Child> {
@@ -81,13 +127,31 @@ impl Command {
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
+            .env_remove("DELAYLINE_URL")
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.
             .process_group(0)
             .kill_on_drop(true);
+        if let Some(url) = &self.url {
+            command.env("DELAYLINE_URL", url);
+        }
         command.spawn()
     }
+}
+
+/// Ends all that a command has left running, gently at first.
+async fn end(mut child: Child, group: Group) {
+    let gone = async |child: &mut Child| {
+        let _ = child.wait().await;
+        group.gone().await;
+    };
+    group.terminate();
+    if timeout(AFTER_TERM, gone(&mut child)).await.is_err() {
+        group.kill();
+        let _ = timeout(AFTER_KILL, gone(&mut child)).await;
+    }
+    group.release();
 }
 
 /// Gives a command its payload and listens to it until it has ended.
@@ -144,3 +208,6 @@ fn end_of(status: ExitStatus) -> String {
 /// Less than is kept of an error, with room for the exit code and for replaced bytes.
 const TAIL_BYTES: usize = 800;
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Twice this and what follows are less than the 5 s that a worker gives its handlers at its end.
+const AFTER_TERM: Duration = Duration::from_secs(2);
+const AFTER_KILL: Duration = Duration::from_millis(500);

@@ -1,0 +1,56 @@
+//! A command and all processes that it has started.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::process::Child;
+use tokio::time::sleep;
+
+/// A process group. It is killed when this is dropped, unless it was released.
+pub(super) struct Group(Option<Pid>);
+
+impl Group {
+    /// The group that a child leads.
+    pub(super) fn led_by(child: &Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(id.and_then(Pid::from_raw))
+    }
+
+    /// Leaves what still runs alone.
+    pub(super) fn release(mut self) {
+        self.0 = None;
+    }
+
+    pub(super) fn terminate(&self) {
+        self.send(Signal::TERM);
+    }
+
+    pub(super) fn kill(&self) {
+        self.send(Signal::KILL);
+    }
+
+    /// Waits until no process is left. The leader counts until somebody has waited for it.
+    pub(super) async fn gone(&self) {
+        let Some(id) = self.0 else { return };
+        while test_kill_process_group(id) != Err(Errno::SRCH) {
+            sleep(LOOK).await;
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        if let Some(id) = self.0 {
+            // It fails if nothing is left.
+            let _ = kill_process_group(id, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Nothing else tells that a group is empty.
+const LOOK: Duration = Duration::from_millis(10);

@@ -167,6 +167,7 @@ macro_rules! queue_cases {
             servers: flushed_scripts_go_unnoticed;
             servers: a_busy_server_is_an_error_that_may_be_repeated;
             servers: missing_replicas_are_an_error_that_may_be_repeated;
+            servers: a_failed_snapshot_is_an_error_that_may_be_repeated;
             servers: lost_data_does_not_stop_the_queue;
             access: the_documented_permissions_are_enough;
             access: a_missing_permission_is_named_before_anything_is_done;

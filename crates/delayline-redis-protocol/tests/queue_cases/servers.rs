@@ -90,6 +90,27 @@ pub async fn missing_replicas_are_an_error_that_may_be_repeated<C: Connect>() {
     until_applied(&queue, Op::Enqueue(vec![message("new")])).await;
 }
 
+pub async fn a_failed_snapshot_is_an_error_that_may_be_repeated<C: Connect>() {
+    // No file can be called that.
+    let server = Server::builder().config("dbfilename", &"x".repeat(300)).start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    fill(&queue).await;
+    server.command(&["CONFIG", "SET", "save", "3600 1"]);
+    server.command(&["BGSAVE"]);
+    let failed = async {
+        while server.info("persistence", "rdb_last_bgsave_status") != "err" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), failed).await.expect("the snapshot fails");
+    let before = dump(&server, queue.keys().all());
+    let kind = kind_of(&queue, 6_000, &Op::Enqueue(vec![message("new")])).await.unwrap_err();
+    assert_eq!((kind.class(), kind), (Class::NotExecuted, ErrorKind::Busy));
+    assert_eq!(dump(&server, queue.keys().all()), before);
+    server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    until_applied(&queue, Op::Enqueue(vec![message("new")])).await;
+}
+
 pub async fn lost_data_does_not_stop_the_queue<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

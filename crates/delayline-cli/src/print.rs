@@ -75,8 +75,7 @@ pub(crate) fn harmless_json(json: &str) -> String {
 }
 
 fn steers(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    !delayline::is_printable(character)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub use message::{
     DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,
     Status,
 };
-pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName};
+pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
 pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Found, Page, Purged,

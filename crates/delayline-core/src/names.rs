@@ -137,16 +137,16 @@ impl TryFrom<Bytes> for MessageId {
     }
 }
 
-/// Printable whatever the bytes: control characters and invalid UTF-8 are escaped, so that an id
-/// cannot steer a terminal.
+/// Printable whatever the bytes: what is not [`is_printable`] and invalid UTF-8 are escaped, so that
+/// an id can neither steer a terminal nor turn the direction of the text around it.
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if character.is_control() {
-                    write!(f, "{}", character.escape_default())?;
-                } else {
+                if is_printable(character) {
                     write!(f, "{character}")?;
+                } else {
+                    write!(f, "{}", character.escape_default())?;
                 }
             }
             write!(f, "{}", chunk.invalid().escape_ascii())?;
@@ -195,7 +195,8 @@ impl fmt::Debug for ConsumerName {
     }
 }
 
-/// The token of one claim: 128 random bits, made by the client before it sends the claim.
+/// The token of one claim: 128 bits that no other claim has, made by the client before it sends the
+/// claim. A worker makes all of its tokens from one random seed, and none twice.
 ///
 /// Sending the claim again with the same token answers with the same leases (G16). The core makes
 /// none, because it has no randomness.
@@ -242,6 +243,23 @@ pub struct Lease {
     pub claim_id: ClaimId,
     /// How often the message has been claimed, this claim included.
     pub epoch: u64,
+}
+
+/// Whether a character may go to a terminal or a log as it is. Control characters, those that are
+/// invisible or change the direction of writing (U+202E and the like), line and paragraph
+/// separators, spaces other than U+0020, private and unassigned characters may not.
+///
+/// The standard library's tables decide, which follow Unicode.
+#[must_use]
+pub fn is_printable(character: char) -> bool {
+    if character.is_ascii() {
+        return !character.is_ascii_control();
+    }
+    // Behind a letter, where marks that combine with one are in their place.
+    let mut text = [b'a'; 5];
+    let length = character.encode_utf8(&mut text[1..]).len();
+    let escaped = std::str::from_utf8(&text[..=length]).map(|text| text.escape_debug().count());
+    escaped == Ok(2)
 }
 
 fn bounded(what: &'static str, len: usize, limit: usize) -> Result<(), Violation> {
@@ -302,5 +320,24 @@ mod tests {
             "the message id is 129 bytes long; at most 128 are allowed"
         );
         assert!(MessageId::new("").is_err());
+    }
+
+    #[test]
+    fn ids_do_not_turn_the_text_around_them() {
+        let hidden =
+            ['\u{ad}', '\u{61c}', '\u{180e}', '\u{feff}', '\u{fff9}', '\u{e0041}', '\u{85}'];
+        let ranges = ['\u{200b}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2060}'..='\u{2069}'];
+        for character in ranges.into_iter().flatten().chain(hidden) {
+            assert!(!is_printable(character), "{character:?}");
+            let id = MessageId::new(format!("a{character}b")).unwrap();
+            let shown = format!("a{}b", character.escape_default());
+            assert_eq!(
+                (id.to_string(), format!("{id:?}")),
+                (shown.clone(), format!("MessageId({shown})"))
+            );
+        }
+        // Letters of many scripts, marks that combine, quotes and pictures stay as they are.
+        let text = "\u{e9}e\u{301}\u{627}\u{915}\u{94d}\u{937}\u{4e2d}\u{1f600}'\"\\ ";
+        assert_eq!(MessageId::new(text).unwrap().to_string(), text);
     }
 }

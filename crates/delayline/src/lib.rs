@@ -61,7 +61,7 @@ pub use delayline_core::{
     At, Backend, Backoff, Cancelled, Class, DeathReason, Enqueued, ErrorKind, Finding, FinishedIds,
     Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState, Millis,
     NewMessage, Op, Position, Priority, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled,
-    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, limits,
+    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{Denial, Inspection, Role};

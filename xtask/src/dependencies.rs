@@ -47,6 +47,7 @@ const RULES: &[(&str, &[&str], &str)] = &[
             "fred",
             "rand",
             "getrandom",
+            "fastrand",
             "uuid",
             "chrono",
             "jiff",

@@ -44,11 +44,11 @@ pub(crate) fn of_hello(error: &FredError) -> Error {
 pub(crate) fn of_connecting(error: &FredError, tls: bool) -> Error {
     match error.kind() {
         #[cfg(feature = "tls")]
-        FredKind::Tls => tls_failure(error.details()),
+        FredKind::Tls => delayline_redis_protocol::tls::failure(error.details()),
         // tokio-rustls passes what rustls finds as I/O errors of this kind.
         #[cfg(feature = "tls")]
         FredKind::IO if tls && error.details().contains("InvalidData") => {
-            tls_failure(error.details())
+            delayline_redis_protocol::tls::failure(error.details())
         }
         FredKind::IO => Error::with_detail(ErrorKind::Unreachable, io_detail(error.details())),
         FredKind::Timeout => Error::with_detail(ErrorKind::Unreachable, "no answer in time"),
@@ -66,22 +66,6 @@ fn refusal(line: &str) -> Error {
             Error::with_detail(ErrorKind::Unreachable, "the server did not answer the login")
         }
     }
-}
-
-/// Picks the known words out of the `Debug` text of a rustls error.
-#[cfg(feature = "tls")]
-fn tls_failure(text: &str) -> Error {
-    const WORDS: [(&str, &str); 7] = [
-        ("UnknownIssuer", "the certificate's authority is not trusted"),
-        ("NotValidForName", "the certificate is made out to another host"),
-        ("Expired", "the certificate has run out"),
-        ("NotValidYet", "the certificate is not valid yet"),
-        ("InvalidCertificate", "the certificate is not valid"),
-        ("AlertReceived", "the server refused the TLS session"),
-        ("InvalidMessage", "the server does not speak TLS on this port"),
-    ];
-    let known = WORDS.iter().find(|(word, _)| text.contains(word));
-    Error::with_detail(ErrorKind::Tls, known.map_or("", |(_, words)| words))
 }
 
 /// Picks the known words out of the `Debug` text of an I/O error.

@@ -37,7 +37,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// - One connection carries all calls. It is made on first use, and anew after it was lost, after
 ///   a reply that did not come within the response timeout, and after a reply of `READONLY` or
 ///   `NOAUTH`: after a failover the same address leads to another server.
-/// - Attempts to connect are spaced by 0, 50, 100 ms and so on up to 2 s. Calls in between fail
+/// - Attempts to connect are spaced by 0, 50, 100 ms and so on up to 2 s, each pause shortened by up
+///   to half by chance. Calls in between fail
 ///   at once with the error of the last attempt; no call starts a second attempt while one runs.
 /// - A call that is dropped may still be executed. Its connection has to answer a `PING` then, so
 ///   that callers who give up sooner than the response timeout don't stay with a silent one.

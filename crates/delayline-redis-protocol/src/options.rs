@@ -1,6 +1,7 @@
 //! Where the server is and how to speak with it: one description for both drivers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,6 +108,16 @@ impl ConnectOptions {
         self.password.as_ref().map(SecretString::expose_secret)
     }
 
+    /// Whether the password travels over a network where others can read it: without TLS, and to
+    /// another host than this one.
+    #[must_use]
+    pub fn exposes_password(&self) -> bool {
+        let Address::Tcp { host, .. } = &self.address else { return false };
+        let is_here = host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        self.password.is_some() && !is_here
+    }
+
     /// The user name and password to log in with, in clear; `None` where no login is needed.
     ///
     /// A user without password logs in with an empty one: users with `nopass` may give any.
@@ -156,5 +167,25 @@ mod tests {
         let debug = format!("{options:?}");
         assert!(debug.contains("alice") && !debug.contains("hunter2"), "{debug}");
         assert_eq!(options.exposed_password(), Some("hunter2"));
+    }
+
+    #[test]
+    fn passwords_are_exposed_without_tls_and_on_the_way_to_other_hosts() {
+        let exposed = |url: &str| url.parse::<ConnectOptions>().unwrap().exposes_password();
+        for url in
+            ["redis://:pw@redis.example", "redis://a:pw@10.0.0.1:6380", "redis://:pw@[fd00::1]"]
+        {
+            assert!(exposed(url), "{url}");
+        }
+        for url in [
+            "redis://redis.example",
+            "rediss://:pw@redis.example",
+            "redis://:pw@localhost",
+            "redis://:pw@127.0.0.2",
+            "redis://:pw@[::1]:7000",
+            "unix:/run/redis.sock?password=pw",
+        ] {
+            assert!(!exposed(url), "{url}");
+        }
     }
 }

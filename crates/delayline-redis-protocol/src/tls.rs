@@ -31,6 +31,25 @@ pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
+/// A TLS session that could not be set up, from the `Debug` text of what rustls says. The text itself
+/// is not passed on: it is not for people, and could quote what the server sent.
+#[must_use]
+pub fn failure(text: &str) -> Error {
+    const WORDS: [(&str, &str); 9] = [
+        ("UnknownIssuer", "the certificate's authority is not trusted"),
+        ("NotValidForName", "the certificate is made out to another host"),
+        ("Expired", "the certificate has run out"),
+        ("NotValidYet", "the certificate is not valid yet"),
+        ("CaUsedAsEndEntity", "the certificate is an authority's, not a server's"),
+        ("InvalidCertificate", "the certificate is not valid"),
+        ("AlertReceived", "the server refused the TLS session"),
+        ("PeerIncompatible", "the server and this library have no TLS version or cipher in common"),
+        ("InvalidMessage", "the server does not speak TLS on this port"),
+    ];
+    let known = WORDS.iter().find(|(word, _)| text.contains(word));
+    Error::with_detail(ErrorKind::Tls, known.map_or("", |(_, words)| words))
+}
+
 fn given_roots(pem: &[u8]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -69,6 +88,21 @@ mod tests {
             assert_eq!(error.kind(), &ErrorKind::Tls);
             assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn failures_are_told_in_words() {
+        for (text, words) in [
+            ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity)))", "an authority's"),
+            ("InvalidCertificate(UnknownIssuer)", "not trusted"),
+            ("InvalidCertificate(NotValidForNameContext { expected: .. })", "another host"),
+            ("InvalidMessage(InvalidContentType)", "does not speak TLS"),
+        ] {
+            let error = failure(text);
+            assert_eq!(error.kind(), &ErrorKind::Tls);
+            assert!(error.detail().contains(words), "{error}");
+        }
+        assert_eq!(failure("secret").detail(), "");
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn tls_failure(error: &std::io::Error) -> Error {
     let cause =
         error.get_ref().and_then(|cause| cause.downcast_ref::<tokio_rustls::rustls::Error>());
     match cause {
-        Some(cause) => Error::with_detail(ErrorKind::Tls, cause.to_string()),
+        Some(cause) => delayline_redis_protocol::tls::failure(&format!("{cause:?}")),
         None => unreachable(error),
     }
 }

@@ -25,6 +25,24 @@ impl<D: Driver> Dial<D> {
         &self.driver
     }
 
+    /// The error with the address, and with what may be wrong with it.
+    fn named(&self, error: Error) -> Error {
+        if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Tls) {
+            return error;
+        }
+        let address = format!("{:?}", self.driver);
+        let hint = if error.kind() == &ErrorKind::Unreachable && fell_silent(error.detail()) {
+            tls_hint(&address)
+        } else {
+            ""
+        };
+        let detail = match error.detail() {
+            "" => address,
+            detail => format!("{address}: {detail}{hint}"),
+        };
+        Error::with_detail(error.kind().clone(), detail)
+    }
+
     /// Makes one connection.
     ///
     /// # Errors
@@ -40,7 +58,7 @@ impl<D: Driver> Dial<D> {
         let outcome = attempt.await;
         let outcome =
             outcome.unwrap_or_else(|_| Err(Error::with_detail(ErrorKind::Unreachable, detail())));
-        outcome.map_err(before_sending)
+        outcome.map_err(|error| self.named(before_sending(error)))
     }
 }
 
@@ -55,6 +73,24 @@ async fn ping(connection: &impl Connection) -> Result<(), Error> {
             if error.kind() == &ErrorKind::PermissionDenied { Ok(()) } else { Err(error) }
         }
         Err(CallError::Failed(error)) => Err(error),
+    }
+}
+
+/// Whether somebody was there and did not go on, as a peer does that expects TLS, or does not.
+fn fell_silent(detail: &str) -> bool {
+    const WORDS: [&str; 7] =
+        ["no connection within", "no answer", "lost", "closed", "reset", "eof", "understood"];
+    WORDS.iter().any(|word| detail.contains(word))
+}
+
+/// Neither side can tell that the other one speaks TLS, or does not.
+fn tls_hint(address: &str) -> &'static str {
+    if address.starts_with("rediss://") {
+        "; if the server does not speak TLS there, the URL begins with redis://"
+    } else if address.starts_with("redis://") {
+        "; if the server wants TLS there, the URL begins with rediss://"
+    } else {
+        ""
     }
 }
 

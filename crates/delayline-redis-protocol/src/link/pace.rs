@@ -36,7 +36,7 @@ impl Pace {
     /// An attempt failed, or a connection was lost before it served a call.
     pub(crate) fn failed(&mut self, now: Instant, error: Error) {
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(now + pause(self.failures));
+        self.not_before = Some(now + spread(pause(self.failures), fastrand::f64()));
         self.last = Some(error);
     }
 
@@ -52,6 +52,12 @@ fn pause(failures: u32) -> Duration {
         return Duration::ZERO;
     };
     FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_PAUSE)
+}
+
+/// The pause, spread over its upper half by a number from 0 to 1: clients that lost their server
+/// together must not come back together.
+fn spread(pause: Duration, chance: f64) -> Duration {
+    pause.mul_f64(0.5 + chance / 2.0)
 }
 
 #[cfg(test)]
@@ -80,6 +86,22 @@ mod tests {
         pace.failed(now, refusal());
         assert_eq!(pace.permit(now).unwrap_err().kind(), &ErrorKind::Unreachable);
         assert!(pace.permit(now + FIRST_PAUSE).is_ok());
+    }
+
+    #[test]
+    fn clients_do_not_come_back_together() {
+        assert_eq!(spread(LONGEST_PAUSE, 0.0), LONGEST_PAUSE / 2);
+        assert_eq!(spread(LONGEST_PAUSE, 1.0), LONGEST_PAUSE);
+        let now = Instant::now();
+        let come_back = |_| {
+            let mut pace = Pace::default();
+            (0..10).for_each(|_| pace.failed(now, refusal()));
+            pace.not_before.unwrap().duration_since(now)
+        };
+        let times: std::collections::BTreeSet<_> = (0..100).map(come_back).collect();
+        let (first, last) = (times.first().unwrap(), times.last().unwrap());
+        assert!(*first >= LONGEST_PAUSE / 2 && *last <= LONGEST_PAUSE, "{first:?} to {last:?}");
+        assert!(*last - *first > LONGEST_PAUSE / 4, "{first:?} to {last:?}");
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub async fn refused_port_is_unreachable<C: Connect>() {
         options.ca_pem = Some(foreign_ca_pem().into());
         let error = refusal::<C>(&options).await;
         assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+        // It says where, and has no idea about TLS: nobody was there.
+        assert!(error.detail().starts_with(&options.to_string()), "{error}");
+        assert!(!error.detail().contains("TLS"), "{error}");
     }
 }
 
@@ -45,6 +48,7 @@ pub async fn missing_socket_is_unreachable<C: Connect>() {
     let missing = server.unix_path().with_file_name("missing");
     let error = refusal::<C>(&options(&format!("unix:{}", missing.display()))).await;
     assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+    assert!(error.detail().starts_with(&format!("unix:{}: ", missing.display())), "{error}");
 }
 
 pub async fn unknown_host_is_unreachable<C: Connect>() {
@@ -63,6 +67,7 @@ pub async fn silent_peer_is_unreachable_in_time<C: Connect>() {
         let error = refusal::<C>(&options).await;
         assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
         assert!(begin.elapsed() >= Duration::from_millis(490), "{:?}", begin.elapsed());
+        other_scheme_is_named(&url, &error);
     }
 }
 
@@ -78,6 +83,13 @@ async fn peer(answer: &'static [u8]) -> String {
     url
 }
 
+/// A peer that speaks TLS, or does not, cannot be told from one that is silent.
+#[track_caller]
+fn other_scheme_is_named(url: &str, error: &Error) {
+    let other = if url.starts_with("rediss:") { "begins with redis://" } else { "rediss://" };
+    assert!(error.detail().contains(other), "{url}: {error}");
+}
+
 pub async fn peer_that_closes_is_unreachable<C: Connect>() {
     let url = peer(b"").await;
     for url in [url.clone(), url.replace("redis:", "rediss:")] {
@@ -85,6 +97,7 @@ pub async fn peer_that_closes_is_unreachable<C: Connect>() {
         options.ca_pem = Some(foreign_ca_pem().into());
         let error = refusal::<C>(&options).await;
         assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+        other_scheme_is_named(&url, &error);
     }
 }
 
@@ -229,6 +242,12 @@ pub async fn full_server_is_told<C: Connect>() {
 }
 
 pub async fn loading_server_is_not_taken<C: Connect>() {
+    let url = peer(b"-LOADING Redis is loading the dataset in memory\r\n").await;
+    let error = refusal::<C>(&options(&url)).await;
+    assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
+}
+
+pub async fn server_that_runs_a_script_is_not_taken<C: Connect>() {
     let server = Server::builder().config("lua-time-limit", "1").start();
     let first = std::sync::Arc::new(connected::<C>(&server.url()).await);
     let caller = std::sync::Arc::clone(&first);

@@ -116,6 +116,17 @@ impl Connect {
         Err(not_encrypted("memory:".to_owned()))
     }
 
+    /// Whether the password travels over a network where others can read it: without TLS, and to
+    /// another host than this one.
+    #[must_use]
+    pub fn exposes_password(&self) -> bool {
+        match &self.place {
+            Place::Memory => false,
+            #[cfg(any(feature = "redis", feature = "fred"))]
+            Place::Server(options) => options.exposes_password(),
+        }
+    }
+
     /// Opens the queue also on a server that evicts keys when its memory is full, and so may lose
     /// messages. Without this such a server is refused with [`ErrorKind::Evicting`].
     pub fn allow_eviction(self, allow: bool) -> Self {

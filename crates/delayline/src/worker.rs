@@ -3,8 +3,10 @@
 #[cfg(feature = "testing")]
 mod alone;
 mod builder;
+mod complaints;
 mod control;
 mod handler;
+mod hook;
 mod job;
 mod outcome;
 mod retry;
@@ -44,7 +46,10 @@ use crate::{Codec, Json, Queue};
 /// It claims no more messages than it has free slots, wakes up when the next one is due, prolongs
 /// the leases of running handlers, and settles each message by what its handler answers. A panic, a
 /// timeout or a payload that cannot be read concerns its own message only. While the backend fails
-/// the worker goes on trying, every two seconds at most, and resumes by itself (G21).
+/// the worker goes on trying, every two seconds at most, and resumes by itself (G21), also if it is
+/// refused: somebody may grant the permission that is missing. It logs a failure that lasts once a
+/// minute, and tells [`WorkerBuilder::on_refusal`]. Only a worker that is to end on an
+/// empty queue ends when it is refused, because it cannot learn whether the queue is empty.
 ///
 /// A message is handled at least once. A handler that must know whether it is the latest to hold
 /// the message compares [`Job::epoch`].

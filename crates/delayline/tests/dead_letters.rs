@@ -141,6 +141,8 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     assert_eq!(letters.until(), Some(now));
     assert_eq!(queue.list(delayline::Status::Dead).until(), None);
     backend.move_clock(1);
+    // Somebody else is at work as well, and one dies in the place of another.
+    queue.purge(["0".try_into()?]).await?;
     backend.direct(&Op::Enqueue(vec![NewMessage::new("late".try_into().unwrap(), "")])).await;
     backend.let_die(0).await;
     let mut seen = 0;
@@ -151,6 +153,6 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
             seen += 1;
         }
     }
-    assert_eq!(seen, LETTERS);
+    assert_eq!(seen, LETTERS - 1);
     Ok(())
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use delayline::{
     DeathReason, Enqueued, Found, Headers, Job, MessageState, Millis, NewMessage, Op, Outcome,
     Queue, RetryPolicy, Summary, Worker, WorkerBuilder, limits,
 };
-use support::{Fault, Faulty};
+use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};
 
 const fn ms(ms: u64) -> Duration {
@@ -360,4 +360,68 @@ async fn a_job_shows_headers_and_hides_its_payload() {
     assert_eq!(summary.acked, 1);
     let Op::Enqueue(sent) = &backend.sent("enqueue")[0].1 else { panic!() };
     assert!(!format!("{sent:?}").contains("123454321"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_refused_goes_on_and_complains_once_a_minute() {
+    let backend = Faulty::with_plan(|op| match op {
+        Op::Claim(_) => Fault::Denied,
+        _ => Fault::None,
+    });
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    queue.send(&1).await.unwrap();
+    let refusals = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&refusals);
+    let log = logged(async || {
+        let worker = Worker::builder(queue.clone())
+            .on_refusal(move |error| {
+                assert_eq!(error.class(), delayline::Class::Rejected);
+                told.fetch_add(1, Ordering::Relaxed);
+            })
+            .build()
+            .unwrap();
+        let handle = worker.handle();
+        let mut running = std::pin::pin!(worker.run(async |_: Job<u64>| Ok::<(), &str>(())));
+        tokio::select! {
+            _ = &mut running => panic!("it gave up"),
+            () = sleep(Duration::from_secs(600)) => {}
+        }
+        assert!(backend.sent("claim").len() > 200, "{}", backend.sent("claim").len());
+        // Somebody grants the right.
+        backend.set_plan(|_| Fault::None);
+        tokio::select! {
+            _ = &mut running => panic!("it gave up"),
+            () = sleep(Duration::from_secs(10)) => {}
+        }
+        handle.stop(Duration::ZERO);
+        assert_eq!(running.await.acked, 1);
+    });
+    let log = log.await;
+    let errors = log.lines().filter(|line| line.contains("ERROR")).count();
+    assert!((10..=11).contains(&errors), "{errors} lines in ten minutes: {log}");
+    assert_eq!(refusals.load(Ordering::Relaxed), u32::try_from(errors).unwrap());
+    assert_eq!(log.lines().filter(|line| line.contains("works again")).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_until_empty_ends_when_it_is_refused() {
+    for denied in ["claim", "stats"] {
+        let backend =
+            Faulty::with_plan(
+                move |op| {
+                    if op.name() == denied { Fault::Denied } else { Fault::None }
+                },
+            );
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        let refusals = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&refusals);
+        let count = move |_: &delayline::Error| {
+            told.fetch_add(1, Ordering::Relaxed);
+        };
+        let worker = Worker::builder(queue).until_empty(true).on_refusal(count).build().unwrap();
+        let run = worker.run(async |_: Job<u64>| Ok::<(), &str>(()));
+        let ended = tokio::time::timeout(Duration::from_secs(60), run).await;
+        assert!(ended.is_ok(), "{denied}: it tries for ever");
+        assert_eq!(refusals.load(Ordering::Relaxed), 1, "{denied}");
+    }
 }

@@ -202,7 +202,9 @@ impl Backend for Observed {
                 class
             }
         };
-        meters::call(&self.queue, op.name(), outcome, start.elapsed());
+        let took = start.elapsed();
+        tracing::debug!(queue = self.queue.as_str(), op = op.name(), outcome, ?took, "called");
+        meters::call(&self.queue, op.name(), outcome, took);
         result
     }
 }

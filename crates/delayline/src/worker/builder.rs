@@ -5,13 +5,13 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::limits::MAX_CONSUMER_BYTES;
+use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES};
 use delayline_core::worker::QueuePlan;
 use delayline_core::{Claim, ClaimId, ConsumerName, Millis, Op, RetryPolicy, Violation};
 use uuid::Uuid;
 
+use super::hook::Hook;
 use super::retry::Retry;
-use super::stuck::StuckHook;
 use super::{Stuck, Worker};
 use crate::{Error, Json, Queue};
 
@@ -24,7 +24,8 @@ pub struct WorkerBuilder<T, C = Json> {
     max_lease_age: Option<Duration>,
     retry: Retry,
     handler_timeout: Option<Duration>,
-    on_stuck: Option<(Duration, StuckHook)>,
+    on_stuck: Option<(Duration, Hook<Stuck>)>,
+    on_refusal: Option<Hook<Error>>,
     stop_grace: Duration,
     until_empty: bool,
     consumer: String,
@@ -40,7 +41,8 @@ pub(crate) struct Config {
     pub(super) retry: Retry,
     pub(super) handler_timeout: Option<Duration>,
     pub(super) stuck_after: Option<Duration>,
-    pub(super) on_stuck: Option<StuckHook>,
+    pub(super) on_stuck: Option<Hook<Stuck>>,
+    pub(super) on_refusal: Option<Hook<Error>>,
     pub(super) stop_grace: Duration,
     pub(super) until_empty: bool,
     pub(super) consumer: ConsumerName,
@@ -56,6 +58,7 @@ impl<T, C> WorkerBuilder<T, C> {
             retry: Retry::Policy(RetryPolicy::default()),
             handler_timeout: None,
             on_stuck: None,
+            on_refusal: None,
             stop_grace: Duration::from_secs(20),
             until_empty: false,
             consumer: String::new(),
@@ -112,7 +115,15 @@ impl<T, C> WorkerBuilder<T, C> {
         after: Duration,
         hook: impl Fn(&Stuck) + Send + Sync + 'static,
     ) -> Self {
-        self.on_stuck = Some((after, StuckHook::new(hook)));
+        self.on_stuck = Some((after, Hook::new(hook)));
+        self
+    }
+
+    /// Calls `hook` when the backend refuses what the worker asks of it
+    /// ([`Class::Rejected`](crate::Class::Rejected)), such as for want of a permission: the first
+    /// time, and once a minute while it lasts. It runs on the worker's own task and must not block.
+    pub fn on_refusal(mut self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_refusal = Some(Hook::new(hook));
         self
     }
 
@@ -130,7 +141,9 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// Whether to end when no message is scheduled, ready or leased any more: off by default.
+    /// Whether to end when no message is scheduled, ready or leased any more: off by default. Such a
+    /// worker also stops when the backend refuses what it asks; see
+    /// [`on_refusal`](Self::on_refusal).
     pub const fn until_empty(mut self, until_empty: bool) -> Self {
         self.until_empty = until_empty;
         self
@@ -171,6 +184,7 @@ impl<T, C> WorkerBuilder<T, C> {
             handler_timeout: self.handler_timeout,
             stuck_after,
             on_stuck,
+            on_refusal: self.on_refusal,
             stop_grace: self.stop_grace,
             until_empty: self.until_empty,
             consumer: ConsumerName::new(name)?,
@@ -198,8 +212,11 @@ impl Config {
         }
     }
 
-    /// A claim for all slots says by itself what is outside of a limit.
+    /// A claim for all slots says by itself what else is outside of a limit.
     fn validate(&self) -> Result<(), Violation> {
+        if self.concurrency == 0 || self.concurrency > MAX_BATCH {
+            return Err(out_of_range("the concurrency", self.concurrency, MAX_BATCH));
+        }
         let claim = Claim {
             consumer: self.consumer.clone(),
             claim_id: ClaimId::from_bytes([0; 16]),
@@ -208,6 +225,12 @@ impl Config {
         };
         Op::Claim(claim).validate()
     }
+}
+
+/// A number of handlers or a weight that is not from 1 to `most`.
+pub(super) fn out_of_range(what: &'static str, actual: usize, most: usize) -> Violation {
+    let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
+    Violation::OutOfRange { what, actual: number(actual), least: 1, most: number(most) }
 }
 
 const DEFAULT_CONCURRENCY: usize = 10;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
 use delayline_core::{
-    Applied, At, Class, Delivery, Error, Extended, MessageId, Millis, Op, Queueing, Reply, Settled,
-    Settlement, Timestamp, Wakeup,
+    Applied, At, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Queueing, Reply,
+    Settled, Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::builder::Config;
+use super::complaints::Complaints;
 use super::control::Control;
 use super::handler::{Start, without_outcome};
 use super::stop::Stop;
@@ -46,6 +47,10 @@ pub(super) struct Run {
     tasks: HashMap<Slot, task::Id>,
     calls: FuturesUnordered<Pin<Box<dyn Future<Output = Report> + Send>>>,
     started: Instant,
+    complaints: Complaints,
+    until_empty: bool,
+    /// How long handlers may go on once it is to stop.
+    grace: Duration,
 }
 
 /// A running handler.
@@ -69,10 +74,12 @@ enum Report {
 impl Run {
     /// It ends on empty queues if all of them are to be worked on until then.
     pub(super) fn new(slots: usize, lanes: Vec<Lane>) -> Self {
+        let until_empty = lanes.iter().all(|lane| lane.config.until_empty);
+        let grace = lanes.iter().map(|lane| lane.config.stop_grace).max();
         let plan = Plan {
             slots,
             queues: lanes.iter().map(|lane| lane.config.queue_plan(lane.weight)).collect(),
-            until_empty: lanes.iter().all(|lane| lane.config.until_empty),
+            until_empty,
         };
         Self {
             machine: Machine::new(plan, *Uuid::new_v4().as_bytes()),
@@ -82,6 +89,9 @@ impl Run {
             tasks: HashMap::new(),
             calls: FuturesUnordered::new(),
             started: Instant::now(),
+            complaints: Complaints::default(),
+            until_empty,
+            grace: grace.unwrap_or_default(),
         }
     }
 
@@ -93,7 +103,6 @@ impl Run {
         let handle = stop.handle();
         let mut shutdown = pin!(shutdown);
         let mut shutting_down = false;
-        let grace = self.lanes.iter().map(|lane| lane.config.stop_grace).max();
         for (queue, lane) in self.lanes.iter().enumerate() {
             let consumer = &lane.config.consumer;
             tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "the worker starts");
@@ -109,7 +118,7 @@ impl Run {
             tokio::select! {
                 () = &mut shutdown, if !shutting_down => {
                     shutting_down = true;
-                    handle.stop(grace.unwrap_or_default());
+                    handle.stop(self.grace);
                 }
                 deadline = stop.wished() => {
                     tracing::debug!(running = self.handlers.len(), "the worker stops");
@@ -259,11 +268,41 @@ impl Run {
         self.machine.handle_finished(slot, outcome);
     }
 
+    /// Says what concerns people, and draws the consequence of a refusal.
+    fn look_at(&mut self, queue: usize, op: &Op, result: &Result<Applied, Error>) {
+        let error = match result {
+            Ok(applied) => {
+                if self.complaints.succeeded(queue, op.name()) {
+                    tracing::info!(op = op.name(), "works again");
+                }
+                return log_late(op, &applied.reply);
+            }
+            Err(error) => error,
+        };
+        let is_refused = error.class() == Class::Rejected;
+        if self.complaints.failed(queue, op.name(), error.kind()) {
+            if is_refused {
+                tracing::error!(op = op.name(), %error, "refused; trying again, logged each minute");
+            } else {
+                tracing::warn!(op = op.name(), %error, "failed; trying again, logged each minute");
+            }
+            let hook = self.lanes.get(queue).and_then(|lane| lane.config.on_refusal.as_ref());
+            if let Some(hook) = hook.filter(|_| is_refused) {
+                hook.call(&error.clone().into());
+            }
+        }
+        // A settlement beyond a limit is given up, and concerns its message only.
+        if self.until_empty && is_refused && !matches!(error.kind(), ErrorKind::Invalid(_)) {
+            let deadline = self.started.elapsed().saturating_add(self.grace);
+            self.machine.handle_stop(Moment::at(deadline));
+        }
+    }
+
     fn reported(&mut self, report: Report) {
         let now = self.now();
         match report {
             Report::Answer { queue, op, result } => {
-                log(&op, &result);
+                self.look_at(queue, &op, &result);
                 if let Some(lane) = self.lanes.get(queue)
                     && has_left_nothing(&op, &result)
                 {
@@ -307,15 +346,10 @@ fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     }
 }
 
-/// Failures of the backend, loudly if only a person can mend them, and leases that were lost.
-fn log(op: &Op, result: &Result<Applied, Error>) {
-    let what = op.name();
-    match (op, result) {
-        (_, Err(error)) if error.class() == Class::Rejected => {
-            tracing::error!(op = what, %error, "refused");
-        }
-        (_, Err(error)) => tracing::warn!(op = what, %error, "to be tried again"),
-        (Op::Settle(items), Ok(Applied { reply: Reply::Settle(settled), .. })) => {
+/// Leases that were lost.
+fn log_late(op: &Op, reply: &Reply) {
+    match (op, reply) {
+        (Op::Settle(items), Reply::Settle(settled)) => {
             let late = |(item, settled): (&Settlement, &Settled)| {
                 if matches!(settled, Settled::Stale | Settled::Missing) {
                     tracing::warn!(id = %item.id, epoch = item.lease.epoch, "settled too late");
@@ -323,7 +357,7 @@ fn log(op: &Op, result: &Result<Applied, Error>) {
             };
             items.iter().zip(settled).for_each(late);
         }
-        (Op::Extend(extend), Ok(Applied { reply: Reply::Extend(extended), .. })) => {
+        (Op::Extend(extend), Reply::Extend(extended)) => {
             let late = |(lease, extended): (&(MessageId, delayline_core::Lease), &Extended)| {
                 if matches!(extended, Extended::Stale | Extended::Missing) {
                     tracing::debug!(id = %lease.0, epoch = lease.1.epoch, "extended too late");

@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::{Future, pending};
 use std::num::NonZeroU16;
 
-use delayline_core::Violation;
 use delayline_core::limits::MAX_BATCH;
 
+use super::builder::out_of_range;
 use super::run::{Lane, Run};
 use super::stop::Stop;
 use super::{Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
@@ -130,9 +130,4 @@ impl fmt::Debug for Workers {
             .field("queues", &queues)
             .finish_non_exhaustive()
     }
-}
-
-fn out_of_range(what: &'static str, actual: usize, most: usize) -> Violation {
-    let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
-    Violation::OutOfRange { what, actual: number(actual), least: 1, most: number(most) }
 }

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use delayline::{Bytes, Connect, Queue, Raw};
+use delayline::{Bytes, Connect, Error, ErrorKind, Queue, QueueName, Raw};
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
@@ -266,8 +266,19 @@ impl Target {
 
     /// The queue, whose payloads are bytes.
     pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
-        let backend = self.connect()?.open().await.map_err(|error| Failure::opening(&error))?;
-        Ok(Queue::raw(backend))
+        let connect = self.connect()?;
+        let backend = connect.open().await.map_err(|error| self.not_opened(&error))?;
+        Ok(Queue::raw(backend).named(&self.queue()?.parse::<QueueName>().map_err(Error::from)?))
+    }
+
+    /// Why the queue could not be opened.
+    pub(crate) fn not_opened(&self, error: &Error) -> Failure {
+        let failure = Failure::opening(error);
+        if error.kind() == Some(&ErrorKind::Tls) && self.tls_ca.is_some() {
+            return failure
+                .hint("is the authority of --tls-ca the one that signed its certificate?");
+        }
+        failure
     }
 }
 
@@ -287,8 +298,8 @@ Exit codes:
   0  done
   1  some of it was not done: an input line is bad, or a message is unknown, in another state than
      it has to be, or another one of the same id; the rest was done. A check has found something,
-     or a measurement something early. Also after Ctrl-C during a
-     redrive or purge, and if the answer to a question is no
+     or a measurement something early. Also after Ctrl-C while a file
+     is sent, or during a redrive or purge, and if the answer to a question is no
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
   4  the server's answer was lost: the operation may have been executed; it can be repeated

@@ -82,7 +82,8 @@ impl From<Error> for Failure {
     }
 }
 
-fn hint(kind: &ErrorKind) -> Option<&'static str> {
+/// What may help.
+pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Unreachable => {
             "is a Redis server running there? --url or DELAYLINE_URL names another; \
@@ -92,6 +93,10 @@ fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::Authentication => "DELAYLINE_URL=redis://USER:PASSWORD@HOST names the login",
         ErrorKind::PermissionDenied => "the server's `ACL GETUSER` shows what the user may do",
         ErrorKind::ReadOnly => "name its primary instead",
+        ErrorKind::WrongType => {
+            "another program uses a key of this queue, whose keys are delayline:{QUEUE}:*: choose \
+             another name with --queue, or remove the key that `TYPE` shows as another type"
+        }
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {
             "`CONFIG SET maxmemory-policy noeviction` on the server; --allow-eviction goes on anyhow"

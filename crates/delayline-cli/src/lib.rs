@@ -76,7 +76,9 @@ fn log(verbose: u8) {
         _ => Level::DEBUG,
     };
     let ours = filter::filter_fn(|metadata| metadata.target().starts_with("delayline"));
-    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false).with_filter(ours);
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    // Where they help: on a terminal, unless NO_COLOR is set.
+    let lines = lines.with_ansi(console::colors_enabled_stderr()).with_filter(ours);
     // A second initialisation is the only way to fail.
     let _ =
         tracing_subscriber::registry().with(LevelFilter::from_level(level)).with(lines).try_init();

@@ -1,13 +1,43 @@
 //! What became of messages, one by one or counted.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
-use delayline::{MessageId, Timestamp};
+use delayline::{Bytes, Found, MessageId, Queue, Raw, Status, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{harmless_line, json, write};
 use crate::time::rfc3339;
+
+/// A state in one word.
+pub(crate) const fn state(status: Status) -> &'static str {
+    match status {
+        Status::Scheduled => "scheduled",
+        Status::Ready => "ready",
+        Status::Leased => "leased",
+        Status::Dead => "dead",
+        Status::Acked => "acked",
+        Status::Cancelled => "cancelled",
+        Status::Purged => "purged",
+    }
+}
+
+/// What is to be said of ids that were not found: that they are finished, where the queue still
+/// knows that.
+pub(crate) async fn not_found(
+    queue: &Queue<Bytes, Raw>,
+    ids: impl IntoIterator<Item = &MessageId>,
+) -> Result<HashMap<MessageId, Fate>, Failure> {
+    let ids: Vec<_> = ids.into_iter().cloned().collect();
+    let found = queue.get_many(ids.iter().cloned()).await?;
+    let fate = |found: &Found| match found {
+        Found::Finished(status) => Fate::not_done(state(*status)),
+        _ => NOT_FOUND,
+    };
+    let fates = found.iter().map(fate);
+    Ok(ids.into_iter().zip(fates).collect())
+}
 
 /// What became of one message.
 #[derive(Clone, Copy)]
@@ -33,6 +63,9 @@ impl Fate {
         Self { word, done: false, due: None }
     }
 }
+
+/// Nothing is known of it.
+pub(crate) const NOT_FOUND: Fate = Fate::not_done("not_found");
 
 /// The fates of all messages.
 pub(crate) struct Report {

@@ -8,7 +8,9 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 /// fixed length and are refused, as are negative durations and numbers without a unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let said = |why: &dyn std::fmt::Display| format!("{text:?} is not a duration: {why}");
-    let span: Span = text.parse().map_err(|error: jiff::Error| said(&error))?;
+    // The parser's own words name units that are refused below.
+    let span: Span =
+        text.parse().map_err(|_| said(&"write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
     if span.get_years() != 0 || span.get_months() != 0 {
         return Err(said(&"months and years have no fixed length; write days"));
     }
@@ -88,7 +90,8 @@ mod tests {
             "2y",
             "90 s x",
         ] {
-            assert!(duration(text).is_err(), "{text:?}: {:?}", duration(text));
+            let error = duration(text).unwrap_err();
+            assert!(!error.contains("years") || text == "2y" || text == "1 month", "{error}");
         }
     }
 

@@ -39,6 +39,26 @@ fn one_is_cancelled_and_the_unknown_one_is_told() {
 }
 
 #[test]
+fn finished_messages_are_not_said_to_be_unknown() {
+    let server = Server::start();
+    send(&server, &["--id", "acked", "--payload", "x"]);
+    run(on(&server, &["work", "--until-empty"])).code(0);
+    for driver in DRIVERS {
+        for verb in [
+            &["cancel", "--yes"][..],
+            &["reschedule", "--delay", "1h"],
+            &["dead", "redrive"],
+            &["dead", "redrive", "--dry-run"],
+            &["dead", "purge", "--yes"],
+        ] {
+            let args = [&["--driver", driver], verb, &["acked", "nobody"]].concat();
+            let told = run(on(&server, &args)).code(1).stdout;
+            assert_eq!(told, "acked: acked\nnobody: not found\n", "{verb:?}");
+        }
+    }
+}
+
+#[test]
 fn many_are_cancelled_only_with_a_yes() {
     let server = Server::start();
     let lines: String = (0..1_200)

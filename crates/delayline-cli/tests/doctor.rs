@@ -45,6 +45,28 @@ fn what_is_wrong_is_named_with_what_to_do() {
     run(bare(&["--url", "memory:", "--queue", "q", "doctor"])).code(2);
 }
 
+#[test]
+fn a_key_of_another_type_and_a_password_in_clear_are_named_with_what_to_do() {
+    let server = Server::builder().tcp().password("pw").start();
+    let key = "delayline:{orders}:control";
+    server.command(&["LPUSH", key, "x"]);
+    let port = server.port();
+    for driver in DRIVERS {
+        // Not one of the loopback addresses, though it leads here.
+        for (host, verdict) in [("0.0.0.0", "beware"), ("127.0.0.1", "good"), ("localhost", "good")]
+        {
+            let mut command = bare(&["--driver", driver, "--queue", "orders", "doctor", "--json"]);
+            command.env("DELAYLINE_URL", format!("redis://:pw@{host}:{port}"));
+            let findings = run(command).code(1).lines();
+            assert_eq!(finding(&findings, "password")["verdict"], verdict, "{host}");
+            let queue = finding(&findings, "queue");
+            assert_eq!(queue["verdict"], "bad");
+            let advice = queue["advice"].as_str().unwrap();
+            assert!(advice.contains("another name"), "{queue}");
+        }
+    }
+}
+
 /// A server with one user, whose rules are exactly what `acl` prints.
 fn with_user(role: &str) -> Server {
     let server = Server::start();

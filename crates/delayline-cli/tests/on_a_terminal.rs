@@ -60,6 +60,17 @@ fn long_jobs_show_how_far_they_are() {
     assert!(screen.contains("/30"), "{screen:?}");
     assert!(screen.ends_with("redriven 30\r\n"), "{screen:?}");
 
+    // A bar that counts what was read would be full at once.
+    let_die(&server, 40, "no");
+    let dead = count(&server, "dead");
+    let args = ["dead", "redrive", "--all", "--rate", "1", "--yes"];
+    let terminal = start(on(&server, &args));
+    wait_until("the first letter", || terminal.screen().contains("1/40"));
+    support::send_signal(&terminal.child, "-INT");
+    let (code, screen) = terminal.end();
+    assert_eq!((code, dead), (Some(1), 40), "{screen}");
+    assert!(!screen.contains("40/40"), "{screen:?}");
+
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for n in 0..20_000 {
         writeln!(file, "{{\"id\": \"m-{n}\", \"payload\": {n}}}").unwrap();

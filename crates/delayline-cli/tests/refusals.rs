@@ -33,6 +33,7 @@ fn urls_that_are_none() {
         refused(stats("hunter2", driver), 2, "redis://");
         refused(stats("redis://:hunter2@localhost:99999", driver), 2, "");
         refused(stats("redis://:hunter2@127.0.0.1:1", driver), 3, "cannot be reached");
+        refused(stats("redis://:hunter2@127.0.0.1:1", driver), 3, "redis://127.0.0.1:1");
         refused(stats("unix:/nowhere/redis.sock?password=hunter2", driver), 3, "cannot be reached");
     }
     refused(run(bare(&["stats"])), 2, "--queue");
@@ -119,6 +120,17 @@ fn tls_needs_an_authority_that_is_trusted() {
     for driver in DRIVERS {
         refused(stats(&server.url(), driver), 3, "TLS");
         run(on(&server, &["--driver", driver, "--tls-ca", path, "stats"])).code(0);
+        let mut other = tempfile::NamedTempFile::new().unwrap();
+        other.write_all(delayline_test_server::foreign_ca_pem().as_bytes()).unwrap();
+        let other = other.path().to_str().unwrap();
+        let ended = run(on(&server, &["--driver", driver, "--tls-ca", other, "stats"])).code(3);
+        assert!(ended.stderr.contains("is the authority of --tls-ca"), "{}", ended.stderr);
+        // Neither side says that it speaks TLS, or that it does not.
+        refused(
+            stats(&server.url().replace("rediss:", "redis:"), driver),
+            3,
+            "begins with rediss://",
+        );
     }
     let plain = Server::start();
     refused(run(on(&plain, &["--tls-ca", path, "stats"])), 2, "rediss://");

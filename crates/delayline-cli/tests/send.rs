@@ -5,9 +5,11 @@
 mod support;
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Stdio;
 
 use delayline_test_server::Server;
-use support::{DRIVERS, count, on, run, run_with_input};
+use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, wait_until};
 
 #[test]
 fn one_message_of_flags() {
@@ -54,6 +56,7 @@ fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
         &["--delay", "-5s"],
         &["--delay=-5s"],
         &["--delay", "90"],
+        &["--delay", "90 years"],
         &["--delay", "9007199254740992s"],
         &["--delay", "18446744073709551615ms"],
         &["--delay", "200 years"],
@@ -146,4 +149,46 @@ fn stats_as_a_table() {
         (row("queue"), row("ready"), row("paused")),
         ("orders".into(), "1".into(), "no".into())
     );
+}
+
+#[test]
+fn a_duplicate_that_nobody_will_deliver_is_not_a_success() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let send = |id: &str| {
+            let flags = ["--max-failures", "1", "--id", id, "--payload", "x"];
+            run(on(&server, &[&["--driver", driver, "send"], &flags[..]].concat()))
+        };
+        send("cancelled").code(0);
+        run(on(&server, &["cancel", "cancelled"])).code(0);
+        send("dead").code(0);
+        run(on(&server, &["work", "--until-empty", "--exec", "false"])).code(0);
+        send("acked").code(0);
+        run(on(&server, &["work", "--until-empty"])).code(0);
+        for (id, hint) in [("cancelled", "--reuse-finished-id"), ("dead", "dead redrive")] {
+            let ended = send(id).code(1);
+            assert!(ended.stderr.contains(&format!("known as {id}")), "{}", ended.stderr);
+            assert!(ended.stderr.contains(hint), "{}", ended.stderr);
+        }
+        assert!(send("acked").code(0).stderr.contains("as acked"));
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn an_interrupted_file_tells_what_was_sent() {
+    let server = Server::start();
+    let mut child = on(&server, &["send", "--file", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for n in 0..20 {
+        writeln!(stdin, "{{\"id\": \"m-{n}\", \"payload\": 1}}").unwrap();
+    }
+    stdin.flush().unwrap();
+    wait_until("the first messages", || count(&server, "ready") == 20);
+    // There may be more to come.
+    send_signal(&child, "-INT");
+    let ended = ended(child).code(1);
+    drop(stdin);
+    assert!(ended.stderr.contains("created 20, duplicate 0"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
 }

@@ -202,6 +202,66 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
 }
 
 #[test]
+fn work_until_empty_without_rights_ends() {
+    let server = Server::start();
+    support::send(&server, &["--payload", "x"]);
+    let line = run(on(&server, &["acl", "producer", "--user", "app"])).code(0).stdout;
+    server.command(&line.split_whitespace().collect::<Vec<_>>());
+    server.command(&["ACL", "SETUSER", "app", ">secret"]);
+    for driver in DRIVERS {
+        let mut work = on(&server, &["--driver", driver, "work", "--until-empty"]);
+        work.env("DELAYLINE_URL", server.url_with_login("app", "secret"));
+        let ended = run(work).code(3);
+        assert!(ended.stderr.contains("access rules"), "{}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 8, "{}", ended.stderr);
+    }
+    assert_eq!(count(&server, "ready"), 1);
+}
+
+#[test]
+fn work_on_a_paused_queue_says_so() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        run(on(&server, &["pause"])).code(0);
+        let paused = run(on(&server, &["--driver", driver, "work", "--until-empty"])).code(0);
+        assert_eq!(paused.stderr.matches("the queue is paused").count(), 1, "{}", paused.stderr);
+        run(on(&server, &["resume"])).code(0);
+        let running = run(on(&server, &["--driver", driver, "work", "--until-empty"])).code(0);
+        assert_eq!(running.stderr, "");
+    }
+}
+
+#[test]
+fn logs_in_a_pipe_have_no_colours_and_name_the_queue() {
+    let server = Server::start();
+    let id = "a\u{202e}b";
+    support::send(&server, &["--id", id, "--payload", "x", "--max-failures", "1"]);
+    let ended = run(on(&server, &["-vv", "work", "--until-empty", "--exec", "false"])).code(0);
+    assert!(ended.stderr.contains("dead letter"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("queue=\"orders\"") && ended.stderr.contains("a\\u{202e}b"));
+    assert!(!ended.stderr.contains(['\u{1b}', '\u{202e}']), "{:?}", ended.stderr);
+    let stats = run(on(&server, &["-vv", "stats"])).code(0);
+    assert!(stats.stderr.contains("stats"), "{}", stats.stderr);
+}
+
+#[test]
+fn a_concurrency_that_is_out_of_range_is_named() {
+    for number in ["0", "1001"] {
+        let ended = run(support::bare(&[
+            "--url",
+            "memory:",
+            "--queue",
+            "q",
+            "work",
+            "--concurrency",
+            number,
+        ]));
+        let ended = ended.code(2);
+        assert!(ended.stderr.contains("the concurrency is"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn sigterm_lets_a_command_finish() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0), ("b".to_owned(), 3_600_000)]);

@@ -61,7 +61,7 @@ impl Place {
     /// The queue, which must be empty, because all that is in it will be handled.
     async fn open(&self, target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
         let opened = self.connect(target)?.open().await;
-        let backend: Arc<dyn Queueing> = opened.map_err(|error| Failure::opening(&error))?;
+        let backend: Arc<dyn Queueing> = opened.map_err(|error| target.not_opened(&error))?;
         let name = QueueName::new(QUEUE).map_err(|error| Failure::other("the name", &error))?;
         let queue = Queue::raw(backend).named(&name);
         let stats = queue.stats().await?;

@@ -9,7 +9,7 @@ use crate::args::{Cancel, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::{Failure, SOME_BAD};
 use crate::input;
-use crate::report::{Fate, Report};
+use crate::report::{Fate, NOT_FOUND, Report, not_found};
 
 pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failure> {
     let from_stdin = args.file.as_deref() == Some(Path::new("-"));
@@ -26,11 +26,14 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
     let mut report = Report::new(args.json, &[]);
     for batch in ids.chunks(limits::MAX_BATCH) {
         let outcomes = queue.cancel_batch(batch.iter().cloned()).await?;
+        let lost = batch.iter().zip(&outcomes);
+        let lost = lost.filter(|(_, outcome)| **outcome == Cancelled::NotFound).map(|(id, _)| id);
+        let lost = not_found(&queue, lost).await?;
         for (id, outcome) in batch.iter().zip(outcomes) {
             let fate = match outcome {
                 Cancelled::Cancelled => Fate::done("cancelled"),
                 Cancelled::InFlight => Fate::not_done("in_flight"),
-                Cancelled::NotFound => Fate::not_done("not_found"),
+                Cancelled::NotFound => lost.get(id).copied().unwrap_or(NOT_FOUND),
             };
             report.tell(id, fate)?;
         }

@@ -19,7 +19,7 @@ use crate::confirm::{confirm, number};
 use crate::cursor::Cursor;
 use crate::failure::Failure;
 use crate::print::write;
-use crate::report::{Fate, Report};
+use crate::report::{Fate, NOT_FOUND, Report, not_found, state};
 use crate::signals::Signals;
 use crate::time::duration;
 use crate::{input, progress};
@@ -113,7 +113,8 @@ async fn named(
                 Found::Live(message) if message.info.state.status() == Status::Dead => {
                     Fate::done(deed.would())
                 }
-                Found::Unknown => Fate::not_done("not_found"),
+                Found::Unknown => NOT_FOUND,
+                Found::Finished(status) => Fate::not_done(state(status)),
                 _ => Fate::not_done("not_dead"),
             };
             report.tell(&id, fate)?;
@@ -128,8 +129,11 @@ async fn named(
             () = signals.next() => return Err(interrupted()),
             () = pace.wait() => {}
         }
-        for (id, fate) in batch.iter().zip(deed.apply(queue, batch.to_vec()).await?) {
-            report.tell(id, fate)?;
+        let fates = deed.apply(queue, batch.to_vec()).await?;
+        let lost = batch.iter().zip(&fates).filter(|(_, fate)| fate.word == NOT_FOUND.word);
+        let lost = not_found(queue, lost.map(|(id, _)| id)).await?;
+        for (id, fate) in batch.iter().zip(fates) {
+            report.tell(id, lost.get(id).copied().unwrap_or(fate))?;
         }
     }
     Ok(report.code())

@@ -7,7 +7,7 @@ use delayline::{At, Inspection, Op, Role};
 use serde_json::json;
 
 use crate::args::Target;
-use crate::failure::{Failure, SOME_BAD};
+use crate::failure::{Failure, SOME_BAD, hint};
 use crate::print::{columns, harmless_line, json_line, write};
 
 /// Look whether the server is fit for the queue, and say what to do if it is not
@@ -44,8 +44,11 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     if target.url.starts_with("memory:") {
         return Err(Failure::usage("a queue in memory has no server to look at"));
     }
-    let inspection = target.connect()?.inspect().await.map_err(|error| Failure::opening(&error))?;
+    let connect = target.connect()?;
+    let is_exposed = connect.exposes_password();
+    let inspection = connect.inspect().await.map_err(|error| target.not_opened(&error))?;
     let mut findings = server(&inspection);
+    findings.push(password(is_exposed));
     findings.extend(permissions(&inspection));
     findings.extend(queue(target).await?);
     if args.json {
@@ -154,6 +157,16 @@ fn server(inspection: &Inspection) -> Vec<Finding> {
     ]
 }
 
+fn password(is_exposed: bool) -> Finding {
+    let (verdict, detail) = if is_exposed {
+        (Verdict::Beware, "it travels to another host in clear")
+    } else {
+        (Verdict::Good, "not sent in clear to another host")
+    };
+    let advice = "whoever can read the network can read it: use rediss://, or a tunnel";
+    Finding { what: "password", verdict, detail: detail.to_owned(), advice }
+}
+
 fn permissions(inspection: &Inspection) -> Vec<Finding> {
     let of_role = |role: Role| {
         let lacks = inspection.denials.iter().filter(|denial| denial.role == role);
@@ -186,7 +199,7 @@ async fn queue(target: &Target) -> Result<Vec<Finding>, Failure> {
                 what: "queue",
                 verdict: Verdict::Bad,
                 detail: error.to_string(),
-                advice: "see above",
+                advice: error.kind().and_then(hint).unwrap_or("see above"),
             }]);
         }
     };

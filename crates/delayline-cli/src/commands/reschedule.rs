@@ -8,7 +8,7 @@ use delayline::Rescheduled;
 use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
 use crate::input;
-use crate::report::{Fate, Report};
+use crate::report::{Fate, NOT_FOUND, Report, not_found};
 use crate::time::{duration, instant};
 
 /// When the messages are due instead.
@@ -35,7 +35,9 @@ pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, F
             Rescheduled::Done { due } => Fate::due("rescheduled", due),
             Rescheduled::InFlight => Fate::not_done("in_flight"),
             Rescheduled::Dead => Fate::not_done("dead"),
-            Rescheduled::NotFound => Fate::not_done("not_found"),
+            Rescheduled::NotFound => {
+                not_found(&queue, [&id]).await?.remove(&id).unwrap_or(NOT_FOUND)
+            }
         };
         report.tell(&id, fate)?;
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent};
+use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent, Status};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -12,6 +12,8 @@ use crate::failure::{Failure, SOME_BAD};
 use crate::input::{Fields, Item, new_id, read};
 use crate::print::{harmless, write};
 use crate::progress;
+use crate::report::state;
+use crate::signals::Signals;
 use crate::time::rfc3339;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
@@ -33,8 +35,19 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             eprintln!("created, due {}", rfc3339(due));
             "created"
         }
-        Enqueued::Duplicate { .. } => {
-            eprintln!("duplicate: the queue knows this id with the same content");
+        Enqueued::Duplicate { status } if !sent.is_accepted() => {
+            let state = state(status);
+            let sentence =
+                format!("the message {id} is known as {state} and will not be delivered");
+            let hint = match status {
+                Status::Dead => "`delayline dead redrive` makes it due again",
+                _ => "--reuse-finished-id sends it anew",
+            };
+            return Err(Failure::input(sentence).hint(hint));
+        }
+        Enqueued::Duplicate { status } => {
+            let state = state(status);
+            eprintln!("duplicate: the queue knows this id with the same content, as {state}");
             "duplicate"
         }
         Enqueued::Conflict { .. } => {
@@ -62,9 +75,16 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     );
     let mut items = read(path, args.make_ids, &bar)?;
     let queue = target.open().await?;
+    let mut signals = Signals::listen()?;
     let mut counts = Counts::default();
     let result = loop {
-        match items.recv().await {
+        // A chunk under way is finished first, so that the counts tell what was sent.
+        let chunk = tokio::select! {
+            biased;
+            () = signals.next() => break Err(interrupted()),
+            chunk = items.recv() => chunk,
+        };
+        match chunk {
             None => break Ok(()),
             Some(Err(error)) => break Err(Failure::other("the input could not be read", &error)),
             Some(Ok(chunk)) => {
@@ -89,6 +109,10 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     }
     result?;
     Ok(if conflict == 0 && bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
+}
+
+fn interrupted() -> Failure {
+    Failure::input("interrupted").hint("sending the file again sends what is missing")
 }
 
 async fn send_chunk(

@@ -26,13 +26,23 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let lease = duration(&args.lease)?;
     let url = args.pass_url.then(|| target.url.clone());
     let command = Command::new(args.exec, timeout, url);
-    let builder = Worker::builder(target.open().await?)
+    let queue = target.open().await?;
+    if queue.stats().await.is_ok_and(|stats| stats.paused) {
+        eprintln!("delayline: the queue is paused; `delayline resume` lets deliveries go on");
+    }
+    let mut builder = Worker::builder(queue)
         .concurrency(args.concurrency)
         .lease(lease)
         .until_empty(args.until_empty)
         .consumer("delayline work");
+    let failure = Arc::<Mutex<Option<Failure>>>::default();
+    if args.until_empty {
+        // It ends by itself then.
+        let refused = Arc::clone(&failure);
+        builder = builder.on_refusal(move |error| note(&refused, error.clone().into()));
+    }
     let worker = builder.build()?;
-    let end = End::new(worker.handle());
+    let end = End { handle: worker.handle(), failure };
     stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
     let summary = match command {
@@ -89,20 +99,22 @@ struct End {
 }
 
 impl End {
-    fn new(handle: WorkerHandle) -> Self {
-        Self { handle, failure: Arc::default() }
-    }
-
     /// Ends the work; the first reason is told.
     fn now(&self, failure: Option<Failure>) {
-        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        *first = first.take().or(failure);
+        if let Some(failure) = failure {
+            note(&self.failure, failure);
+        }
         self.handle.stop(Duration::ZERO);
     }
 
     fn take(&self) -> Option<Failure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// The first failure stays.
+fn note(known: &Mutex<Option<Failure>>, failure: Failure) {
+    known.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
 }
 
 /// The first signal ends the work gently, the second at once.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
 use delayline_core::{
-    Applied, At, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Queueing, Reply,
-    Settled, Settlement, Timestamp, Wakeup,
+    Applied, At, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Queueing,
+    Reply, Settled, Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;

@@ -283,7 +283,11 @@ pub enum DeathReason {
     Rejected,
     /// It was not delivered before it expired.
     Expired,
-    /// Its record has vanished from the server or cannot be read; only the id is left.
+    /// Its record has vanished from the server, or what is stored about it cannot be read.
+    ///
+    /// If the record is whole, a redrive revives the message, and it is a message like any other
+    /// again; its epoch and its errors may be lost. Otherwise only the id is left, and the redrive
+    /// answers [`Redriven::Unreadable`](crate::Redriven::Unreadable).
     Unreadable,
 }
 

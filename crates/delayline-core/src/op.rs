@@ -46,9 +46,11 @@ pub enum Op {
     /// Audits a page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
     /// Audits a page and mends what is wrong there (G20): each message gets into the one place that
-    /// it belongs to; what cannot be read, or whose due instant is lost, becomes a dead letter; of
-    /// what is nothing but a trace the trace is removed. Leases that can be read are kept. A queue
-    /// without a fault is not changed. Repeated: finds less.
+    /// it belongs to. If only half of an operation has happened to it, that is the place where it was
+    /// or where it was going. What cannot be read, or whose due instant is lost, becomes a dead letter
+    /// ([`DeathReason::Unreadable`](crate::DeathReason::Unreadable)); [`Op::Redrive`] revives it if its
+    /// record is whole. What is left of a message that has finished is removed. Leases that can be
+    /// read are kept. A queue without a fault is not changed. Repeated: finds less.
     Repair(Check),
 }
 
@@ -129,6 +131,9 @@ pub struct Reschedule {
 
 /// A new life for dead letters: their failures and crashes count from 0 again, and they expire no
 /// more. Id, epoch and the errors of their former life stay.
+///
+/// The reason of their death does not matter: a dead letter that is
+/// [`Unreadable`](crate::DeathReason::Unreadable) lives again if its record is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redrive {
     /// The messages.

@@ -18,14 +18,6 @@ local function in_another(index, member)
     or index ~= dead and redis.call('ZSCORE', key.dead, member)
 end
 
-local function has_content(id, record, position)
-  if byte(record, 23) < LARGE then
-    return true
-  end
-  local headers, payload = content_lengths(record, position)
-  return redis.call('HSTRLEN', key.contents, id) == 2 + headers + payload
-end
-
 local function examine(index, number, member)
   local id = sub(member, 9)
   if #member < 9 or #id > 128 then
@@ -33,8 +25,8 @@ local function examine(index, number, member)
   end
   local record, details =
     redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
-  local content = read_record(record)
-  if not content or not has_content(id, record, content) then
+  local _, limits = read_record(record)
+  if not has_content(id, record) then
     return find(2, id, '')
   elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
     return find(3, id, '')
@@ -43,7 +35,8 @@ local function examine(index, number, member)
   end
   local phase = WAITING_PHASE
   if details then
-    phase = readable_details(details) and byte(details) or -1
+    phase = readable_details(details) and sub(details, 27, 34) == sub(record, 1, 8)
+      and sub(details, 35, 47) == fixed_of(record, limits) and byte(details) or -1
   end
   local fits = index == due and phase == WAITING_PHASE
     or index == leased and (phase == LEASED_PHASE or phase == CANCELLING_PHASE)

@@ -1,18 +1,25 @@
--- A part of claim.lua: what becomes of a message that has expired or cannot be read.
+-- A part of claim.lua: what becomes of a message that has expired or cannot be read, or whose end a
+-- torn file has kept the half of.
 
 --@include details_writing.lua
 --@include remains.lua
 
 local left, stub
 local reason = whole and EXPIRED or UNREADABLE
-if whole then
+if ends_as == CANCELLING_PHASE then
+  leased[#leased + 1] = format('%d', now) -- the next claim takes it back, and that is its end
+  leased[#leased + 1] = member
+elseif ends_as == DEAD_PHASE then
+  left, reason = entry, byte(entry, 58)
+elseif whole then
   local d = entry and read_details(entry)
     or new_details(sub(record, 1, 8), fixed_of(record, limits))
   d.due = due[i]
   bury(d, reason)
   left = write_details(d)
   control.expired = control.expired + 1
-elseif is_id(id) and not stands_elsewhere(id, member, record, true, false) then
+elseif is_id(id) and not stands_elsewhere(id, member, record, true, false)
+  and (record or not finished_as(id)) then
   left, stub = remains(member, record, due[i])
 end
 if left then

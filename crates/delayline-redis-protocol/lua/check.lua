@@ -6,6 +6,7 @@
 --@include prelude.lua
 --@include records.lua
 --@include record_reading.lua
+--@include content_looking.lua
 --@include details.lua
 --@include walk.lua
 --@include audit.lua

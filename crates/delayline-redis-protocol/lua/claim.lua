@@ -96,15 +96,18 @@ elseif control.paused == 0 then
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
   for i, id in ipairs(ids) do
     local record, member, entry = records[i], members[i], stored[i]
-    local sequence, form, whole = sub(member, 1, 8), byte(record or '', 23), false
+    local sequence, form, whole, ends_as = sub(member, 1, 8), byte(record or '', 23), false, nil
     -- As read_record answers for a usual one; a call for each message shows in the time of a claim.
     local content, limits, expires_at = LEAST_RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
     if not form or form >= LIMITED or byte(record, 9) >= LATE then
       content, limits, expires_at = read_record(record)
     end
-    if content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sequence
-      and (not entry or readable_details(entry) and byte(entry) == WAITING_PHASE
-        and sub(entry, 27, 34) == sequence and sub(entry, 35, 47) == fixed_of(record, limits)) then
+    local fits = content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sequence
+    if fits and entry and not (readable_details(entry) and byte(entry) == WAITING_PHASE
+      and sub(entry, 27, 34) == sequence and sub(entry, 35, 47) == fixed_of(record, limits)) then
+      --@include half.lua
+    end
+    if fits then
       local headers, payload = 0, #record - content + 1
       if form >= HEADED then
         headers, payload = content_lengths(record, content)
@@ -137,7 +140,7 @@ elseif control.paused == 0 then
           its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
         end
       end
-      local n, m = 2 * delivered, #details
+      local n, m = #leased, #details
       leased[n + 1], leased[n + 2] = deadline_text, member
       details[m + 1], details[m + 2] = id, its_details
       delivered = delivered + 1
@@ -181,9 +184,6 @@ local silent = hands_on and redis.call('LLEN', key.bell) == 0
 if #removed > 0 then
   local journal_count = younger and 1 or redis.call('HLEN', key.journal_new)
   begin_writes()
-  if #stubs > 0 then
-    redis.call('HSET', key.records, unpack(stubs))
-  end
   if #details > 0 then
     redis.call('HSET', key.details, unpack(details))
   end
@@ -192,6 +192,9 @@ if #removed > 0 then
   end
   if #dead > 0 then
     redis.call('ZADD', key.dead, unpack(dead))
+  end
+  if #stubs > 0 then
+    redis.call('HSET', key.records, unpack(stubs))
   end
   redis.call('ZREM', key.due, unpack(removed))
   changed = true

@@ -9,7 +9,10 @@
 local DETAILS_BYTES = 60
 
 local function readable_details(details)
-  return #details >= DETAILS_BYTES and byte(details) <= DEAD_PHASE and byte(details, 43) <= 3
+  local phase = byte(details)
+  return #details >= DETAILS_BYTES and byte(details, 43) <= 3
+    and (phase < DEAD_PHASE or phase == DEAD_PHASE
+      and byte(details, 58) >= MAX_FAILURES and byte(details, 58) <= UNREADABLE)
     and struct.unpack('>I6', details, 48) <= MAX_TIMESTAMP
     and #details >= DETAILS_BYTES + struct.unpack('>I2', details, 59)
 end

@@ -32,10 +32,11 @@ local function remember_finished(pairs, count)
   end
 end
 
+-- Contents first: an audit finds the record of one that is gone, and looks through no contents.
 local function delete_messages(ids)
-  redis.call('HDEL', key.records, unpack(ids))
-  redis.call('HDEL', key.details, unpack(ids))
   if uses(USES_CONTENTS) then
     redis.call('HDEL', key.contents, unpack(ids))
   end
+  redis.call('HDEL', key.records, unpack(ids))
+  redis.call('HDEL', key.details, unpack(ids))
 end

@@ -19,12 +19,23 @@ local stored = redis.call('HMGET', key.details, unpack(ids))
 local due, dead, details, stubs, finished, gone = {}, {}, {}, {}, {}, {}
 for i, member in ipairs(members) do
   local id, entry = ids[i], stored[i]
-  local phase = entry and readable_details(entry) and byte(entry)
-  local leased = (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
-    and belong_together(entry, sub(member, 1, 8))
-  if not leased then
+  local phase = entry and readable_details(entry) and belong_together(entry, sub(member, 1, 8))
+    and byte(entry)
+  if phase == WAITING_PHASE or phase == DEAD_PHASE then
+    -- A settlement of which a torn file has kept the half.
+    local index, d = phase == DEAD_PHASE and dead or due, read_details(entry)
+    if not stands_elsewhere(id, member, false, false, true) then
+      index[#index + 1] = phase == DEAD_PHASE and format('%d', now) or due_score(d.level, d.due)
+      index[#index + 1] = member
+      if phase == DEAD_PHASE then
+        deaths[#deaths + 1] = d.reason
+        deaths[#deaths + 1] = id
+      end
+    end
+  elseif not phase then
     local record = is_id(id) and redis.call('HGET', key.records, id)
-    if is_id(id) and not stands_elsewhere(id, member, record, false, true) then
+    if is_id(id) and not stands_elsewhere(id, member, record, false, true)
+      and (record or not finished_as(id)) then
       local left, stub = remains(member, record, now)
       details[#details + 1] = id
       details[#details + 1] = left
@@ -60,9 +71,6 @@ for i, member in ipairs(members) do
   end
 end
 begin_writes()
-if #stubs > 0 then
-  redis.call('HSET', key.records, unpack(stubs))
-end
 if #details > 0 then
   redis.call('HSET', key.details, unpack(details))
 end
@@ -71,6 +79,9 @@ if #due > 0 then
 end
 if #dead > 0 then
   redis.call('ZADD', key.dead, unpack(dead))
+end
+if #stubs > 0 then
+  redis.call('HSET', key.records, unpack(stubs))
 end
 if #finished > 0 then
   remember_finished(finished, finished_count)

@@ -9,6 +9,7 @@
 
 local LIMITED, EXPIRES, HEADED, LARGE = 4, 8, 16, 32
 local SMALL = 4096
+local NO_DIGEST = '\0\0\0\0\0\0\0\0' -- of a record that takes the place of a lost one
 
 -- The id's member in `due`, `leased` and `dead`: ties in a sorted set go by the bytes of the
 -- member, so the sequence number in front keeps first-in-first-out.

@@ -6,6 +6,7 @@
 --@include scheduling.lua
 --@include records.lua
 --@include record_reading.lua
+--@include content_looking.lua
 --@include details.lua
 --@include details_writing.lua
 
@@ -25,13 +26,13 @@ for i, id in ipairs(ids) do
     results[3 + i] = -3
   elseif not entry or byte(entry) ~= DEAD_PHASE then
     results[3 + i] = -1
-  elseif byte(entry, 58) == UNREADABLE or not readable_details(entry)
-    or not read_record(record) then
+  elseif not readable_details(entry) or digest_of(record) == NO_DIGEST or not has_content(id, record) then
     results[3 + i] = -2
   else
     local position, _, expires_at = read_record(record)
     local d = read_details(entry)
     d.phase, d.settled, d.reason, d.failures, d.crashes = WAITING_PHASE, 0, 0, 0, 0
+    d.due = due -- for a repair, if no more than this is written
     local n, member = #members, member_of(record, id)
     members[n + 1] = member
     due_pairs[2 * n + 1], due_pairs[2 * n + 2] = due_score(d.level, due), member

@@ -2,6 +2,12 @@
 
 local STRAY_LEVEL, STRAY_LIMITS = 2, '\0\1\0\1'
 
+-- What is remembered of a finished message, or false. Not by the control record, which knows nothing of
+-- an operation that was torn: the keys go by themselves when their time has come.
+local function finished_as(id)
+  return redis.call('HGET', key.finished_new, id) or redis.call('HGET', key.finished_old, id)
+end
+
 -- Whether a message stands in another index than the one that `member` was found in, or under
 -- another member: then the entry found is a stray one.
 local function stands_elsewhere(id, member, record, in_due, in_leased)
@@ -21,14 +27,16 @@ local function belong_together(details, sequence, fixed)
 end
 
 -- What is left of a message that cannot be read: details of a dead letter, and a record, a new one
--- if there is none to keep. What stood in its place becomes the payload, for an operator to see.
+-- if there is none to keep. What stood in its place becomes the payload, for an operator to see. That
+-- is never delivered: its digest is NO_DIGEST. It is to be written after the message has become a dead
+-- letter.
 local function remains(member, record, due)
   local stub = false
   local position, limits = read_record(record)
   if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
     or not whole_record(sub(member, 9), record, position) then
     limits = STRAY_LIMITS
-    stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. string.rep('\0', 8)
+    stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. NO_DIGEST
       .. string.char(STRAY_LEVEL + LIMITED) .. limits .. sub(record or '', 1, SMALL)
   end
   local d = new_details(sub(member, 1, 8), fixed_of(stub or record, limits))

@@ -6,6 +6,7 @@
 --@include scheduling.lua
 --@include records.lua
 --@include record_reading.lua
+--@include content_looking.lua
 --@include details.lua
 --@include details_writing.lua
 --@include walk.lua
@@ -37,15 +38,87 @@ local function possible(instant)
   return instant and instant >= 0 and instant <= MAX_TIMESTAMP
 end
 
+local function is_indexed(member)
+  return redis.call('ZSCORE', key.due, member) or redis.call('ZSCORE', key.leased, member)
+    or redis.call('ZSCORE', key.dead, member)
+end
+
+-- Writes where a message stands, and then that it stands nowhere else.
+local function place_in_due(member, score)
+  redis.call('ZADD', key.due, score, member)
+  redis.call('ZREM', key.leased, member)
+  redis.call('ZREM', key.dead, member)
+end
+
+local function place_in_leased(member, lease_end)
+  redis.call('ZADD', key.leased, lease_end, member)
+  redis.call('ZREM', key.due, member)
+  redis.call('ZREM', key.dead, member)
+end
+
+local function place_in_dead(member, died_at)
+  redis.call('ZADD', key.dead, died_at, member)
+  redis.call('ZREM', key.due, member)
+  redis.call('ZREM', key.leased, member)
+end
+
 local function remove_entries(member)
   redis.call('ZREM', key.due, member)
   redis.call('ZREM', key.leased, member)
   redis.call('ZREM', key.dead, member)
 end
 
+local function remove_message(id)
+  redis.call('HDEL', key.contents, id)
+  redis.call('HDEL', key.records, id)
+  redis.call('HDEL', key.details, id)
+end
+
+-- Where a message stands whose record is whole and whose details are readable or not there. If an
+-- operation was torn, that is where it was or where it was going. Answers false if that is not known:
+-- a due instant that is lost could only be guessed, and too early.
+local function put_right(id, member, record, entry)
+  local score = tonumber(redis.call('ZSCORE', key.due, member) or -1)
+  local due_at = score >= 0 and score < 4 * LEVEL and possible(score % LEVEL) and score % LEVEL
+  local lease_end = tonumber(redis.call('ZSCORE', key.leased, member) or -1)
+  local died_at = tonumber(redis.call('ZSCORE', key.dead, member) or -1)
+  local d = entry and read_details(entry)
+  local phase = d and d.phase or WAITING_PHASE
+  if phase == DEAD_PHASE then
+    place_in_dead(member, possible(died_at) and died_at or now)
+  elseif phase == LEASED_PHASE and due_at and lease_end < 0 then
+    -- Nobody has that lease.
+    d.phase = WAITING_PHASE
+    redis.call('HSET', key.details, id, write_details(d))
+    place_in_due(member, due_score(d.level, due_at))
+  elseif phase ~= WAITING_PHASE then
+    -- A lease whose end is lost is over: the next claim takes it back.
+    place_in_leased(member, possible(lease_end) and lease_end or now)
+  elseif due_at then
+    place_in_due(member, due_score(level_of(record), due_at))
+  elseif d and (possible(lease_end) or possible(died_at)) then
+    -- It was given back or redriven, and its details know for when.
+    place_in_due(member, due_score(d.level, d.due))
+  else
+    return false
+  end
+  return true
+end
+
+-- Whether a message has finished, and all that was left to do was to remove it.
+local function is_over(id, record, entry)
+  local past = finished_as(id)
+  if not past or not record then
+    return past
+  end
+  return #record >= LEAST_RECORD_BYTES and not is_indexed(member_of(record, id))
+    and sub(past, 2, 9) == digest_of(record)
+    and (#past == 9 or entry and sub(past, 10) == sub(entry, 3, 26))
+end
+
 -- Puts a message into the one place that it belongs to, or to the dead letters if that is not known
--- any more: a due instant that is lost could only be guessed, and too early. `stray` is the member
--- that led to it, if one did.
+-- any more. `stray` is the member that led to it, if one did. Like every script it writes a new place
+-- before it clears the old one.
 local function mend(id, stray)
   write()
   if not is_id(id) then
@@ -53,37 +126,37 @@ local function mend(id, stray)
   end
   local record = redis.call('HGET', key.records, id)
   local entry = redis.call('HGET', key.details, id)
-  local content, limits = read_record(record)
-  local whole = content and has_content(id, record, content)
+  if is_over(id, record, entry) then
+    remove_message(id)
+    return stray and remove_entries(stray)
+  end
+  local _, limits = read_record(record)
+  local whole = has_content(id, record)
   local member = whole and member_of(record, id) or stray
     or record and #record >= 8 and member_of(record, id) or string.rep('\0', 8) .. id
-  if stray and stray ~= member then
-    remove_entries(stray)
+  local known = whole
+  if whole and entry and readable_details(entry) then
+    if sub(entry, 27, 34) ~= sub(record, 1, 8) then
+      redis.call('HDEL', key.details, id) -- left by an earlier message of that id
+      entry = nil
+    else
+      known = belong_together(entry, sub(record, 1, 8), fixed_of(record, limits))
+    end
+  elseif entry then
+    known = false
   end
-  local due_score_now = tonumber(redis.call('ZSCORE', key.due, member) or -1)
-  local due_at = due_score_now >= 0 and due_score_now < 4 * LEVEL and due_score_now % LEVEL
-  local lease_end = tonumber(redis.call('ZSCORE', key.leased, member) or -1)
-  local died_at = tonumber(redis.call('ZSCORE', key.dead, member) or -1)
-  local phase = not entry and WAITING_PHASE or -1
-  if entry and whole and readable_details(entry)
-    and belong_together(entry, sub(record, 1, 8), fixed_of(record, limits)) then
-    phase = byte(entry)
-  end
-  remove_entries(member)
-  if whole and phase == WAITING_PHASE and possible(due_at) then
-    redis.call('ZADD', key.due, due_score(level_of(record), due_at), member)
-  elseif whole and (phase == LEASED_PHASE or phase == CANCELLING_PHASE) then
-    -- A lease whose end is lost is over: the next claim takes it back.
-    redis.call('ZADD', key.leased, possible(lease_end) and lease_end or now, member)
-  elseif whole and phase == DEAD_PHASE then
-    redis.call('ZADD', key.dead, possible(died_at) and died_at or now, member)
-  else
+  if not known or not put_right(id, member, record, entry) then
+    local score = tonumber(redis.call('ZSCORE', key.due, member) or -1)
+    local due_at = score >= 0 and score < 4 * LEVEL and score % LEVEL
     local left, stub = remains(member, record, possible(due_at) and due_at or now)
     redis.call('HSET', key.details, id, left)
+    place_in_dead(member, now)
     if stub then
       redis.call('HSET', key.records, id, stub)
     end
-    redis.call('ZADD', key.dead, now, member)
+  end
+  if stray and stray ~= member then
+    remove_entries(stray)
   end
 end
 
@@ -94,6 +167,11 @@ local function repair(index, number, base)
   end
   local after_position = position and position.index == number and position or nil
   local found = walk(index, base, 0, MAX_TIMESTAMP, after_position, limit - examined)
+  if index == due and #found > 0 and not uses(2 ^ number) then
+    -- Claims look only where they know of messages.
+    control.uses = bit.bor(control.uses, 2 ^ number)
+    write()
+  end
   for i = 1, #found, 2 do
     local member, before = found[i], #results
     examine(index, number, member)
@@ -127,11 +205,6 @@ local function repair_impossible()
   repair_range(5, redis.call('ZRANGEBYSCORE', key.dead, '-inf', '(0', 'LIMIT', 0, limit))
   repair_range(5,
     redis.call('ZRANGEBYSCORE', key.dead, '(' .. MAX_TIMESTAMP, '+inf', 'LIMIT', 0, limit))
-end
-
-local function is_indexed(member)
-  return redis.call('ZSCORE', key.due, member) or redis.call('ZSCORE', key.leased, member)
-    or redis.call('ZSCORE', key.dead, member)
 end
 
 local function without_record(id)

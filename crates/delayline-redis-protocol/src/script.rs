@@ -29,7 +29,7 @@ macro_rules! files {
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
     "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "replay.lua" "reclaim.lua" "burial.lua"
-    "unusual_record.lua" "walk.lua" "audit.lua"
+    "unusual_record.lua" "walk.lua" "audit.lua" "half.lua" "content_looking.lua"
 };
 
 macro_rules! scripts {

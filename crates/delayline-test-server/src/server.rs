@@ -162,6 +162,28 @@ impl Server {
         command.query(&mut self.launch.connect()?)
     }
 
+    /// Runs many commands at once over one connection, and answers each.
+    ///
+    /// # Panics
+    ///
+    /// The server is not there, or answers one of them with an error.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+    pub fn commands(&self, commands: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+        if commands.is_empty() {
+            return Vec::new();
+        }
+        let mut pipe = redis::pipe();
+        for command in commands {
+            let added = pipe.add_command(redis::Cmd::new());
+            command.iter().for_each(|arg| {
+                added.arg(arg);
+            });
+        }
+        let run = || pipe.query(&mut self.launch.connect()?);
+        run().unwrap_or_else(|error: RedisError| panic!("{}", full_text(&error)))
+    }
+
     /// A connection of the administrator's, for who must not depend on getting a new one.
     ///
     /// # Errors

@@ -416,9 +416,10 @@ impl<T, C> Queue<T, C> {
     /// Mends what [`check`](Self::check) finds, page by page, until a pass finds nothing or three
     /// are over; the queue may be in use meanwhile. Answers what was wrong.
     ///
-    /// Each message gets into the one place that it belongs to. What cannot be read, or whose due
-    /// instant is lost, becomes a dead letter, to be looked at and redriven or purged. Messages of
-    /// which nothing at all is left count as purged from then on (G20).
+    /// Each message gets into the one place that it belongs to. If only half of an operation has
+    /// happened to it, that is the place where it was or where it was going. What cannot be read, or
+    /// whose due instant is lost, becomes a dead letter, to be looked at and purged, or redriven if its
+    /// record is whole. Messages of which nothing at all is left count as purged from then on (G20).
     ///
     /// # Errors
     ///

@@ -141,7 +141,7 @@ pub(crate) enum Reason {
     Rejected,
     /// It was not delivered before it expired
     Expired,
-    /// Its record is damaged; only the id is left
+    /// What is stored about it is damaged; redrive revives it if its record is whole
     Unreadable,
 }
 

@@ -15,6 +15,7 @@ pub mod hostile;
 pub mod refusals;
 pub mod repair;
 pub mod servers;
+pub mod torn;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -185,7 +186,8 @@ macro_rules! queue_cases {
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;
             repair: many_orphans_are_found_page_by_page;
-            repair: half_an_operation_from_a_torn_file_is_mended;
+            torn: every_operation_can_be_torn_anywhere;
+            torn: a_torn_file_leaves_the_first_commands_of_an_operation;
         );
     };
     (@ $connect:ty; $($module:ident: $case:ident;)+) => {$(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use delayline_core::{Finding, Found, MessageState, Position};
+use delayline_core::{Finding, Found, MessageState, Position, Redriven};
 
 use super::*;
 
@@ -18,7 +18,7 @@ const DETAILS: usize = 5;
 const LIVE: [&str; 5] = ["dead", "leased", "expiring", "scheduled", "ready"];
 
 /// Repairs page by page until a pass finds nothing, and answers what was found.
-async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<Finding> {
+pub async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<Finding> {
     let mut all = Vec::new();
     for _ in 0..5 {
         let (mut found, mut after) = (Vec::new(), None::<Position>);
@@ -46,6 +46,21 @@ async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
         panic!("not the reply to a get")
     };
     found.remove(0)
+}
+
+/// Whether a dead letter lives again.
+async fn redrive(queue: &impl Backend, ms: u64, name: &str) -> bool {
+    let redrive = Op::Redrive(Redrive { ids: vec![id(name)], schedule: Schedule::NOW });
+    let Reply::Redrive(redriven) = apply(queue, ms, redrive).await else {
+        panic!("not the reply to a redrive")
+    };
+    matches!(redriven[..], [Redriven::Done { .. }])
+}
+
+async fn assert_delivered(queue: &impl Backend, ms: u64, name: &str) {
+    let deliveries = claimed(queue, ms, 99).await.deliveries;
+    let one = deliveries.iter().find(|delivery| delivery.message.info.id == id(name));
+    assert_eq!(one.map(|one| &one.message.payload), Some(&message(name).payload), "{name}");
 }
 
 fn is_dead(found: &Found) -> bool {
@@ -102,8 +117,24 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     let all = repaired(&queue, 10, 100).await;
     assert!(all.contains(&Finding::Orphan { id: id("scheduled") }), "{all:?}");
     assert!(is_dead(&found(&queue, 10, "scheduled").await));
-    let redrive = Op::Redrive(Redrive { ids: vec![id("scheduled")], schedule: Schedule::NOW });
-    apply(&queue, 11, redrive).await;
+    assert!(redrive(&queue, 11, "scheduled").await, "its record is whole");
+    assert_delivered(&queue, 12, "scheduled").await;
+
+    // Details that cannot be read: a dead letter, that can be redriven.
+    anew().await;
+    server.command(&[b"HSET", &keys[DETAILS][..], b"ready", b"junk"]);
+    repaired(&queue, 10, 100).await;
+    assert!(is_dead(&found(&queue, 10, "ready").await));
+    assert!(redrive(&queue, 11, "ready").await, "its record is whole");
+    assert_delivered(&queue, 12, "ready").await;
+
+    // A record that cannot be read: what stood in its place is kept, but never delivered.
+    anew().await;
+    server.command(&[b"HSET", &keys[RECORDS][..], b"ready", b"junk"]);
+    repaired(&queue, 10, 100).await;
+    let Found::Live(junk) = found(&queue, 10, "ready").await else { panic!("it is lost") };
+    assert_eq!(junk.payload, &b"junk"[..]);
+    assert!(!redrive(&queue, 11, "ready").await);
 
     // The end of a lease that is gone: the lease is over, and counts as a crash.
     anew().await;
@@ -224,45 +255,4 @@ pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
     assert_eq!(all.len(), 700);
     let Reply::Stats(stats) = apply(&queue, 2, Op::Stats).await else { panic!("no counts") };
     assert_eq!((stats.dead, stats.enqueued_total), (700, 700));
-}
-
-/// A server that was cut off in the middle of writing an operation to its append-only file drops it
-/// at its next start. Some versions leave its beginning in the file, though, and execute that at the
-/// start after the next (<https://github.com/valkey-io/valkey/pull/4342>).
-pub async fn half_an_operation_from_a_torn_file_is_mended<C: Connect>() {
-    let server = Server::builder().append_only("always").start();
-    let queue = open::<C>(&server.url()).await.unwrap();
-    fill(&queue).await;
-    let file = append_only_file(&server);
-    let length = || usize::try_from(std::fs::metadata(&file).unwrap().len()).unwrap();
-    let whole = length();
-    apply(&queue, 10, Op::Enqueue(vec![message("torn")])).await;
-    let text = std::fs::read(&file).unwrap();
-    for cut in (whole + 1..text.len()).step_by(23) {
-        server.kill();
-        std::fs::write(&file, &text[..cut]).unwrap();
-        server.restart();
-        let queue = open::<C>(&server.url()).await.unwrap();
-        assert_eq!(found(&queue, 10, "torn").await, Found::Unknown, "cut to {cut} bytes");
-        assert_eq!(findings(&queue, 10).await, []);
-        apply(&queue, 11, Op::Enqueue(vec![message("after")])).await;
-        server.kill();
-        server.restart();
-        let queue = open::<C>(&server.url()).await.unwrap();
-        repaired(&queue, 12, 100).await;
-        for name in LIVE.into_iter().chain(["after"]) {
-            let found = found(&queue, 12, name).await;
-            assert!(matches!(found, Found::Live(_)), "{name}, cut to {cut} bytes: {found:?}");
-        }
-        let claimed = claimed(&queue, 13, 9).await;
-        let ids = claimed.deliveries.iter().map(|delivery| delivery.message.info.id.clone());
-        let ids: BTreeSet<_> = ids.collect();
-        assert!(ids.contains(&id("ready")) && ids.contains(&id("after")), "{ids:?}");
-    }
-}
-
-fn append_only_file(server: &Server) -> std::path::PathBuf {
-    let files = std::fs::read_dir(server.data_dir().join("appendonlydir")).unwrap();
-    let mut paths = files.map(|file| file.unwrap().path());
-    paths.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("an append-only file")
 }

@@ -1,0 +1,620 @@
+//! Operations of which only the beginning has happened (G20).
+//!
+//! A script's writes stand in the append-only file as one transaction. A machine that dies while the
+//! server appends it leaves a part of it there. Some servers do not remove that part: they execute it,
+//! together with what was written next, at the start after the next
+//! (<https://github.com/valkey-io/valkey/pull/4342>). So what a torn operation leaves is the first few
+//! of its commands, and then the whole of a later operation that knew nothing of them.
+//!
+//! [`every_operation_can_be_torn_anywhere`] plays each operation up to each of its commands, without
+//! restarts. [`a_torn_file_leaves_the_first_commands_of_an_operation`] shows with real files that this
+//! is what servers do. Neither knows keys or layouts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use delayline_core::{DeathReason, FinishedIds, Found, Message, MessageState, Priority, Redriven};
+
+use super::repair::repaired;
+use super::*;
+
+type Command = Vec<Vec<u8>>;
+
+/// One operation to be torn.
+struct Tear {
+    what: &'static str,
+    /// What happens to the populated queue before.
+    before: Vec<Op>,
+    at: u64,
+    op: Op,
+    /// The messages that it is about; all others must be as they were.
+    touches: Vec<&'static str>,
+    /// The messages that may be gone afterwards.
+    finishes: Vec<&'static str>,
+    creates: Vec<&'static str>,
+}
+
+/// What every server has done before the operation that is torn.
+const POPULATED: u64 = 5;
+/// All leases of the populated queue have run out, and `stale` has expired.
+const LATER: u64 = 16_000;
+/// Everything is over.
+const END: u64 = 900_000;
+
+const WAITING: [&str; 7] = ["ready", "second", "big", "again", "stale", "soon", "urgent"];
+const LEASED: [&str; 5] = ["leased", "last", "weary", "heavy", "flagged"];
+const DEAD: [&str; 3] = ["dead", "expired", "large"];
+
+fn content(name: &str) -> NewMessage {
+    let mut message = message(name);
+    if ["big", "heavy", "large", "new-big"].contains(&name) {
+        message.payload = format!("{name} ").repeat(1_000).into();
+        message.headers.set("size", "large").unwrap();
+    }
+    match name {
+        "last" => message.max_crashes = 1,
+        "weary" => message.max_failures = 1,
+        "urgent" => message.priority = Priority::Urgent,
+        "stale" => message.expires = Some(Schedule::In(millis(1_000))),
+        "expired" => message.expires = Some(Schedule::In(millis(1))),
+        "new-low" => message.priority = Priority::Low,
+        "new-expiring" => message.expires = Some(Schedule::In(millis(500_000))),
+        "acked" => message.finished_ids = FinishedIds::Reuse,
+        _ => {}
+    }
+    message
+}
+
+/// A queue with messages in every state and of every kind.
+async fn populate(queue: &impl Backend) {
+    let enqueue = |names: &[&str]| Op::Enqueue(names.iter().map(|name| content(name)).collect());
+    let reject =
+        |name: &str, token| settle(name, token, Outcome::Reject { error: "rejected".to_owned() });
+    apply(queue, 0, enqueue(&["dead", "large", "acked"])).await;
+    apply(queue, 0, claim(1, 10)).await;
+    apply(queue, 0, reject("dead", 1)).await;
+    apply(queue, 0, reject("large", 1)).await;
+    apply(queue, 0, settle("acked", 1, Outcome::Ack)).await;
+    apply(queue, 0, enqueue(&["expired", "again"])).await;
+    apply(queue, 1, claim(2, 10)).await;
+    apply(queue, 1, settle("again", 2, Outcome::Snooze { delay: millis(3) })).await;
+    apply(queue, 2, enqueue(&LEASED)).await;
+    apply(queue, 2, claim(3, 10)).await;
+    apply(queue, 2, Op::Cancel(vec![id("flagged")])).await;
+    let mut soon = content("soon");
+    soon.schedule = Schedule::In(millis(60_000));
+    let mut urgent = content("urgent");
+    urgent.schedule = Schedule::In(millis(50_000));
+    apply(queue, 3, Op::Enqueue(vec![soon, urgent])).await;
+    apply(queue, 3, enqueue(&["ready", "second", "big", "stale"])).await;
+}
+
+fn ids(names: &[&str]) -> Vec<MessageId> {
+    names.iter().map(|name| id(name)).collect()
+}
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn tears() -> Vec<Tear> {
+    let tear = |what, touches: &[&'static str], op| Tear {
+        what,
+        before: Vec::new(),
+        at: 10,
+        op,
+        touches: touches.to_vec(),
+        finishes: Vec::new(),
+        creates: Vec::new(),
+    };
+    let finish = |what, touches: &[&'static str], op| Tear {
+        finishes: touches.to_vec(),
+        ..tear(what, touches, op)
+    };
+    let each = |outcome: &Outcome| {
+        let item =
+            |name: &&str| Settlement { id: id(name), lease: lease(3), outcome: outcome.clone() };
+        Op::Settle(LEASED.iter().map(item).collect())
+    };
+    let one_each = || {
+        let outcomes = [
+            Outcome::Ack,
+            Outcome::Release,
+            Outcome::Retry { delay: millis(7), error: "no".to_owned() },
+            Outcome::Snooze { delay: millis(8) },
+            Outcome::Release,
+        ];
+        let items = LEASED.iter().zip(outcomes).map(|(name, outcome)| Settlement {
+            id: id(name),
+            lease: lease(3),
+            outcome,
+        });
+        Op::Settle(items.collect())
+    };
+    let error = "no".to_owned();
+    let flagged = ["flagged"];
+    let due = ["ready", "second", "big", "again", "stale"];
+    let all_due = [&due[..], &LEASED[..]].concat();
+    let schedule = Schedule::In(millis(50));
+    let move_to = |name| Reschedule { id: id(name), schedule };
+    let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
+    let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
+    vec![
+        Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
+        Tear {
+            creates: new.to_vec(),
+            ..tear("enqueue of all kinds", &[], Op::Enqueue(new.map(content).to_vec()))
+        },
+        tear("claim", &due, claim(9, 100)),
+        tear("claim of some", &due, claim(9, 2)),
+        Tear {
+            at: LATER,
+            finishes: flagged.to_vec(),
+            ..tear("claim that takes back and buries", &all_due, claim(9, 100))
+        },
+        Tear {
+            at: LATER,
+            before: vec![Op::Pause],
+            finishes: flagged.to_vec(),
+            ..tear("claim that only takes back", &LEASED, claim(9, 100))
+        },
+        finish("ack", &LEASED, each(&Outcome::Ack)),
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear(
+                "retry",
+                &LEASED,
+                each(&Outcome::Retry { delay: millis(5), error: error.clone() }),
+            )
+        },
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear("snooze", &LEASED, each(&Outcome::Snooze { delay: millis(5) }))
+        },
+        Tear { finishes: flagged.to_vec(), ..tear("release", &LEASED, each(&Outcome::Release)) },
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear("reject", &LEASED, each(&Outcome::Reject { error }))
+        },
+        Tear {
+            finishes: vec!["leased", "flagged"],
+            ..tear("settlements of all kinds", &LEASED, one_each())
+        },
+        tear(
+            "extend",
+            &LEASED,
+            Op::Extend(Extend {
+                leases: ids(&LEASED).into_iter().map(|id| (id, lease(3))).collect(),
+                lease: millis(9_000),
+            }),
+        ),
+        finish("cancel of waiting ones", &WAITING, Op::Cancel(ids(&WAITING))),
+        tear("cancel of leased ones", &LEASED, Op::Cancel(ids(&LEASED))),
+        finish("cancel of dead ones", &DEAD, Op::Cancel(ids(&DEAD))),
+        tear(
+            "reschedule",
+            &["soon", "again"],
+            Op::Reschedule(vec![move_to("soon"), move_to("again")]),
+        ),
+        tear("redrive", &DEAD, redrive(Schedule::NOW)),
+        tear("redrive for later", &DEAD, redrive(Schedule::In(millis(70_000)))),
+        finish("purge", &DEAD, Op::Purge(ids(&DEAD))),
+        tear("pause", &[], Op::Pause),
+        Tear { before: vec![Op::Pause], ..tear("resume", &[], Op::Resume) },
+    ]
+}
+
+/// Whichever operation is torn, wherever, and whatever comes next: what was there is there after a
+/// repair, whole, and in the end it is delivered, whether or not workers came before the repair.
+pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
+    let server = Recorded::start("no");
+    let queue = open::<C>(&server.server.url()).await.unwrap();
+    let (mut torn, mut torn_repairs) = (0, 0);
+    for tear in tears() {
+        server.server.command(&["FLUSHALL"]);
+        populate(&queue).await;
+        for op in &tear.before {
+            apply(&queue, POPULATED, op.clone()).await;
+        }
+        let sound = server.keys();
+        let known = Known::of(&queue, &tear).await;
+        let commands = server.record(&queue, tear.at, &tear.op).await;
+        for (next, next_op) in [
+            ("an enqueue", Op::Enqueue(vec![message("after")])),
+            ("a claim", claim(8, 3)),
+            ("the same again", tear.op.clone()),
+        ] {
+            server.restore(&sound);
+            let follow = server.record(&queue, tear.at + 1, &next_op).await;
+            if follow.len() < 2 {
+                continue; // no transaction, and only the end of one executes what was left open
+            }
+            for kept in 1..commands.len() {
+                for work in [false, true] {
+                    let what = format!(
+                        "{} torn before command {kept} of {}, then {next}{}: {:?}",
+                        tear.what,
+                        commands.len(),
+                        if work { ", then workers" } else { "" },
+                        Shown(&commands[..kept]),
+                    );
+                    server.restore(&sound);
+                    server.server.commands(&commands[..kept]);
+                    server.server.commands(&follow);
+                    if work {
+                        known.work(&queue, &what).await;
+                    }
+                    let broken = server.keys();
+                    let repair = Op::Repair(Check { after: None, limit: 100 });
+                    let mending = server.record(&queue, LATER + 10, &repair).await;
+                    torn += 1;
+                    known.judge(&queue, work, next, &what).await;
+                    // The repair itself is torn, by a repair that nothing follows but another one.
+                    for mended in 1..mending.len() {
+                        let what =
+                            format!("{what}; then a repair up to {:?}", Shown(&mending[..mended]));
+                        server.restore(&broken);
+                        server.server.commands(&mending[..mended]);
+                        torn_repairs += 1;
+                        known.judge(&queue, work, next, &what).await;
+                    }
+                }
+            }
+        }
+    }
+    assert!(torn > 500 && torn_repairs > 100, "{torn} operations and {torn_repairs} repairs torn");
+}
+
+/// What is known of a queue before an operation is torn.
+struct Known<'a> {
+    tear: &'a Tear,
+    before: BTreeMap<&'static str, Message>,
+}
+
+impl<'a> Known<'a> {
+    async fn of(queue: &impl Backend, tear: &'a Tear) -> Self {
+        let names = [&WAITING[..], &LEASED, &DEAD].concat();
+        let found = look_up(queue, POPULATED, &names).await;
+        let alive = names.into_iter().zip(found).map(|(name, found)| match found {
+            Found::Live(message) => (name, *message),
+            other => panic!("{name} is {other:?}"),
+        });
+        let before = alive.collect();
+        Self { tear, before }
+    }
+
+    /// Workers come by before anybody repairs: they handle some, and lose some.
+    async fn work(&self, queue: &impl Backend, what: &str) {
+        for (round, token) in (0..).zip(40..43) {
+            let deliveries = claimed(queue, LATER + round, token).await.deliveries;
+            let acks = deliveries.iter().enumerate().filter_map(|(n, delivery)| {
+                assert_content(&delivery.message, what);
+                let id = delivery.message.info.id.clone();
+                let ack = Settlement { id, lease: delivery.lease, outcome: Outcome::Ack };
+                (n % 2 == 0).then_some(ack)
+            });
+            let acks: Vec<_> = acks.collect();
+            if !acks.is_empty() {
+                apply(queue, LATER + round, Op::Settle(acks)).await;
+            }
+        }
+    }
+
+    async fn judge(&self, queue: &impl Backend, worked: bool, next: &str, what: &str) {
+        let now = LATER + 20;
+        if self.tear.before.contains(&Op::Pause) || self.tear.op == Op::Pause {
+            apply(queue, now, Op::Resume).await;
+        }
+        repaired(queue, now, 100).await;
+        let names: Vec<_> = self.before.keys().copied().collect();
+        let mut left = BTreeSet::new();
+        for (name, found) in names.iter().zip(look_up(queue, now, &names).await) {
+            let before = &self.before[name];
+            let worked = worked || next == "a claim" && !DEAD.contains(name);
+            match found {
+                Found::Live(found) if !worked && !self.tear.touches.contains(name) => {
+                    assert_eq!(*found, *before, "{what}");
+                }
+                Found::Live(found) => {
+                    assert_content(&found, what);
+                    let state = found.info.state;
+                    let unreadable =
+                        matches!(state, MessageState::Dead { reason: DeathReason::Unreadable, .. });
+                    assert!(!unreadable, "{name} is buried: {what}");
+                    assert!(found.info.crashes <= before.info.crashes + 1, "{name}: {what}");
+                }
+                Found::Finished(_) if worked || self.tear.finishes.contains(name) => continue,
+                other => panic!("{name} is {other:?}: {what}"),
+            }
+            left.insert(*name);
+        }
+        self.revive(queue, now, &left, what).await;
+        let delivered = drain(queue, what).await;
+        let ends = look_up(queue, END, &names).await;
+        for (name, end) in names.iter().zip(ends).filter(|(name, _)| left.contains(*name)) {
+            let cancelled = end == Found::Finished(Status::Cancelled) && self.may_be_flagged(name);
+            assert!(delivered.contains(*name) || cancelled, "{name} is not delivered: {what}");
+        }
+        if next == "an enqueue" {
+            let after = look_up(queue, END, &["after"]).await;
+            assert_eq!(after, [Found::Finished(Status::Acked)], "{what}");
+        }
+        let Reply::Stats(stats) = apply(queue, END, Op::Stats).await else { panic!() };
+        let alive = stats.scheduled + stats.ready + stats.leased + stats.dead;
+        let finished = stats.acked_total + stats.cancelled_total + stats.purged_total;
+        assert_eq!((alive, finished), (0, stats.enqueued_total), "{what}");
+        assert_eq!(findings(queue, END).await, [], "{what}");
+    }
+
+    fn may_be_flagged(&self, name: &str) -> bool {
+        name == "flagged"
+            || matches!(&self.tear.op, Op::Cancel(ids) if ids.contains(&id(name)) && LEASED.contains(&name))
+    }
+
+    /// Redrives all dead letters. Nothing may be dead but what is known, and nothing that was whole
+    /// may be refused.
+    async fn revive(&self, queue: &impl Backend, now: u64, left: &BTreeSet<&str>, what: &str) {
+        let list = List { status: Status::Dead, after: None, limit: 100 };
+        let Reply::List(page) = apply(queue, now, Op::List(list)).await else { panic!() };
+        let ids: Vec<_> = page.messages.into_iter().map(|info| info.id).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let redrive = Redrive { ids: ids.clone(), schedule: Schedule::NOW };
+        let Reply::Redrive(redriven) = apply(queue, now, Op::Redrive(redrive)).await else {
+            panic!()
+        };
+        for (id, redriven) in ids.into_iter().zip(redriven) {
+            let name = id.to_string();
+            let created = self.tear.creates.contains(&&*name);
+            if matches!(redriven, Redriven::Done { .. }) {
+                assert!(created || left.contains(&*name), "{name} was dead: {what}");
+            } else {
+                assert!(created, "{name}: {redriven:?}: {what}");
+                apply(queue, now, Op::Purge(vec![id])).await;
+            }
+        }
+    }
+}
+
+/// Handles everything that is ever due and answers what was delivered.
+async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
+    let mut delivered = BTreeSet::new();
+    // Something waits for later all the time, so that nothing is looked for because all else is gone.
+    let mut far = message("far");
+    far.schedule = Schedule::In(millis(10 * END));
+    apply(queue, 100_000, Op::Enqueue(vec![far])).await;
+    let At::Fixed(end) = at(END) else { unreachable!() };
+    for (ms, token) in (0..).map(|n| 100_000 + 100_000 * n).zip(50..56) {
+        let claimed = claimed(queue, ms, token).await;
+        let mut acks = Vec::new();
+        for delivery in claimed.deliveries {
+            assert_content(&delivery.message, what);
+            let id = delivery.message.info.id.clone();
+            delivered.insert(id.to_string());
+            acks.push(Settlement { id, lease: delivery.lease, outcome: Outcome::Ack });
+        }
+        let is_last = acks.is_empty() && claimed.next > Some(end);
+        if !acks.is_empty() {
+            apply(queue, ms, Op::Settle(acks)).await;
+        }
+        // Some have expired meanwhile, and some bear no crash.
+        let list = List { status: Status::Dead, after: None, limit: 100 };
+        let Reply::List(page) = apply(queue, ms, Op::List(list)).await else { panic!() };
+        if is_last && page.messages.is_empty() {
+            break;
+        }
+        for info in page.messages {
+            let ids = vec![info.id.clone()];
+            match info.state {
+                MessageState::Dead { reason: DeathReason::Expired, .. } => {
+                    delivered.insert(info.id.to_string());
+                    apply(queue, ms, Op::Purge(ids)).await;
+                }
+                MessageState::Dead { reason: DeathReason::MaxCrashes, .. } => {
+                    let redrive = Redrive { ids, schedule: Schedule::NOW };
+                    apply(queue, ms, Op::Redrive(redrive)).await;
+                }
+                other => panic!("{} ends as {other:?}: {what}", info.id),
+            }
+        }
+    }
+    apply(queue, END, Op::Cancel(vec![id("far")])).await;
+    delivered
+}
+
+/// What is delivered or looked up was sent, byte for byte (G2).
+fn assert_content(message: &Message, what: &str) {
+    let sent = content(&message.info.id.to_string());
+    let same = (&message.headers, &message.payload) == (&sent.headers, &sent.payload);
+    assert!(same, "{} has another content: {what}", message.info.id);
+}
+
+async fn look_up(queue: &impl Backend, ms: u64, names: &[&str]) -> Vec<Found> {
+    let Reply::Get(found) = apply(queue, ms, Op::Get(ids(names))).await else {
+        panic!("not the reply to a get")
+    };
+    found
+}
+
+/// With real files and restarts: what is left is what the test above plays.
+pub async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>() {
+    let server = Recorded::start("always");
+    let chosen = [
+        "enqueue of all kinds",
+        "claim that takes back and buries",
+        "settlements of all kinds",
+        "redrive",
+    ];
+    for tear in tears().into_iter().filter(|tear| chosen.contains(&tear.what)) {
+        server.server.command(&["FLUSHALL"]);
+        let queue = open::<C>(&server.server.url()).await.unwrap();
+        populate(&queue).await;
+        let (sound, before) = (server.keys(), server.holdings());
+        let file = server.append_only_file();
+        let start = std::fs::read(&file).unwrap().len();
+        let commands = server.record(&queue, tear.at, &tear.op).await;
+        let text = std::fs::read(&file).unwrap();
+        // The last byte of each command but the first, which is MULTI, and the last, which is EXEC.
+        let mut cuts = Vec::new();
+        let mut position = start;
+        while words(&text, &mut position).is_some() {
+            cuts.push(position - 1);
+        }
+        assert_eq!(cuts.len(), commands.len() + 2, "{}", tear.what);
+        for (kept, cut) in cuts[1..].iter().take(commands.len()).enumerate() {
+            let what = format!("{} cut to {kept} of {} commands", tear.what, commands.len());
+            server.server.kill();
+            std::fs::write(&file, &text[..*cut]).unwrap();
+            server.server.restart();
+            let queue = open::<C>(&server.server.url()).await.unwrap();
+            assert!(server.holdings() == before, "{what}: the half is dropped at first");
+            let next = Op::Enqueue(vec![message("after")]);
+            let follow = server.record(&queue, tear.at + 1, &next).await;
+            server.server.kill();
+            server.server.restart();
+            let left = server.holdings();
+            let mut played = Vec::new();
+            // Servers that mend the file leave nothing of the operation.
+            for kept in [kept, 0] {
+                server.restore(&sound);
+                server.server.commands(&commands[..kept]);
+                server.server.commands(&follow);
+                played.push(server.holdings());
+            }
+            assert!(played.contains(&left), "{what}: {left:?} instead of {played:?}");
+        }
+    }
+}
+
+/// A server whose writes can be read.
+struct Recorded {
+    server: Server,
+}
+
+impl Recorded {
+    fn start(fsync: &str) -> Self {
+        let server = Server::builder().append_only(fsync).start();
+        // The file must not be rewritten.
+        server.command(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]);
+        Self { server }
+    }
+
+    fn append_only_file(&self) -> PathBuf {
+        let files = std::fs::read_dir(self.server.data_dir().join("appendonlydir")).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("a file")
+    }
+
+    /// Executes an operation and answers what it wrote.
+    async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
+        let length = || usize::try_from(std::fs::metadata(self.append_only_file()).unwrap().len());
+        let start = length().unwrap();
+        apply(queue, ms, op.clone()).await;
+        let mut file = std::fs::File::open(self.append_only_file()).unwrap();
+        let mut text = Vec::new();
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(start as u64)).unwrap();
+        std::io::Read::read_to_end(&mut file, &mut text).unwrap();
+        let (mut commands, mut position) = (Vec::new(), 0);
+        while let Some(command) = words(&text, &mut position) {
+            if !["MULTI", "EXEC", "SELECT"].iter().any(|name| command[0] == name.as_bytes()) {
+                commands.push(command);
+            }
+        }
+        assert_eq!(position, text.len(), "what {} wrote is unreadable", op.name());
+        commands
+    }
+
+    fn key_names(&self) -> Vec<Vec<u8>> {
+        let Raw::Array(keys) = self.server.command(&["KEYS", "*"]) else { panic!("no keys") };
+        let mut names: Vec<_> = keys.into_iter().map(bytes).collect();
+        names.sort();
+        names
+    }
+
+    /// All keys, as commands that bring them back.
+    fn keys(&self) -> Vec<Command> {
+        let names = self.key_names();
+        let dumps: Vec<_> = names.iter().map(|key| vec![b"DUMP".to_vec(), key.clone()]).collect();
+        let dumps = self.server.commands(&dumps);
+        let restore = |(key, dump): (Vec<u8>, Raw)| {
+            vec![b"RESTORE".to_vec(), key, b"0".to_vec(), bytes(dump)]
+        };
+        names.into_iter().zip(dumps).map(restore).collect()
+    }
+
+    fn restore(&self, keys: &[Command]) {
+        let mut commands = vec![vec![b"FLUSHALL".to_vec()]];
+        commands.extend_from_slice(keys);
+        self.server.commands(&commands);
+    }
+
+    /// What all keys hold, however the server keeps it.
+    fn holdings(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+        let hold = |key: Vec<u8>| {
+            let command = |words: &[&[u8]]| {
+                let words: Command = words.iter().map(|word| word.to_vec()).collect();
+                self.server.command(&words)
+            };
+            let kind = match command(&[b"TYPE", &key]) {
+                Raw::SimpleString(kind) => kind,
+                other => panic!("{other:?}"),
+            };
+            let mut held = match &*kind {
+                "string" => vec![bytes(command(&[b"GET", &key]))],
+                "list" => flat(command(&[b"LRANGE", &key, b"0", b"-1"]), 1),
+                "hash" => flat(command(&[b"HGETALL", &key]), 2),
+                "zset" => flat(command(&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"]), 2),
+                other => panic!("{other}"),
+            };
+            held.sort();
+            (key, held)
+        };
+        self.key_names().into_iter().map(hold).collect()
+    }
+}
+
+fn flat(reply: Raw, size: usize) -> Vec<Vec<u8>> {
+    let Raw::Array(items) = reply else { panic!("{reply:?}") };
+    let items: Vec<_> = items.into_iter().map(bytes).collect();
+    items.chunks(size).map(|item| item.join(&b"\0 \0"[..])).collect()
+}
+
+fn bytes(value: Raw) -> Vec<u8> {
+    match value {
+        Raw::BulkString(bytes) => bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The command at `position`, which moves behind it; `None` at the end of what is whole.
+fn words(text: &[u8], position: &mut usize) -> Option<Command> {
+    let mut at = *position;
+    let count = number(text, &mut at, b'*')?;
+    let mut command = Vec::new();
+    for _ in 0..count {
+        let length = number(text, &mut at, b'$')?;
+        command.push(text.get(at..at + length)?.to_vec());
+        at += length + 2;
+    }
+    *position = at;
+    Some(command)
+}
+
+fn number(text: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let line = text.get(*at..)?.split(|byte| *byte == b'\r').next()?;
+    let digits = line.strip_prefix(&[kind])?;
+    *at += line.len() + 2;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Names of commands and the ends of their keys, for messages.
+struct Shown<'a>(&'a [Command]);
+
+impl std::fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for command in self.0 {
+            let key = String::from_utf8_lossy(command.get(1).map_or(b"", |key| key));
+            let key = key.rsplit(':').next().unwrap_or_default();
+            write!(f, "{} {key}; ", String::from_utf8_lossy(&command[0]))?;
+        }
+        Ok(())
+    }
+}

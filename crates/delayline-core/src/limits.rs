@@ -43,6 +43,11 @@ pub const MAX_LOOK_UP: usize = 16;
 /// [`MAX_BATCH`], so that no script takes much longer than one that leases so many.
 pub const MAX_RECLAIM: usize = 500;
 
+/// Most ready messages that one claim moves to the dead letters because they have expired or cannot be
+/// read, beside the messages that it leases. So a claim for one message gets past many that have
+/// expired.
+pub const MAX_BURIALS: usize = 500;
+
 /// Longest delay, and longest time to live, in milliseconds: 100 years of 365.25 days.
 pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use self::entry::{Entry, Place};
 use crate::generations::Generations;
 use crate::limits::{
-    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_FINISHED, MAX_JOURNAL,
-    MAX_RECLAIM,
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
+    MAX_JOURNAL, MAX_RECLAIM,
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
@@ -243,25 +243,24 @@ impl State {
         deaths: &mut Vec<Death>,
         changes: &mut Changes,
     ) -> Vec<Delivery> {
-        let ready: Vec<_> =
-            self.due.iter().flat_map(|index| up_to(index, now)).take(claim.max).cloned().collect();
         let mut deliveries = Vec::new();
-        let mut bytes = 0;
-        for id in ready {
-            let Some(mut entry) = self.remove(&id) else {
-                continue;
-            };
-            bytes += entry.content_bytes();
-            if bytes > MAX_BATCH_BYTES && !deliveries.is_empty() {
-                self.insert(entry);
+        let (mut bytes, mut buried) = (0, 0);
+        while deliveries.len() < claim.max && buried < MAX_BURIALS {
+            let ready = self.due.iter().find_map(|index| up_to(index, now).next());
+            let Some(mut entry) = ready.cloned().and_then(|id| self.remove(&id)) else {
                 break;
-            }
-            changes.any = true;
+            };
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
-                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                buried += 1;
                 self.expired += 1;
-                deaths.push(Death { id, reason: DeathReason::Expired });
+                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
             } else {
+                bytes += entry.content_bytes();
+                if bytes > MAX_BATCH_BYTES && !deliveries.is_empty() {
+                    self.insert(entry);
+                    break;
+                }
                 entry.epoch += 1;
                 entry.claim_id = Some(claim.claim_id);
                 entry.settled = None;
@@ -269,6 +268,7 @@ impl State {
                 entry.place = Place::Leased { deadline, cancel_requested: false };
                 deliveries.push(entry.delivery(now));
             }
+            changes.any = true;
             self.insert(entry);
         }
         if !deliveries.is_empty() {

@@ -5,13 +5,14 @@
 --@include remains.lua
 
 local left, stub
-local reason = whole and EXPIRED or UNREADABLE
+local expired = fits and expires_at <= now
+local reason = expired and EXPIRED or UNREADABLE
 if ends_as == CANCELLING_PHASE then
   leased[#leased + 1] = format('%d', now) -- the next claim takes it back, and that is its end
   leased[#leased + 1] = member
 elseif ends_as == DEAD_PHASE then
   left, reason = entry, byte(entry, 58)
-elseif whole then
+elseif expired then
   local d = entry and read_details(entry)
     or new_details(sub(record, 1, 8), fixed_of(record, limits))
   d.due = due[i]

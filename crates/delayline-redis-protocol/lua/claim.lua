@@ -1,5 +1,5 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms, most content bytes, most leases
--- to take back.
+-- to take back, most messages to bury.
 -- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and its due
 -- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details;
 -- then for each message that this call buried the reason, a number, and its id.
@@ -13,6 +13,7 @@ local SAFETY_POLL = 60000 -- every sleeper comes back within this time
 local JOURNAL_RETENTION, MAX_JOURNAL = 600000, 1000
 local FIRST_LEASE = '\1\0\0\0\0\0\0\0\0\1' -- leased, not settled, epoch 1
 local STEADY = 10000 -- armings that differ by less are the same
+local MAX_LOOK = 1000 -- messages that are read at once
 
 local claim_id, deadline = ARGV[3], after(tonumber(ARGV[5]))
 local results, delivered, changed = {0, now, 0, 0, -1}, 0, false
@@ -24,8 +25,9 @@ local function first_end_of_lease()
   return first <= MAX_TIMESTAMP and math.max(0, first) or nil
 end
 
--- Up to `wanted` ready messages, ids, members and due instants, and the due instant of the first
+-- Up to `wanted` more ready messages, ids, members and due instants, and the due instant of the first
 -- message that is left.
+local seen = {} -- how many of each level
 local function ready_messages(wanted)
   local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
   -- Many are due at the same time, and to read a score takes long.
@@ -34,10 +36,11 @@ local function ready_messages(wanted)
     local is_used = levels % 2
     levels = (levels - is_used) / 2
     if is_used == 1 then
-      local base, room = level * LEVEL, wanted - count
+      local base, room, before = level * LEVEL, wanted - count, seen[level] or 0
       local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
       local found = redis.call('ZRANGEBYSCORE', key.due, format('%d', base), last,
-        'WITHSCORES', 'LIMIT', '0', format('%d', room + 1))
+        'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+      seen[level] = before + math.min(#found / 2, room)
       for i = 1, math.min(#found, 2 * room), 2 do
         count = count + 1
         members[count], ids[count] = found[i], sub(found[i], 9)
@@ -84,73 +87,90 @@ if control.paused == 0 and is_repeated then
   local _
   _, _, _, first_left = ready_messages(0)
 elseif control.paused == 0 then
-  local ids, members, due
-  ids, members, due, first_left = ready_messages(tonumber(ARGV[4]))
-  local records, stored = {}, {}
-  if #ids > 0 then
-    records = redis.call('HMGET', key.records, unpack(ids))
-    stored = redis.call('HMGET', key.details, unpack(ids))
-  end
-  local max_bytes, bytes, deadline_text = tonumber(ARGV[6]), 0, format('%d', deadline)
+  local max, max_bytes, max_buried = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[8])
+  local bytes, looked_at, deadline_text = 0, 0, format('%d', deadline)
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
-  for i, id in ipairs(ids) do
-    local record, member, entry = records[i], members[i], stored[i]
-    local sequence, form, whole, ends_as = sub(member, 1, 8), byte(record or '', 23), false, nil
-    -- As read_record answers for a usual one; a call for each message shows in the time of a claim.
-    local content, limits, expires_at = LEAST_RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
-    if not form or form >= LIMITED or byte(record, 9) >= LATE then
-      content, limits, expires_at = read_record(record)
+  local wanted = max
+  repeat
+    local ids, members, due
+    ids, members, due, first_left = ready_messages(wanted)
+    local records, stored = {}, {}
+    if #ids > 0 then
+      records = redis.call('HMGET', key.records, unpack(ids))
+      stored = redis.call('HMGET', key.details, unpack(ids))
     end
-    local fits = content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sequence
-    if fits and entry and not (readable_details(entry) and byte(entry) == WAITING_PHASE
-      and sub(entry, 27, 34) == sequence and sub(entry, 35, 47) == fixed_of(record, limits)) then
-      --@include half.lua
-    end
-    if fits then
-      local headers, payload = 0, #record - content + 1
-      if form >= HEADED then
-        headers, payload = content_lengths(record, content)
-      end
-      bytes = bytes + headers + payload
-      if bytes > max_bytes and delivered > 0 then
-        for left = i, #ids do
-          first_left = math.min(first_left, due[left])
-        end
+    local left_from
+    for i, id in ipairs(ids) do
+      if delivered == max or looked_at - delivered == max_buried then
+        left_from = i
         break
       end
-      whole = form < LARGE and record or whole_record(id, record, content)
-    end
-    removed[i] = member
-    if whole and expires_at > now then
-      local its_details, due_at, answer = nil, due[i], due[i]
-      if entry then
-        its_details = '\1\0' .. struct.pack('>I8', struct.unpack('>I8', entry, 3) + 1) .. claim_id
-          .. sub(entry, 27, 47) .. struct.pack('>I6', due_at) .. sub(entry, 54)
-        answer = struct.pack('>I6', deadline) .. its_details
-      else
-        local rest = details_end[due_at]
-        if not rest then
-          rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0'
-          details_end[due_at] = rest
-        end
-        if form < LIMITED then
-          its_details = first_lease .. sequence .. sub(record, 15, 23) .. DEFAULT_LIMITS .. rest
-        else
-          its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
-        end
+      local record, member, entry = records[i], members[i], stored[i]
+      local sequence, form, whole, ends_as = sub(member, 1, 8), byte(record or '', 23), false, nil
+      -- As read_record answers for a usual one; a call for each message shows in the time of a claim.
+      local content, limits, expires_at = LEAST_RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
+      if not form or form >= LIMITED or byte(record, 9) >= LATE then
+        content, limits, expires_at = read_record(record)
       end
-      local n, m = #leased, #details
-      leased[n + 1], leased[n + 2] = deadline_text, member
-      details[m + 1], details[m + 2] = id, its_details
-      delivered = delivered + 1
-      taken[delivered], lengths[delivered] = id, #id
-      n = 3 * delivered
-      results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
-    else
-      --@include burial.lua
+      local fits = content and #id > 0 and #id <= 128 and sub(record, 1, 8) == sequence
+      if fits and entry and not (readable_details(entry) and byte(entry) == WAITING_PHASE
+        and sub(entry, 27, 34) == sequence and sub(entry, 35, 47) == fixed_of(record, limits)) then
+        --@include half.lua
+      end
+      if fits and expires_at > now then
+        local headers, payload = 0, #record - content + 1
+        if form >= HEADED then
+          headers, payload = content_lengths(record, content)
+        end
+        bytes = bytes + headers + payload
+        if bytes > max_bytes and delivered > 0 then
+          left_from = i
+          break
+        end
+        whole = form < LARGE and record or whole_record(id, record, content)
+      end
+      looked_at = looked_at + 1
+      removed[looked_at] = member
+      if whole then
+        local its_details, due_at, answer = nil, due[i], due[i]
+        if entry then
+          its_details = '\1\0' .. struct.pack('>I8', struct.unpack('>I8', entry, 3) + 1) .. claim_id
+            .. sub(entry, 27, 47) .. struct.pack('>I6', due_at) .. sub(entry, 54)
+          answer = struct.pack('>I6', deadline) .. its_details
+        else
+          local rest = details_end[due_at]
+          if not rest then
+            rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0'
+            details_end[due_at] = rest
+          end
+          if form < LIMITED then
+            its_details = first_lease .. sequence .. sub(record, 15, 23) .. DEFAULT_LIMITS .. rest
+          else
+            its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
+          end
+        end
+        local n, m = #leased, #details
+        leased[n + 1], leased[n + 2] = deadline_text, member
+        details[m + 1], details[m + 2] = id, its_details
+        delivered = delivered + 1
+        taken[delivered], lengths[delivered] = id, #id
+        n = 3 * delivered
+        results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
+      else
+        --@include burial.lua
+      end
     end
-  end
+    if left_from then
+      for left = left_from, #ids do
+        first_left = math.min(first_left, due[left])
+      end
+    end
+    -- For each that is buried the claim looks at another one, and then at more at once.
+    local buried = looked_at - delivered
+    local is_over = left_from or #ids < wanted or delivered == max or buried == max_buried
+    wanted = math.min(max - delivered + buried, MAX_LOOK)
+  until is_over
 end
 
 -- The earliest due instant or end of a lease, of what is there after the writes.

@@ -1,5 +1,6 @@
 //! Dead letters: how they come about, what they keep, and how they go.
 
+use delayline_core::limits::MAX_BURIALS;
 use delayline_core::{
     DeathReason, Found, Headers, MessageInfo, MessageState, NewMessage, Op, Outcome, Priority,
     Purged, Redrive, Redriven, Reply, Rescheduled, Schedule, Status,
@@ -13,6 +14,7 @@ super::cases! { "dead",
     a_dead_letter_keeps_everything: "G11",
     what_expires_is_buried_and_counted: "G1, G11",
     a_message_expires_at_its_instant_and_not_before: "G4, G11",
+    a_claim_gets_past_many_that_have_expired: "G21, G23",
     an_expired_message_costs_no_attempt: "G9",
     a_message_cannot_expire_while_it_is_leased: "G7",
     a_retry_does_not_outlive_the_expiry: "G11",
@@ -93,6 +95,30 @@ async fn a_message_expires_at_its_instant_and_not_before(queue: &Queue) {
     assert_eq!(queue.claim_ids(49, claim(1, 1, 9_000)).await, ["a"]);
     assert_eq!(queue.claim_ids(50, claim(2, 1, 9_000)).await, [""; 0]);
     assert_eq!(queue.live(50, "b").await.info.state.status(), Status::Dead);
+}
+
+async fn a_claim_gets_past_many_that_have_expired(queue: &Queue) {
+    let stale = |names: std::ops::Range<usize>| {
+        let stale = |n: usize| NewMessage {
+            expires: Some(Schedule::NOW),
+            priority: if n.is_multiple_of(3) { Priority::Urgent } else { Priority::Normal },
+            ..message(&n.to_string())
+        };
+        names.map(stale).collect::<Vec<_>>()
+    };
+    queue.enqueue(0, stale(0..MAX_BURIALS - 1)).await;
+    queue.enqueue(0, vec![message("live"), message("next")]).await;
+    let claimed = queue.claim(1, claim(1, 1, 10)).await;
+    assert_eq!(ids(&claimed.deliveries), ["live"]);
+    assert_eq!((claimed.deaths.len(), claimed.more), (MAX_BURIALS - 1, true));
+    assert_eq!(queue.claim_ids(1, claim(2, 2, 10)).await, ["next"]);
+
+    queue.enqueue(2, stale(1_000..1_001 + MAX_BURIALS)).await;
+    queue.enqueue_one(2, message("last")).await;
+    let claimed = queue.claim(3, claim(3, 1, 10)).await;
+    assert_eq!(ids(&claimed.deliveries), [""; 0], "one claim buries a bounded number");
+    assert_eq!((claimed.deaths.len(), claimed.more), (MAX_BURIALS, true));
+    assert_eq!(queue.claim_ids(3, claim(4, 1, 10)).await, ["last"]);
 }
 
 async fn an_expired_message_costs_no_attempt(queue: &Queue) {

@@ -56,11 +56,11 @@ pub enum Op {
 
 /// Leases up to `max` ready messages, in the order of priority, due instant and sequence (G12).
 ///
-/// First it takes back expired leases, up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM). It looks
-/// at no more than `max` ready messages and stops at
-/// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES); messages among them that have expired go to
-/// the dead letters. So it may answer fewer than `max`, or none, although there are more: then the
-/// answer says `more`.
+/// First it takes back expired leases, up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM). Ready
+/// messages that have expired go to the dead letters, up to
+/// [`MAX_BURIALS`](crate::limits::MAX_BURIALS), and it stops at
+/// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may answer fewer than `max`, or none,
+/// although there are more: then the answer says `more`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Who claims.
@@ -167,7 +167,8 @@ pub struct Check {
 /// the message that stood there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Which index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD).
+    /// Which index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). Behind
+    /// the last index an audit may go on through what the backend keeps beside them.
     pub index: u8,
     /// The due instant, deadline or instant of death there.
     pub instant: Timestamp,

@@ -283,8 +283,8 @@ pub enum Finding {
         /// The id.
         id: MessageId,
     },
-    /// What stands about an id that is in no index. Found by a repair; an audit tells the number
-    /// only.
+    /// What stands about an id without a message: details or a content without a record, or a record
+    /// that is in no index. Of such records an audit tells the number only, and a repair the ids.
     Orphan {
         /// The id.
         id: MessageId,

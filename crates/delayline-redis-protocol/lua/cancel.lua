@@ -21,7 +21,8 @@ redis.call('ZCARD', key.dead)
 local results, flagged, finished, gone, members = {0, now, 0}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
-  local phase = entry and readable_details(entry) and byte(entry) or WAITING_PHASE
+  local phase = entry and record and readable_details(entry)
+    and sub(entry, 27, 34) == sub(record, 1, 8) and byte(entry) or WAITING_PHASE
   if not record then
     results[3 + i] = past[i] and byte(past[i]) == CANCELLED and 1 or 3
   elseif phase == LEASED_PHASE or phase == CANCELLING_PHASE then

@@ -1,7 +1,8 @@
 -- State::check. ARGV: now, limit, and the position to go on from, if any: index, instant, sequence
 -- in two halves.
 -- Results: examined, 1 if there may be more, the index, instant and halves of the sequence of the
--- last entry, then the findings; see audit.lua.
+-- last entry, then the findings; see audit.lua. Behind the indexes the position is 7 and a cursor, in
+-- the halves of the sequence: details without a record.
 
 --@include prelude.lua
 --@include records.lua
@@ -10,6 +11,7 @@
 --@include details.lua
 --@include walk.lua
 --@include audit.lua
+--@include orphans.lua
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
 local examined = 0
@@ -39,9 +41,22 @@ end
 check(leased, 4, 0)
 check(dead, 5, 0)
 results[4] = examined
-results[5] = examined == limit and 1 or 0
+local goes_on = examined == limit
+if not goes_on then
+  local number, cursor = DETAILS, 0
+  if position and position.index == DETAILS then
+    cursor = position.high * HALF + position.low
+  end
+  number, cursor = look_for_orphans(number, cursor, find_orphan)
+  if number then
+    goes_on = true
+    results[6], results[7] = number, 0
+    results[8], results[9] = math.floor(cursor / HALF), cursor % HALF
+  end
+end
+results[5] = goes_on and 1 or 0
 
-if examined < limit then
+if not goes_on then
   local indexed = 0
   for number, index in pairs{[0] = due, [4] = leased, [5] = dead} do
     local entries = index.count('-inf', '+inf')

@@ -34,7 +34,8 @@ for run = 1, #ARGV[2], RUN_BYTES do
     if records[i] then
       --@include records.lua
       local record, details = records[i], redis.call('HGET', key.details, id)
-      local phase = details and byte(details) or WAITING_PHASE
+      local phase = details and sub(details, 27, 34) == sub(record, 1, 8) and byte(details)
+        or WAITING_PHASE
       known_digest, status = digest_of(record), READY
       if phase == DEAD_PHASE then
         status = DEAD

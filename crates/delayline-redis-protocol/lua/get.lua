@@ -22,6 +22,9 @@ local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
   local n, score = #results, 0
+  if record and #details >= DETAILS_BYTES and sub(details, 27, 34) ~= sub(record, 1, 8) then
+    details = '' -- left by an earlier message of that id
+  end
   local content = read_record(record)
   local whole = content and (details == '' or readable_details(details))
     and whole_record(id, record, content)

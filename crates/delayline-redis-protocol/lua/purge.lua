@@ -20,7 +20,7 @@ for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   if not record then
     results[3 + i] = past[i] and byte(past[i]) == PURGED and 1 or 3
-  elseif not entry or byte(entry) ~= DEAD_PHASE then
+  elseif not entry or byte(entry) ~= DEAD_PHASE or sub(entry, 27, 34) ~= sub(record, 1, 8) then
     results[3 + i] = 2
   else
     finished[#finished + 1] = id

@@ -24,7 +24,7 @@ for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   if not record then
     results[3 + i] = -3
-  elseif not entry or byte(entry) ~= DEAD_PHASE then
+  elseif not entry or byte(entry) ~= DEAD_PHASE or sub(entry, 27, 34) ~= sub(record, 1, 8) then
     results[3 + i] = -1
   elseif not readable_details(entry) or digest_of(record) == NO_DIGEST or not has_content(id, record) then
     results[3 + i] = -2

@@ -1,6 +1,6 @@
--- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be
--- 6, 7 or 8: records, details and contents without an index entry, which are looked for with a
--- cursor (in the halves of the sequence) if the counts say that there are some.
+-- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be 6:
+-- records without an index entry, which are looked for with a cursor (in the halves of the sequence) if
+-- the counts say that there are some.
 
 --@include prelude.lua
 --@include scheduling.lua
@@ -12,10 +12,10 @@
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
+--@include orphans.lua
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
-local RECORDS, DETAILS, CONTENTS = 6, 7, 8
-local HALF = 4294967296
+local RECORDS = 6
 local examined, changed = 0, false
 
 -- They fail here, before any write, if a key holds something else.
@@ -201,50 +201,37 @@ local function repair_impossible()
   end
   repair_range(4, redis.call('ZRANGEBYSCORE', key.leased, '-inf', '(0', 'LIMIT', 0, limit))
   repair_range(4,
-    redis.call('ZRANGEBYSCORE', key.leased, '(' .. MAX_TIMESTAMP, '+inf', 'LIMIT', 0, limit))
+    redis.call('ZRANGEBYSCORE', key.leased, format('(%.0f', MAX_TIMESTAMP), '+inf', 'LIMIT', 0, limit))
   repair_range(5, redis.call('ZRANGEBYSCORE', key.dead, '-inf', '(0', 'LIMIT', 0, limit))
   repair_range(5,
-    redis.call('ZRANGEBYSCORE', key.dead, '(' .. MAX_TIMESTAMP, '+inf', 'LIMIT', 0, limit))
+    redis.call('ZRANGEBYSCORE', key.dead, format('(%.0f', MAX_TIMESTAMP), '+inf', 'LIMIT', 0, limit))
 end
 
-local function without_record(id)
-  if redis.call('HEXISTS', key.records, id) == 0 then
-    find(8, id, '')
-    write()
-    redis.call('HDEL', key.details, id)
-    redis.call('HDEL', key.contents, id)
-  end
+local function remove_orphan(number, id)
+  find_orphan(number, id)
+  write()
+  redis.call('HDEL', key.details, id)
+  redis.call('HDEL', key.contents, id)
 end
 
--- Looks at some records, details or contents. Answers where to go on, or nil.
-local function repair_orphans(number, cursor)
-  local page
-  if number == RECORDS then
-    page = redis.call('HSCAN', key.records, cursor, 'COUNT', limit)
-  elseif number == DETAILS then
-    page = redis.call('HSCAN', key.details, cursor, 'COUNT', limit)
-  else
-    page = redis.call('HSCAN', key.contents, cursor, 'COUNT', limit)
-  end
+-- Looks at some records. Answers where to go on.
+local function repair_records(cursor)
+  local page = redis.call('HSCAN', key.records, format('%.0f', cursor), 'COUNT', limit)
   for i = 1, #page[2], 2 do
     local id, value = page[2][i], page[2][i + 1]
-    if number ~= RECORDS then
-      without_record(id)
-    elseif not is_id(id) then
-      find(8, sub(id, 1, 128), '')
+    if not is_id(id) then
+      find_orphan(RECORDS, id)
       write()
-      redis.call('HDEL', key.records, id)
-      redis.call('HDEL', key.details, id)
+      remove_message(id)
     elseif #value < 8 or not is_indexed(member_of(value, id)) then
       find(8, id, '')
       mend(id)
     end
   end
   if page[1] ~= '0' then
-    return number, tonumber(page[1])
-  elseif number < CONTENTS then
-    return number + 1, 0
+    return RECORDS, tonumber(page[1])
   end
+  return DETAILS, 0
 end
 
 local function indexed()
@@ -273,16 +260,16 @@ if not goes_on then
   else
     repair_impossible()
   end
-  local records = redis.call('HLEN', key.records)
-  local wrong = records ~= indexed() or accounted_for() ~= control.sequence
-    or redis.call('HLEN', key.details) > records or redis.call('HLEN', key.contents) > records
-  if wrong then
-    number, cursor = repair_orphans(number, format('%.0f', cursor))
-    if number then
-      goes_on = true
-      results[6], results[7] = number, 0
-      results[8], results[9] = math.floor(cursor / HALF), cursor % HALF
-    end
+  local right = redis.call('HLEN', key.records) == indexed() and accounted_for() == control.sequence
+  if number == RECORDS and not right then
+    number, cursor = repair_records(cursor)
+  else
+    number, cursor = look_for_orphans(math.max(number, DETAILS), cursor, remove_orphan)
+  end
+  if number then
+    goes_on = true
+    results[6], results[7] = number, 0
+    results[8], results[9] = math.floor(cursor / HALF), cursor % HALF
   end
   if not goes_on then
     local accounted = accounted_for()

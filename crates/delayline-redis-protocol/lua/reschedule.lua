@@ -17,7 +17,8 @@ local stored = redis.call('HMGET', key.details, unpack(ids))
 local results, due_pairs, first_due = {0, now, 0}, {}, NEVER
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
-  local phase = entry and byte(entry) or WAITING_PHASE
+  local phase = entry and record and sub(entry, 27, 34) == sub(record, 1, 8) and byte(entry)
+    or WAITING_PHASE
   if not read_record(record) then
     results[3 + i] = -3
   elseif phase == DEAD_PHASE then

@@ -136,8 +136,11 @@ if #ended > 0 then
   if #dead > 0 then
     redis.call('ZADD', key.dead, unpack(dead))
   end
-  redis.call('ZREM', key.leased, unpack(ended))
-  if gone_count > 0 then
+  local ended_count = redis.call('ZREM', key.leased, unpack(ended))
+  if gone_count > 0 and ended_count < #ended then
+    --@include newer.lua
+  end
+  if #gone > 0 then
     delete_messages(gone)
   end
   if ring then

@@ -29,7 +29,7 @@ macro_rules! files {
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
     "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "replay.lua" "reclaim.lua" "burial.lua"
-    "unusual_record.lua" "walk.lua" "audit.lua" "half.lua" "content_looking.lua"
+    "unusual_record.lua" "walk.lua" "audit.lua" "half.lua" "content_looking.lua" "orphans.lua" "newer.lua"
 };
 
 macro_rules! scripts {
@@ -306,6 +306,20 @@ mod tests {
             let mut known = HashMap::new();
             for (name, value) in text.lines().filter_map(|line| declared(code(line))).flatten() {
                 assert_eq!(*known.entry(name).or_insert(value), value, "{name}");
+            }
+        }
+    }
+
+    /// Redis gets numbers exactly; `..` rounds those of more than 14 digits.
+    #[test]
+    fn no_number_becomes_text_by_concatenation() {
+        for script in all_scripts() {
+            for (before, after) in script.source.split("..").zip(script.source.split("..").skip(1))
+            {
+                let number = |side: Option<char>| side.is_some_and(|c| c.is_ascii_digit());
+                let (left, right) = (before.trim_end(), after.trim_start());
+                assert!(!number(left.chars().next_back()), "{:.80}", after);
+                assert!(!number(right.chars().next()), "{:.80}", after);
             }
         }
     }

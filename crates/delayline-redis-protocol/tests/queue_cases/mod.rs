@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod hostile;
+pub mod recorded;
 pub mod refusals;
 pub mod repair;
 pub mod servers;
@@ -186,6 +187,8 @@ macro_rules! queue_cases {
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;
             repair: many_orphans_are_found_page_by_page;
+            repair: what_is_left_without_a_record_harms_no_later_message;
+            repair: many_details_without_a_record_are_found_page_by_page;
             torn: every_operation_can_be_torn_anywhere;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
         );

@@ -13,6 +13,7 @@ const LEASED: usize = 2;
 const DEAD: usize = 3;
 const RECORDS: usize = 4;
 const DETAILS: usize = 5;
+const CONTENTS: usize = 6;
 
 /// What [`fill`] leaves alive.
 const LIVE: [&str; 5] = ["dead", "leased", "expiring", "scheduled", "ready"];
@@ -158,7 +159,8 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // Junk goes, whatever its instant.
     anew().await;
-    for score in ["-inf", "-5", "5", "281474976710650", "+inf", "1e18"] {
+    let late = "253402300800000"; // the first millisecond that cannot be
+    for score in ["-inf", "-5", "5", late, "281474976710650", "+inf", "1e18"] {
         for index in [DUE, LEASED, DEAD] {
             server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"junk"]);
             server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"12345678stray"]);
@@ -172,6 +174,99 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     server.command(&[b"DEL", &keys[0][..]]);
     let all = repaired(&queue, 10, 100).await;
     assert!(matches!(all[..], [Finding::Conservation { .. }]), "{all:?}");
+}
+
+/// Details and contents of a message whose record somebody has taken away.
+pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let orphan = async || {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a"), message("b")])).await;
+        assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), 2);
+        server.command(&[b"ZREM", &keys[LEASED][..], &member(&server, &keys[LEASED], "a")]);
+        server.command(&[b"HDEL", &keys[RECORDS][..], b"a"]);
+        server.command(&[b"HSET", &keys[CONTENTS][..], b"c", b"content"]);
+        server.command(&[b"HSET", &keys[DETAILS][..], b"", b"junk"]);
+    };
+
+    orphan().await;
+    let found = findings(&queue, 1).await;
+    for name in ["a", "c"] {
+        assert!(found.contains(&Finding::Orphan { id: id(name) }), "{name}: {found:?}");
+    }
+    repaired(&queue, 1, 100).await;
+    for (key, left) in [(DETAILS, 1), (CONTENTS, 0)] {
+        assert_eq!(server.command(&[b"HLEN", &keys[key][..]]), Raw::Int(left));
+    }
+
+    // Another message of that id is sent, cancelled, moved and delivered as if nothing were there.
+    orphan().await;
+    let new = || Op::Enqueue(vec![message("a")]);
+    apply(&queue, 1, new()).await;
+    let cancel = apply(&queue, 1, Op::Cancel(vec![id("a")])).await;
+    assert_eq!(cancel, Reply::Cancel(vec![delayline_core::Cancelled::Cancelled]));
+
+    orphan().await;
+    apply(&queue, 1, new()).await;
+    let again = apply(&queue, 1, new()).await;
+    let ready = delayline_core::Enqueued::Duplicate { status: Status::Ready };
+    assert_eq!(again, Reply::Enqueue(vec![ready]));
+    let soon = Reschedule { id: id("a"), schedule: Schedule::In(millis(1)) };
+    let moved = apply(&queue, 1, Op::Reschedule(vec![soon])).await;
+    assert!(
+        matches!(&moved, Reply::Reschedule(items) if matches!(items[..], [delayline_core::Rescheduled::Done { .. }])),
+        "{moved:?}"
+    );
+    assert!(!redrive(&queue, 1, "a").await);
+    let purged = apply(&queue, 1, Op::Purge(vec![id("a")])).await;
+    assert_eq!(purged, Reply::Purge(vec![delayline_core::Purged::NotDead]));
+    let Reply::Get(live) = apply(&queue, 1, Op::Get(vec![id("a")])).await else { panic!() };
+    assert!(matches!(&live[..], [Found::Live(a)] if a.info.state == MessageState::Scheduled));
+    assert_delivered(&queue, 3, "a").await;
+
+    // The lease of the earlier message does not end it.
+    for outcome in [Outcome::Ack, Outcome::Release] {
+        orphan().await;
+        apply(&queue, 1, new()).await;
+        apply(&queue, 2, settle("a", 1, outcome)).await;
+        assert_delivered(&queue, 3, "a").await;
+        repaired(&queue, 4, 100).await;
+    }
+}
+
+/// More details without a record than one page of an audit looks at.
+pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let names: Vec<_> = (0..2_000).map(|n| format!("m{n}")).collect();
+    for names in names.chunks(1_000) {
+        apply(&queue, 0, Op::Enqueue(names.iter().map(|name| message(name)).collect())).await;
+    }
+    for token in 1..3 {
+        apply(&queue, 0, claim(token, 1_000)).await;
+    }
+    server.command(&[b"DEL", &queue.keys().all()[RECORDS][..]]);
+    server.command(&[b"DEL", &queue.keys().all()[LEASED][..]]);
+    let (mut after, mut found) = (None, BTreeSet::new());
+    loop {
+        let Reply::Check(page) = apply(&queue, 1, Op::Check(Check { after, limit: 100 })).await
+        else {
+            panic!("not the reply to a check")
+        };
+        let ids = page.findings.into_iter().filter_map(|finding| match finding {
+            Finding::Orphan { id } => Some(id.to_string()),
+            _ => None,
+        });
+        found.extend(ids);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), names.len());
+    repaired(&queue, 2, 100).await;
 }
 
 /// Random damage to random messages: what was not touched is as it was, and the queue works.

@@ -1,0 +1,145 @@
+//! A server whose writes can be read, and played again.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use super::*;
+
+/// A command's words.
+pub type Command = Vec<Vec<u8>>;
+
+/// A server with an append-only file.
+pub struct Recorded {
+    pub server: Server,
+}
+
+impl Recorded {
+    pub fn start(fsync: &str) -> Self {
+        let server = Server::builder().append_only(fsync).start();
+        // The file must not be rewritten.
+        server.command(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]);
+        Self { server }
+    }
+
+    pub fn append_only_file(&self) -> PathBuf {
+        let files = std::fs::read_dir(self.server.data_dir().join("appendonlydir")).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("a file")
+    }
+
+    /// Executes an operation and answers what it wrote.
+    pub async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
+        let length = || usize::try_from(std::fs::metadata(self.append_only_file()).unwrap().len());
+        let start = length().unwrap();
+        apply(queue, ms, op.clone()).await;
+        let mut file = File::open(self.append_only_file()).unwrap();
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(start as u64)).unwrap();
+        file.read_to_end(&mut text).unwrap();
+        let (mut commands, mut position) = (Vec::new(), 0);
+        while let Some(command) = words(&text, &mut position) {
+            if !["MULTI", "EXEC", "SELECT"].iter().any(|name| command[0] == name.as_bytes()) {
+                commands.push(command);
+            }
+        }
+        assert_eq!(position, text.len(), "what {} wrote is unreadable", op.name());
+        commands
+    }
+
+    fn key_names(&self) -> Vec<Vec<u8>> {
+        let Raw::Array(keys) = self.server.command(&["KEYS", "*"]) else { panic!("no keys") };
+        let mut names: Vec<_> = keys.into_iter().map(bytes).collect();
+        names.sort();
+        names
+    }
+
+    /// All keys, as commands that bring them back.
+    pub fn keys(&self) -> Vec<Command> {
+        let names = self.key_names();
+        let dumps: Vec<_> = names.iter().map(|key| vec![b"DUMP".to_vec(), key.clone()]).collect();
+        let dumps = self.server.commands(&dumps);
+        let restore = |(key, dump): (Vec<u8>, Raw)| {
+            vec![b"RESTORE".to_vec(), key, b"0".to_vec(), bytes(dump)]
+        };
+        names.into_iter().zip(dumps).map(restore).collect()
+    }
+
+    pub fn restore(&self, keys: &[Command]) {
+        let mut commands = vec![vec![b"FLUSHALL".to_vec()]];
+        commands.extend_from_slice(keys);
+        self.server.commands(&commands);
+    }
+
+    /// What all keys hold, however the server keeps it.
+    pub fn holdings(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+        let hold = |key: Vec<u8>| {
+            let command = |words: &[&[u8]]| {
+                let words: Command = words.iter().map(|word| word.to_vec()).collect();
+                self.server.command(&words)
+            };
+            let kind = match command(&[b"TYPE", &key]) {
+                Raw::SimpleString(kind) => kind,
+                other => panic!("{other:?}"),
+            };
+            let mut held = match &*kind {
+                "string" => vec![bytes(command(&[b"GET", &key]))],
+                "list" => flat(command(&[b"LRANGE", &key, b"0", b"-1"]), 1),
+                "hash" => flat(command(&[b"HGETALL", &key]), 2),
+                "zset" => flat(command(&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"]), 2),
+                other => panic!("{other}"),
+            };
+            held.sort();
+            (key, held)
+        };
+        self.key_names().into_iter().map(hold).collect()
+    }
+}
+
+fn flat(reply: Raw, size: usize) -> Vec<Vec<u8>> {
+    let Raw::Array(items) = reply else { panic!("{reply:?}") };
+    let items: Vec<_> = items.into_iter().map(bytes).collect();
+    items.chunks(size).map(|item| item.join(&b"\0 \0"[..])).collect()
+}
+
+fn bytes(value: Raw) -> Vec<u8> {
+    match value {
+        Raw::BulkString(bytes) => bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The command at `position`, which moves behind it; `None` at the end of what is whole.
+pub fn words(text: &[u8], position: &mut usize) -> Option<Command> {
+    let mut at = *position;
+    let count = number(text, &mut at, b'*')?;
+    let mut command = Vec::new();
+    for _ in 0..count {
+        let length = number(text, &mut at, b'$')?;
+        command.push(text.get(at..at + length)?.to_vec());
+        at += length + 2;
+    }
+    *position = at;
+    Some(command)
+}
+
+fn number(text: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let line = text.get(*at..)?.split(|byte| *byte == b'\r').next()?;
+    let digits = line.strip_prefix(&[kind])?;
+    *at += line.len() + 2;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Names of commands and the ends of their keys, for messages.
+pub struct Shown<'a>(pub &'a [Command]);
+
+impl std::fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for command in self.0 {
+            let key = String::from_utf8_lossy(command.get(1).map_or(b"", |key| key));
+            let key = key.rsplit(':').next().unwrap_or_default();
+            write!(f, "{} {key}; ", String::from_utf8_lossy(&command[0]))?;
+        }
+        Ok(())
+    }
+}

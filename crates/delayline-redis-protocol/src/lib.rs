@@ -8,6 +8,7 @@
 mod acl;
 mod backend;
 mod classify;
+mod commands;
 mod connect_url;
 mod decode;
 mod encode;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
+use crate::commands::least_arguments;
 use crate::keys::Keys;
 use crate::script::{Script, all_scripts};
 use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
@@ -78,8 +79,11 @@ pub(crate) async fn ask(
     keys: &Keys,
     needs: &[Need],
 ) -> Result<BTreeSet<Need>, CallError> {
-    let pair = |(command, key): &Need| [command.clone().into(), keys.named(key)];
-    let args: Vec<Bytes> = needs.iter().flat_map(pair).collect();
+    let question = |(command, key): &Need| {
+        let arguments = least_arguments(command).unwrap_or(1);
+        [command.clone().into(), keys.named(key), arguments.to_string().into()]
+    };
+    let args: Vec<Bytes> = needs.iter().flat_map(question).collect();
     let call = ScriptCall { script: ScriptName::Source(QUESTION), keys: keys.all(), args: &args };
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
     let Value::Array(answers) = transport.call(call).await? else {
@@ -106,6 +110,13 @@ mod tests {
             ("RENAME", "finished_new"),
         ] {
             assert!(NEEDS.contains(&(need.0.to_owned(), need.1)), "{need:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_known_how_many_arguments_each_command_takes() {
+        for (command, _) in NEEDS.iter() {
+            assert!(least_arguments(command).is_some(), "{command}");
         }
     }
 }

@@ -1,0 +1,59 @@
+//! The commands that scripts call and drivers wait with.
+
+/// Each command, and how many arguments it needs at least.
+///
+/// Since Redis 8.6.2 `redis.acl_check_cmd` raises an error if it is asked about a command with too
+/// few or too many arguments.
+const COMMANDS: [(&str, usize); 23] = [
+    ("BLPOP", 2),
+    ("GET", 1),
+    ("HDEL", 2),
+    ("HEXISTS", 2),
+    ("HGET", 2),
+    ("HLEN", 1),
+    ("HMGET", 2),
+    ("HSCAN", 2),
+    ("HSET", 3),
+    ("HSTRLEN", 2),
+    ("LLEN", 1),
+    ("LPUSH", 2),
+    ("PEXPIRE", 2),
+    ("RENAME", 2),
+    ("SET", 2),
+    ("UNLINK", 1),
+    ("ZADD", 3),
+    ("ZCARD", 1),
+    ("ZCOUNT", 3),
+    ("ZRANGE", 3),
+    ("ZRANGEBYSCORE", 3),
+    ("ZREM", 2),
+    ("ZSCORE", 2),
+];
+
+/// How many arguments `command` needs at least; `None` if no script may call it.
+///
+/// A question about permissions has the key's name for each of them: where an argument is no key,
+/// the server does not look at it.
+pub(crate) fn least_arguments(command: &str) -> Option<usize> {
+    COMMANDS.iter().find_map(|(name, count)| (*name == command).then_some(*count))
+}
+
+#[cfg(test)]
+mod tests {
+    use delayline_test_server::{Reply, Server};
+
+    use super::*;
+
+    #[test]
+    fn the_server_wants_as_many_arguments() {
+        let server = Server::start();
+        for (name, least) in COMMANDS {
+            let info = server.command(&["COMMAND", "INFO", name]);
+            let Reply::Array(commands) = &info else { panic!("{info:?}") };
+            let Some(Reply::Array(fields)) = commands.first() else { panic!("{name}: {info:?}") };
+            // The name counts; a negative number means that more arguments may follow.
+            let Some(Reply::Int(arity)) = fields.get(1) else { panic!("{name}: {info:?}") };
+            assert_eq!(arity.unsigned_abs(), u64::try_from(least + 1).unwrap(), "{name}");
+        }
+    }
+}

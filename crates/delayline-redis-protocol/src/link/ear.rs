@@ -151,9 +151,8 @@ impl<D: Driver> Shared<D> {
     /// One blocking command. Answers which bell rang, if one did.
     async fn hear(&self, bells: Vec<Bytes>, limit: Duration) -> Result<Option<Bytes>, CallError> {
         let connection = self.standby.take().await?;
-        let limit = limit.max(SHORTEST_WAIT);
         let mut args = bells;
-        args.push(limit.as_secs_f64().to_string().into());
+        args.push(seconds(limit).into());
         let bound = limit + WAIT_GRACE;
         let reply = match timeout(bound, connection.request("BLPOP", args)).await {
             Ok(reply) => reply,
@@ -310,12 +309,18 @@ fn is_of_one_bell(line: &str) -> bool {
     ["WRONGTYPE", "NOPERM", "CROSSSLOT"].iter().any(|code| line.starts_with(code))
 }
 
+/// A timeout as `BLPOP` takes it.
+fn seconds(limit: Duration) -> String {
+    limit.max(SHORTEST_WAIT).as_secs_f64().to_string()
+}
+
 fn stopped() -> Error {
     Error::with_detail(ErrorKind::Unreachable, "the runtime of the wait has ended")
 }
 
-/// Some servers round a shorter timeout down to zero, which blocks for ever.
-const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// The shortest timeout that a server gets. Redis 6 never ends a wait of one millisecond, and no
+/// server ends one of zero.
+const SHORTEST_WAIT: Duration = Duration::from_millis(2);
 /// How much longer than asked a blocking command may take before its connection counts as dead.
 const WAIT_GRACE: Duration = Duration::from_secs(1);
 /// How much longer than asked a wait may take.
@@ -324,3 +329,17 @@ const LATEST_ANSWER: Duration = Duration::from_secs(2);
 const GATHERING: Duration = Duration::from_millis(1);
 /// How long bells are heard one by one after they failed together.
 const APART: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_is_too_short_for_any_server() {
+        for limit in [0, 1, 999_999, 1_000_000, 1_999_999].map(Duration::from_nanos) {
+            assert_eq!(seconds(limit), "0.002", "{limit:?}");
+        }
+        assert_eq!(seconds(Duration::from_micros(2_500)), "0.0025");
+        assert_eq!(seconds(Duration::from_secs(5)), "5");
+    }
+}

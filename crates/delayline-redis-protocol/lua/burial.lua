@@ -26,6 +26,7 @@ end
 if left then
   if #dead == 0 then
     redis.call('ZCARD', key.dead) -- fails here, before any write, if the key holds something else
+    --@ask HSET details, ZADD dead, HSET records
   end
   details[#details + 1] = id
   details[#details + 1] = left

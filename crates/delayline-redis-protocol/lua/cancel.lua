@@ -1,6 +1,7 @@
 -- State::cancel. ARGV: now, ids. Results: 1 cancelled, 2 in flight, 3 not found.
 
 --@include prelude.lua
+--@include writing.lua
 --@include records.lua
 --@include details.lua
 --@include finished.lua
@@ -41,6 +42,7 @@ for i, id in ipairs(ids) do
 end
 
 if #flagged > 0 or #gone > 0 then
+  --@ask HSET details, ZREM due, ZREM dead, ZREM leased, SET control
   begin_writes()
   if #flagged > 0 then
     redis.call('HSET', key.details, unpack(flagged))

@@ -5,6 +5,7 @@
 -- then for each message that this call buried the reason, a number, and its id.
 
 --@include prelude.lua
+--@include writing.lua
 --@include records.lua
 --@include record_reading.lua
 --@include details.lua
@@ -200,9 +201,21 @@ if sleeps then
 end
 local hands_on = more or not sleeps and next and next < now + SAFETY_POLL
 local silent = hands_on and redis.call('LLEN', key.bell) == 0
+--@ask SET control
+if silent then
+  --@ask LPUSH bell
+end
 
 if #removed > 0 then
   local journal_count = younger and 1 or redis.call('HLEN', key.journal_new)
+  --@ask ZREM due
+  if delivered > 0 then
+    --@ask HSET details, ZADD leased, HSET journal_new
+    if journal_age >= JOURNAL_RETENTION or journal_count == 0 or journal_count >= MAX_JOURNAL then
+      --@ask UNLINK journal_new, UNLINK journal_old, RENAME journal_new, RENAME journal_old
+      --@ask PEXPIRE journal_new, PEXPIRE journal_old
+    end
+  end
   begin_writes()
   if #details > 0 then
     redis.call('HSET', key.details, unpack(details))

@@ -7,6 +7,7 @@
 -- the status of a conflict.
 
 --@include prelude.lua
+--@include writing.lua
 --@include bell.lua
 --@include scheduling.lua
 --@include finished.lua
@@ -81,12 +82,15 @@ if created > 0 then
   local ring = rings(first_due)
   if #new_contents > 0 then
     redis.call('HLEN', key.contents)
+    --@ask HSET contents
     control.uses = bit.bor(control.uses, USES_CONTENTS)
   end
   if #reused > 0 then
     redis.call('HLEN', key.finished_new)
     redis.call('HLEN', key.finished_old)
+    --@ask HDEL finished_new, HDEL finished_old
   end
+  --@ask HSET records, SET control
   -- First of all, so that it needs no look at the key; `records` was read. An entry without a
   -- record, left by a file that was torn here, does not keep its message from being sent again.
   redis.call('ZADD', key.due, unpack(new_due))

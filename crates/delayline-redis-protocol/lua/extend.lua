@@ -3,6 +3,7 @@
 -- same for all: now and the lease.
 
 --@include prelude.lua
+--@include writing.lua
 --@include details.lua
 
 local ids, leases = {}, {}
@@ -27,6 +28,7 @@ for i, id in ipairs(ids) do
 end
 
 if #extended > 0 then
+  --@ask ZADD leased, SET control
   begin_writes()
   redis.call('ZADD', key.leased, unpack(extended))
   commit(true)

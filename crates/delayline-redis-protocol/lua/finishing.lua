@@ -2,13 +2,20 @@
 
 local FINISHED_RETENTION, MAX_FINISHED = 3600000, 100000
 
--- Fails here, before any write, if a key holds something else. Answers how many messages the
--- younger generation remembers.
+-- Fails here, before any write, if a key holds something else or may not be written. Answers how many
+-- messages the younger generation remembers.
 local function look_at_finished()
   if uses(USES_CONTENTS) then
     redis.call('HLEN', key.contents)
+    --@ask HDEL contents
   end
-  return redis.call('HLEN', key.finished_new)
+  --@ask HSET finished_new, HDEL records, HDEL details
+  local count = redis.call('HLEN', key.finished_new)
+  if now - control.finished_since >= FINISHED_RETENTION or count == 0 or count >= MAX_FINISHED then
+    --@ask UNLINK finished_new, UNLINK finished_old, RENAME finished_new, RENAME finished_old
+    --@ask PEXPIRE finished_new, PEXPIRE finished_old
+  end
+  return count
 end
 
 -- `pairs` is id, record, id, record, and so on.

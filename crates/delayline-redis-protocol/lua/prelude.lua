@@ -4,6 +4,8 @@
 -- they all follow:
 --   * read and check first, then write, and write a message's new place before clearing its old
 --     one, so that an error leaves every message where it was;
+--   * ask whether the user may run each write, before the first one (`--@ask COMMAND key, ...`; `all`
+--     stands for everything that the script calls): an error after it would leave half an operation;
 --   * bounded work: no loop without a limit that the caller or these files set;
 --   * few commands, and few functions: a command costs about as much as the work on one message,
 --     and a function that is defined costs each call something, so what is rarely needed is
@@ -75,25 +77,4 @@ end
 
 local function uses(bit_value)
   return bit.band(control.uses, bit_value) ~= 0
-end
-
--- The first write of a script that must also work at maxmemory: it changes nothing (no field has
--- an empty name), it is allowed there, and after it Redis allows the script every other write. It
--- fails if the key holds something else.
-local writing = false
-local function begin_writes()
-  if not writing then
-    redis.call('HDEL', key.records, '')
-    writing = true
-  end
-end
-
-local function commit(changed)
-  local c = control
-  if changed then
-    c.revision = c.revision + 1
-  end
-  redis.call('SET', key.control, struct.pack(CONTROL, SCHEMA_VERSION, c.revision, c.sequence,
-    c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-    c.journal_since, c.armed, c.armed_until))
 end

@@ -1,6 +1,7 @@
 -- State::purge. ARGV: now, ids. Results: 1 purged, 2 not dead, 3 not found.
 
 --@include prelude.lua
+--@include writing.lua
 --@include records.lua
 --@include finished.lua
 --@include finishing.lua
@@ -32,6 +33,7 @@ for i, id in ipairs(ids) do
 end
 
 if #gone > 0 then
+  --@ask ZREM dead, SET control
   begin_writes()
   remember_finished(finished, finished_count)
   redis.call('ZREM', key.dead, unpack(members))

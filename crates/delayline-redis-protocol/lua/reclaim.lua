@@ -70,6 +70,8 @@ for i, member in ipairs(members) do
     details[#details + 1] = write_details(d)
   end
 end
+-- The claim goes on after this, and what it does then depends on what it finds.
+--@ask all
 begin_writes()
 if #details > 0 then
   redis.call('HSET', key.details, unpack(details))

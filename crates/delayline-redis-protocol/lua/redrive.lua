@@ -2,6 +2,7 @@
 -- Results: the new due instant; -1 not dead, -2 unreadable, -3 not found.
 
 --@include prelude.lua
+--@include writing.lua
 --@include bell.lua
 --@include scheduling.lua
 --@include records.lua
@@ -49,6 +50,7 @@ end
 
 if #members > 0 then
   local ring = rings(due)
+  --@ask HSET records, HSET details, ZADD due, ZREM dead, SET control
   begin_writes()
   if #new_records > 0 then
     redis.call('HSET', key.records, unpack(new_records))

@@ -3,6 +3,7 @@
 -- the counts say that there are some.
 
 --@include prelude.lua
+--@include writing.lua
 --@include scheduling.lua
 --@include records.lua
 --@include record_reading.lua
@@ -30,6 +31,7 @@ if redis.call('HLEN', key.contents) > 0 then
 end
 
 local function write()
+  --@ask all
   begin_writes()
   changed = true
 end

@@ -2,6 +2,7 @@
 -- Results: the new due instant; -1 in flight, -2 dead, -3 not found.
 
 --@include prelude.lua
+--@include writing.lua
 --@include bell.lua
 --@include scheduling.lua
 --@include records.lua
@@ -36,6 +37,7 @@ end
 
 if #due_pairs > 0 then
   local ring = rings(first_due)
+  --@ask ZADD due, SET control
   begin_writes()
   redis.call('ZADD', key.due, unpack(due_pairs))
   if ring then

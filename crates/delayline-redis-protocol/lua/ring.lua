@@ -3,7 +3,8 @@
 --@include prelude.lua
 
 if redis.call('LLEN', key.bell) == 0 then
-  begin_writes()
+  --@ask LPUSH bell
+  redis.call('HDEL', key.records, '') -- for the reason that begin_writes in writing.lua has
   redis.call('LPUSH', key.bell, '1')
 end
 return {0, now, control.revision}

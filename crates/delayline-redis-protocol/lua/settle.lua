@@ -4,6 +4,7 @@
 -- Results: the status of a message whose lease has ended; -1 already done, -2 stale, -3 missing.
 
 --@include prelude.lua
+--@include writing.lua
 --@include details.lua
 --@include finishing.lua
 
@@ -113,15 +114,18 @@ if #others > 0 then
   -- Whatever key holds something else, that comes out before the first write.
   if #due > 0 then
     redis.call('ZCARD', key.due)
+    --@ask HSET details, ZADD due
     ring = rings(first_due)
   end
   if #dead > 0 then
     redis.call('ZCARD', key.dead)
+    --@ask HSET details, ZADD dead
   end
 end
 
 if #ended > 0 then
   redis.call('ZCARD', key.leased)
+  --@ask ZREM leased, SET control
   local finished_count = gone_count > 0 and look_at_finished()
   begin_writes()
   if gone_count > 0 then

@@ -8,9 +8,9 @@ use delayline_core::{Error, QueueName};
 
 use crate::classify::classify;
 use crate::keys::{BELL, KEY_PREFIX, Keys};
-use crate::permissions::{Need, ask};
+use crate::permissions::ask;
 use crate::script::{
-    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
+    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -107,7 +107,7 @@ pub struct Denial {
 async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<Denial>, Error> {
     let keys = Keys::new(queue);
     let needs = |role: Role| -> BTreeSet<Need> {
-        let scripts = role.scripts().into_iter().flat_map(Script::needs);
+        let scripts = role.scripts().into_iter().flat_map(|script| script.needs.clone());
         scripts.chain(role.waits().then(|| ("BLPOP".to_owned(), BELL))).collect()
     };
     let all: Vec<_> = needs(Role::Admin).into_iter().collect();

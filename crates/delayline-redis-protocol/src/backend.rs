@@ -11,7 +11,7 @@ use crate::classify::{classify, is_no_script};
 use crate::decode::decode;
 use crate::encode::encode;
 use crate::keys::{BELL, Keys};
-use crate::permissions::Permissions;
+use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::script::Script;
 use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
@@ -23,7 +23,6 @@ use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 pub struct ScriptBackend<T> {
     transport: Arc<T>,
     keys: Keys,
-    permissions: Permissions,
 }
 
 impl<T: Transport> ScriptBackend<T> {
@@ -60,21 +59,22 @@ impl<T: Transport> ScriptBackend<T> {
 
     /// Runs a script once, whether the server has it in its cache or not.
     async fn run(&self, script: &Script, args: &[Bytes]) -> Result<Value, CallError> {
-        self.permissions.require(&*self.transport, &self.keys, script).await?;
         let keys = self.keys.of(script);
         let call = |script| ScriptCall { script, keys: &keys, args };
-        match self.transport.call(call(ScriptName::Sha1(&script.sha1))).await {
+        let mut reply = self.transport.call(call(ScriptName::Sha1(&script.sha1))).await;
+        if matches!(&reply, Err(CallError::Reply(line)) if is_no_script(line)) {
             // The server has been restarted or flushed its cache; it has executed nothing. EVAL
             // takes the text along, so it cannot miss the script again.
-            Err(CallError::Reply(line)) if is_no_script(&line) => {
-                self.transport.call(call(ScriptName::Source(&script.source))).await
-            }
+            reply = self.transport.call(call(ScriptName::Source(&script.source))).await;
+        }
+        match reply {
+            Err(error) => Err(explained(&*self.transport, &self.keys, script, error).await),
             reply => reply,
         }
     }
 
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
-        Self { transport, keys: Keys::new(name), permissions: Permissions::unknown() }
+        Self { transport, keys: Keys::new(name) }
     }
 
     /// The keys of this queue, for access rules.

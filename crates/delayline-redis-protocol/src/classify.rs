@@ -20,6 +20,14 @@ pub fn classify(line: &str) -> Error {
     Error::with_detail(kind(line), detail(line))
 }
 
+/// How Redis 6 begins a line about an error inside a script.
+const INSIDE_A_SCRIPT: &str = "ERR Error running script (call to f_";
+
+/// Whether a server before Redis 7 says that a script has begun and was stopped by an error.
+pub(crate) fn is_from_inside_a_script_of_redis_6(line: &str) -> bool {
+    line.starts_with(INSIDE_A_SCRIPT)
+}
+
 /// Whether the line says that the server does not know the script by its digest, so that nothing
 /// was executed and the call can be sent again with the script's text.
 #[must_use]
@@ -80,7 +88,7 @@ fn code(line: &str) -> &str {
 /// (OptimalBits/bull#416).
 fn unwrapped(line: &str) -> &str {
     let Some(inner) = line
-        .strip_prefix("ERR Error running script (call to f_")
+        .strip_prefix(INSIDE_A_SCRIPT)
         .and_then(|rest| rest.split_once("): "))
         .map(|(_, inner)| inner)
     else {

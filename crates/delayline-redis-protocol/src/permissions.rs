@@ -1,76 +1,52 @@
-//! Whether the user may run what a script calls, asked before the script runs.
+//! What a user may not do, found out after a refusal and for who looks at a server.
 //!
-//! Redis checks permissions call by call and rolls nothing back, so a script that lacks one would
-//! stop half-way (G3). The scripts name their commands and keys literally, so what they need can be
-//! read off them.
+//! The scripts ask for themselves, in the run that writes: a right may be taken away at any time, and
+//! Redis rolls nothing back (G3).
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
+use crate::classify::{classify, is_from_inside_a_script_of_redis_6};
 use crate::commands::least_arguments;
 use crate::keys::Keys;
-use crate::script::{Script, all_scripts};
+use crate::script::{Need, Script};
 use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 
 const QUESTION: &str = include_str!("../lua/permissions.lua");
 
-/// A command and the name of the key that a script calls it on.
-pub(crate) type Need = (String, &'static str);
-
-/// What any script needs.
-static NEEDS: LazyLock<Vec<Need>> = LazyLock::new(|| {
-    let needs: BTreeSet<_> = all_scripts().into_iter().flat_map(Script::needs).collect();
-    needs.into_iter().collect()
-});
-
-/// Which scripts the user is known to be permitted.
+/// Names what the user lacks, if `error` says that the user lacks something that `script` needs.
 ///
-/// Only a permission is remembered, so that one that is granted later takes effect.
-#[derive(Debug, Default)]
-pub(crate) struct Permissions(Vec<(&'static str, AtomicBool)>);
-
-impl Permissions {
-    pub(crate) fn unknown() -> Self {
-        Self(all_scripts().into_iter().map(|s| (s.sha1.as_str(), AtomicBool::new(false))).collect())
+/// [`ErrorKind::PermissionDenied`] means that nothing was changed. Redis 6 cannot be asked before the
+/// first write, so what it stops inside a script that writes may have happened in part: that is
+/// [`ErrorKind::Server`], whose outcome is unknown.
+pub(crate) async fn explained(
+    transport: &impl Transport,
+    keys: &Keys,
+    script: &Script,
+    error: CallError,
+) -> CallError {
+    let CallError::Reply(line) = &error else { return error };
+    let refused = classify(line);
+    if refused.kind() != &ErrorKind::PermissionDenied {
+        return error;
     }
-
-    /// Asks the server, unless it is known, whether the user may run everything that `script` calls.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::PermissionDenied`] with the command and the key, or the failure of the call.
-    pub(crate) async fn require(
-        &self,
-        transport: &impl Transport,
-        keys: &Keys,
-        script: &Script,
-    ) -> Result<(), CallError> {
-        if self.is_permitted(script) {
-            return Ok(());
-        }
-        let denied = ask(transport, keys, &NEEDS).await?;
-        for (sha1, permitted) in &self.0 {
-            let script = all_scripts().into_iter().find(|script| script.sha1 == *sha1);
-            let lacks = |script: &Script| script.needs().any(|need| denied.contains(&need));
-            permitted.store(script.is_some_and(|script| !lacks(script)), Ordering::Relaxed);
-        }
-        match script.needs().find(|need| denied.contains(need)) {
-            None => Ok(()),
-            Some((command, key)) => {
-                let detail = format!("the user may not run {command} on the queue's key {key}");
-                Err(Error::with_detail(ErrorKind::PermissionDenied, detail).into())
-            }
-        }
+    if is_from_inside_a_script_of_redis_6(line) && script.needs.contains(&last_write()) {
+        let detail = format!("it may have stopped half-way: {}", refused.detail());
+        return Error::with_detail(ErrorKind::Server, detail).into();
     }
+    let needs: Vec<_> = script.needs.iter().cloned().collect();
+    let denied = ask(transport, keys, &needs).await.unwrap_or_default();
+    denied.first().map_or(error, |(command, key)| {
+        let detail = format!("the user may not run {command} on the queue's key {key}");
+        Error::with_detail(ErrorKind::PermissionDenied, detail).into()
+    })
+}
 
-    fn is_permitted(&self, script: &Script) -> bool {
-        let known = self.0.iter().find(|(sha1, _)| *sha1 == script.sha1);
-        known.is_some_and(|(_, permitted)| permitted.load(Ordering::Relaxed))
-    }
+/// What every script needs that can stop half-way: it is the last write of each.
+fn last_write() -> Need {
+    ("SET".to_owned(), "control")
 }
 
 /// What of `needs` the user may not do.
@@ -99,24 +75,23 @@ pub(crate) async fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::all_scripts;
 
     #[test]
     fn needs_are_read_off_the_scripts() {
-        for need in [
+        let needs: BTreeSet<_> =
+            all_scripts().into_iter().flat_map(|script| script.needs.clone()).collect();
+        for (command, key) in [
             ("HSET", "records"),
             ("ZADD", "due"),
             ("ZREM", "leased"),
             ("LPUSH", "bell"),
             ("RENAME", "finished_new"),
         ] {
-            assert!(NEEDS.contains(&(need.0.to_owned(), need.1)), "{need:?}");
+            assert!(needs.contains(&(command.to_owned(), key)), "{command} {key}");
         }
-    }
-
-    #[test]
-    fn it_is_known_how_many_arguments_each_command_takes() {
-        for (command, _) in NEEDS.iter() {
-            assert!(least_arguments(command).is_some(), "{command}");
+        for (command, _) in needs {
+            assert!(least_arguments(&command).is_some(), "{command}");
         }
     }
 }

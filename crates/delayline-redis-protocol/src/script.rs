@@ -1,11 +1,15 @@
 //! The scripts: one for each operation, put together from the files in lua/.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use delayline_core::Op;
 
+use crate::commands::least_arguments;
 use crate::keys::KEY_NAMES;
+
+/// A command and the name of a key that a script calls it on.
+pub(crate) type Need = (String, &'static str);
 
 /// A script as the server gets it.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub struct Script {
     /// The names of its `KEYS`, as in [`KEY_NAMES`] and in the same order: those that it names, because
     /// each key costs every call something.
     pub keys: Vec<&'static str>,
+    /// The commands that stand in it, each with the name of its key.
+    pub(crate) needs: BTreeSet<Need>,
 }
 
 macro_rules! files {
@@ -27,7 +33,7 @@ macro_rules! files {
 
 /// What scripts include.
 const PARTS: &[(&str, &str)] = files! {
-    "prelude.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
+    "prelude.lua" "writing.lua" "bell.lua" "scheduling.lua" "records.lua" "record_reading.lua" "details.lua"
     "details_writing.lua" "finished.lua" "finishing.lua" "remains.lua" "replay.lua" "reclaim.lua" "burial.lua"
     "unusual_record.lua" "walk.lua" "audit.lua" "half.lua" "content_looking.lua" "orphans.lua" "newer.lua"
 };
@@ -97,19 +103,12 @@ impl Script {
 
     fn new(file: &str) -> Self {
         let whole = with_parts(file);
+        let needs = needs_of(&whole);
+        let whole = with_questions(&whole, &needs);
         let keys = keys_of(&whole);
         let source = with_literal_constants(&with_literal_keys(&whole, &keys));
         let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
-        Self { source, sha1, keys }
-    }
-
-    /// The commands that stand in it, each with the name of its key.
-    pub(crate) fn needs(&self) -> impl Iterator<Item = (String, &'static str)> {
-        self.source.split("redis.call('").skip(1).filter_map(|call| {
-            let (command, rest) = call.split_once('\'')?;
-            let key = rest.strip_prefix(", KEYS[")?.split(']').next()?.parse::<usize>().ok()?;
-            Some((command.to_owned(), *self.keys.get(key.checked_sub(1)?)?))
-        })
+        Self { source, sha1, keys, needs }
     }
 }
 
@@ -131,6 +130,56 @@ fn with_parts(file: &str) -> String {
     }
     text
 }
+
+/// The commands that are called on keys, each with the name of its key; one entry for each key of a
+/// command that has several.
+fn needs_of(source: &str) -> BTreeSet<Need> {
+    let mut needs = BTreeSet::new();
+    for call in source.split("redis.call('").skip(1) {
+        let Some((command, mut rest)) = call.split_once('\'') else { continue };
+        while let Some(argument) = rest.strip_prefix(", key.") {
+            let end = argument.find(|character| !is_word(character)).unwrap_or(argument.len());
+            let (name, after) = argument.split_at(end);
+            let known = KEY_NAMES.into_iter().find(|known| *known == name);
+            needs.extend(known.map(|key| (command.to_owned(), key)));
+            rest = after;
+        }
+    }
+    needs
+}
+
+/// Puts questions to the server in the place of the lines `--@ask COMMAND key, COMMAND key`: the
+/// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all` asks
+/// about everything that the script calls.
+///
+/// Redis 6 cannot be asked.
+fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {
+    let mut text = String::with_capacity(source.len());
+    for line in source.lines() {
+        match line.trim_start().strip_prefix("--@ask ") {
+            None => text.push_str(line),
+            Some("all") => text.push_str(&question(needs.iter().map(|(c, key)| (&**c, *key)))),
+            Some(list) => {
+                text.push_str(&question(list.split(", ").filter_map(|need| need.split_once(' '))));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn question<'a>(needs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let permitted = |(command, key): (&str, &str)| {
+        let arguments = format!(", key.{key}").repeat(least_arguments(command).unwrap_or(1));
+        format!("redis.acl_check_cmd('{command}'{arguments})")
+    };
+    let permitted: Vec<_> = needs.map(permitted).collect();
+    let permitted = permitted.join(" and ");
+    format!("if redis.acl_check_cmd and not ({permitted}) then error({{err = '{DENIED}'}}) end")
+}
+
+/// What a script answers that may not do all that it needs.
+const DENIED: &str = "NOPERM the user lacks a permission that the script needs";
 
 /// The keys that a script names.
 fn keys_of(source: &str) -> Vec<&'static str> {
@@ -222,12 +271,7 @@ mod tests {
     #[test]
     fn every_key_is_a_literal_and_declared() {
         for script in all_scripts() {
-            let code: String = script
-                .source
-                .lines()
-                .filter(|line| !line.trim_start().starts_with("--"))
-                .collect::<Vec<_>>()
-                .join("\n");
+            let code = &script.source;
             assert!(!code.contains("key."), "a key that keys.rs does not know");
             for call in code.split("redis.call(").skip(1) {
                 let arguments = call.split(')').next().unwrap_or_default();
@@ -249,9 +293,44 @@ mod tests {
              redis.call('ZADD', key.due, 1, 'a')\n",
         );
         assert_eq!(script.keys, ["due", "finished_new", "finished_old"]);
-        let needs: Vec<_> = script.needs().collect();
-        assert_eq!(needs, [("RENAME".to_owned(), "finished_new"), ("ZADD".to_owned(), "due")]);
+        let rename = |key| ("RENAME".to_owned(), key);
+        let zadd = ("ZADD".to_owned(), "due");
+        let needs = [rename("finished_new"), rename("finished_old"), zadd];
+        assert_eq!(script.needs, BTreeSet::from(needs));
         assert!(script.source.contains("redis.call('RENAME', KEYS[2], KEYS[3])"));
+    }
+
+    #[test]
+    fn questions_are_literal_and_have_as_many_arguments_as_the_command_takes() {
+        let script = Script::new("--@ask SET control, ZREM due\nredis.call('LLEN', key.bell)\n");
+        let question = "if redis.acl_check_cmd and not (\
+                        redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and \
+                        redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = ";
+        assert!(script.source.starts_with(question), "{}", script.source);
+        let all = Script::new("--@ask all\nredis.call('SET', key.control, '')\n");
+        let question = "not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then";
+        assert!(all.source.contains(question), "{}", all.source);
+    }
+
+    #[test]
+    fn every_write_but_the_first_is_asked_about() {
+        const WRITES: [&str; 9] =
+            ["HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "SET", "UNLINK", "ZADD", "ZREM"];
+        for file in FILES {
+            let script = Script::new(file);
+            let position = |key: &str| script.keys.iter().position(|name| *name == key).unwrap();
+            // `begin_writes` everywhere else.
+            let is_first = |need: (&str, &str)| {
+                need == ("HDEL", "records")
+                    || script.sha1 == ENQUEUE.sha1 && need == ("ZADD", "due")
+            };
+            for (command, key) in &script.needs {
+                let asked = format!("acl_check_cmd('{command}', KEYS[{}]", position(key) + 1);
+                let is_write = WRITES.contains(&&**command);
+                let known = !is_write || script.source.contains(&asked);
+                assert!(known || is_first((command, key)), "{command} {key}: {file:.60}");
+            }
+        }
     }
 
     /// The value of a constant, as it stands in the text.
@@ -302,7 +381,11 @@ mod tests {
     fn parts_are_known_and_constants_have_one_value() {
         for script in FILES {
             let text = with_parts(script);
-            assert!(text.lines().all(|line| !line.trim_start().starts_with("--@")), "{script:.60}");
+            let unknown = |line: &&str| {
+                let line = line.trim_start();
+                line.starts_with("--@") && !line.starts_with("--@ask ")
+            };
+            assert_eq!(text.lines().find(unknown), None, "{script:.60}");
             let mut known = HashMap::new();
             for (name, value) in text.lines().filter_map(|line| declared(code(line))).flatten() {
                 assert_eq!(*known.entry(name).or_insert(value), value, "{name}");

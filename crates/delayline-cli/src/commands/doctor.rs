@@ -105,8 +105,8 @@ fn server(inspection: &Inspection) -> Vec<Finding> {
                 _ => Verdict::Bad,
             },
             detail: format!("{version}, {} bits, {}", field("arch_bits"), field("redis_mode")),
-            advice: "Redis 7 or later can be asked for permissions before a script runs; before 6.0 \
-                     nothing works",
+            advice: "on Redis 6 a missing permission can leave half an operation; before 6.0 nothing \
+                     works",
         },
         Finding {
             what: "role",
@@ -168,6 +168,8 @@ fn password(is_exposed: bool) -> Finding {
 }
 
 fn permissions(inspection: &Inspection) -> Vec<Finding> {
+    let version = inspection.info.get("redis_version");
+    let asked = !version.is_some_and(|version| version.starts_with("6."));
     let of_role = |role: Role| {
         let lacks = inspection.denials.iter().filter(|denial| denial.role == role);
         let lacks: Vec<_> =
@@ -179,8 +181,9 @@ fn permissions(inspection: &Inspection) -> Vec<Finding> {
                 Role::Admin => "as admin",
             },
             // A user need not have every role.
-            verdict: if lacks.is_empty() { Verdict::Good } else { Verdict::Beware },
+            verdict: if lacks.is_empty() && asked { Verdict::Good } else { Verdict::Beware },
             detail: match lacks.as_slice() {
+                [] if !asked => "not known: Redis 6 cannot be asked".to_owned(),
                 [] => "permitted".to_owned(),
                 lacks => format!("lacks {}", lacks.join(", ")),
             },

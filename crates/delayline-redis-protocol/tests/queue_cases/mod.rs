@@ -15,6 +15,7 @@ pub mod hostile;
 pub mod recorded;
 pub mod refusals;
 pub mod repair;
+pub mod revoked;
 pub mod servers;
 pub mod torn;
 
@@ -173,6 +174,7 @@ macro_rules! queue_cases {
             servers: lost_data_does_not_stop_the_queue;
             access: the_documented_permissions_are_enough;
             access: a_missing_permission_is_named_before_anything_is_done;
+            revoked: a_right_that_is_taken_away_leaves_no_half_of_an_operation;
             hostile: a_vanished_record_becomes_a_dead_letter_and_harms_nobody;
             hostile: junk_in_the_indexes_harms_nobody;
             hostile: unreadable_details_become_a_dead_letter;

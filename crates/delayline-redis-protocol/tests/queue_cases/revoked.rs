@@ -1,0 +1,175 @@
+//! Rights that are taken away while a queue is in use (G3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use delayline_core::{Class, FinishedIds};
+use delayline_redis_protocol::{Role, Script};
+
+use super::*;
+
+/// Every command of every operation is taken away between two calls. Nothing may change then, and the
+/// refusal must name the command.
+pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
+    let rules = Role::Admin.rules(&QueueName::new("q").unwrap());
+    let server = Server::builder().acl_user(&format!("worker >secret {rules}")).start();
+    // Redis 6 cannot be asked before the first write.
+    let asks = major_version(&server) >= 7;
+    let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let mut refused: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (settled, cases) in [(false, cases_of_a_busy_queue()), (true, cases_of_a_quiet_queue())] {
+        prepare(&server, &queue, settled).await;
+        let state = dump_of(&server, &keys);
+        for (ms, op) in cases {
+            let script = Script::of(&op);
+            for command in commands_of(script) {
+                restore(&server, &keys, &state);
+                let before = dump_of(&server, &keys);
+                server.command(&["ACL", "SETUSER", "worker", &format!("-{command}")]);
+                let outcome = queue.apply(at(ms), &op).await;
+                server.command(&["ACL", "SETUSER", "worker", &format!("+{command}")]);
+                let Err(error) = outcome else { continue };
+                let case = format!("{} at {ms} without {command}: {error}", op.name());
+                if !asks && error.kind() == &ErrorKind::Server {
+                    assert_eq!(error.class(), Class::Ambiguous, "{case}");
+                    continue;
+                }
+                assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{case}");
+                assert_eq!(error.class(), Class::Rejected, "{case}");
+                assert_eq!(dump_of(&server, &keys), before, "{case}");
+                if asks {
+                    assert!(error.detail().contains(&command), "{case}");
+                }
+                refused.entry(&script.sha1).or_default().insert(command);
+            }
+            restore(&server, &keys, &state);
+            assert!(queue.apply(at(ms), &op).await.is_ok(), "{} at {ms}", op.name());
+        }
+    }
+    if asks {
+        let mut unseen = Vec::new();
+        for (_, op) in cases_of_a_busy_queue() {
+            let script = Script::of(&op);
+            let mut missed = commands_of(script);
+            missed.retain(|command| WRITES.contains(&&**command));
+            let Some(refused) = refused.remove(&*script.sha1) else { continue };
+            missed.retain(|command| !refused.contains(command));
+            unseen.extend(missed.into_iter().map(|command| (op.name(), command)));
+        }
+        assert_eq!(unseen, [], "writes that no case needs");
+    }
+}
+
+fn major_version(server: &Server) -> u32 {
+    let version = server.info("server", "redis_version");
+    version.split('.').next().unwrap().parse().unwrap()
+}
+
+/// The commands that stand in a script.
+fn commands_of(script: &Script) -> BTreeSet<String> {
+    let calls = script.source.split("redis.call('").skip(1);
+    let commands = calls.map(|call| call.split('\'').next().unwrap().to_owned());
+    // The time comes as an argument here.
+    commands.filter(|command| command != "TIME").collect()
+}
+
+/// A queue with a message in every state, and some that are large, expired or damaged.
+async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, settled: bool) {
+    server.command(&["FLUSHALL"]);
+    fill(queue).await;
+    if settled {
+        for (text, token) in [("leased", 1), ("expiring", 2)] {
+            apply(queue, 4, settle(text, token, Outcome::Ack)).await;
+        }
+    }
+    let mut expiring = message("expired");
+    expiring.expires = Some(Schedule::In(millis(100)));
+    let mut large = message("large");
+    large.payload = vec![b'l'; 5_000].into();
+    let damaged = ["lost", "stray"].map(message);
+    let [lost, stray] = damaged;
+    apply(queue, 5, Op::Enqueue(vec![expiring, large, lost, stray])).await;
+    let keys = queue.keys();
+    server.command(&[b"HDEL", &keys.all()[4][..], b"lost"]);
+    server.command(&[b"DEL", &keys.all()[11][..]]);
+    server.command(&[b"HSET", &keys.all()[5][..], b"orphan", b"x"]);
+    server.command(&[b"HSET", &keys.all()[6][..], b"orphan", b"x"]);
+    server.command(&[b"HSET", &keys.all()[4][..], b"unindexed", b"x"]);
+}
+
+const MINUTES: u64 = 60_000;
+const WRITES: [&str; 9] =
+    ["HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "SET", "UNLINK", "ZADD", "ZREM"];
+
+fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
+    let mut cases: Vec<_> = every_op().into_iter().map(|op| (4_500, op)).collect();
+    cases.extend([
+        // Takes leases back.
+        (6_000, claim(9, 10)),
+        // What is remembered of claims and of finished messages makes room.
+        (12 * MINUTES, claim(9, 10)),
+        (70 * MINUTES, settle("leased", 1, Outcome::Ack)),
+        (130 * MINUTES, settle("leased", 1, Outcome::Ack)),
+        // They ring.
+        (5 * MINUTES, settle("leased", 1, Outcome::Release)),
+        (5 * MINUTES, Op::Enqueue(vec![message("new")])),
+        (
+            5 * MINUTES,
+            Op::Reschedule(vec![Reschedule { id: id("scheduled"), schedule: Schedule::NOW }]),
+        ),
+        (5 * MINUTES, Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW })),
+        // A repeated claim.
+        (4_500, claim(2, 1)),
+        (4_500, enqueue_large()),
+    ]);
+    cases
+}
+
+fn cases_of_a_quiet_queue() -> Vec<(u64, Op)> {
+    let mut again = message("acked");
+    again.finished_ids = FinishedIds::Reuse;
+    vec![
+        (4_500, Op::Enqueue(vec![again])),
+        (4_500, claim(9, 10)),
+        (12 * MINUTES, claim(9, 10)),
+        (25 * MINUTES, claim(9, 10)),
+        (70 * MINUTES, Op::Cancel(vec![id("ready"), id("large")])),
+        (130 * MINUTES, Op::Cancel(vec![id("ready"), id("large")])),
+        (70 * MINUTES, Op::Purge(vec![id("dead")])),
+        (130 * MINUTES, Op::Purge(vec![id("dead")])),
+        (4_500, Op::Get(vec![id("large"), id("dead"), id("ready")])),
+        (4_500, Op::Repair(Check { after: None, limit: 100 })),
+    ]
+}
+
+fn enqueue_large() -> Op {
+    let mut large = message("also large");
+    large.payload = vec![b'l'; 5_000].into();
+    Op::Enqueue(vec![large])
+}
+
+/// The serialized values of all keys.
+fn dump_of(server: &Server, keys: &[Bytes]) -> Vec<Raw> {
+    const DUMP: &[u8] =
+        b"local r = {} for i, key in ipairs(KEYS) do r[i] = redis.call('DUMP', key) or '' end return r";
+    let count = keys.len().to_string();
+    let mut command: Vec<&[u8]> = vec![b"EVAL", DUMP, count.as_bytes()];
+    command.extend(keys.iter().map(|key| &key[..]));
+    server.command(&command).into_sequence().unwrap()
+}
+
+fn restore(server: &Server, keys: &[Bytes], dump: &[Raw]) {
+    const RESTORE: &[u8] = b"for i, key in ipairs(KEYS) do redis.call('DEL', key) \
+        if ARGV[i] ~= '' then redis.call('RESTORE', key, 0, ARGV[i]) end end";
+    let count = keys.len().to_string();
+    let mut command: Vec<&[u8]> = vec![b"EVAL", RESTORE, count.as_bytes()];
+    command.extend(keys.iter().map(|key| &key[..]));
+    let value = |value: &Raw| match value {
+        Raw::BulkString(bytes) => bytes.clone(),
+        other => panic!("{other:?}"),
+    };
+    let values: Vec<_> = dump.iter().map(value).collect();
+    command.extend(values.iter().map(|value| &value[..]));
+    server.command(&command);
+}

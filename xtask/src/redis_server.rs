@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use delayline_test_server::{StartError, find_server_binary};
 use xshell::{Shell, cmd};
 
@@ -15,8 +15,7 @@ pub(crate) fn ensure(shell: &Shell) -> Result<PathBuf> {
         Err(error @ StartError::NotFound) => error,
         result => return Ok(result?),
     };
-    let Some(prefix) = privilege(shell) else { return Err(missing.into()) };
-    install(shell, prefix).context(missing)?;
+    install(shell, "redis-server").context(missing)?;
     Ok(find_server_binary()?)
 }
 
@@ -34,19 +33,23 @@ fn privilege(shell: &Shell) -> Option<&'static [&'static str]> {
     silent.is_ok().then_some(&["sudo", "-n"])
 }
 
-fn install(shell: &Shell, prefix: &[&str]) -> Result<()> {
-    println!("xtask: no redis-server on this machine, installing Debian's package");
+/// Installs a package of Debian, if that is possible here without a question.
+pub(crate) fn install(shell: &Shell, package: &str) -> Result<()> {
+    let Some(prefix) = privilege(shell) else {
+        bail!("{package} is not installed, and apt-get may not install it here");
+    };
+    println!("xtask: no {package} on this machine, installing Debian's package");
     // `RUNLEVEL` keeps the package from starting its service, which we neither use nor touch.
     let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"];
     let command: Vec<&str> = prefix.iter().chain(&environment).copied().collect();
     let Some((program, args)) = command.split_first() else { return Ok(()) };
     // Old package lists may be good enough.
     let updated = cmd!(shell, "{program} {args...} apt-get -q update").run();
-    cmd!(shell, "{program} {args...} apt-get -q install -y --no-install-recommends redis-server")
+    cmd!(shell, "{program} {args...} apt-get -q install -y --no-install-recommends {package}")
         .run()
         .with_context(|| match updated {
-            Ok(()) => "apt-get could not install redis-server".to_owned(),
-            Err(error) => format!("neither the package lists nor redis-server: {error}"),
+            Ok(()) => format!("apt-get could not install {package}"),
+            Err(error) => format!("neither the package lists nor {package}: {error}"),
         })
 }
 

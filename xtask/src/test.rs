@@ -1,13 +1,18 @@
 //! `cargo xtask test`.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
 use xshell::{Shell, cmd};
 
-use crate::{chaos, redis_server, sim};
+use crate::{chaos, redis_server, servers, sim};
 
-/// Runs the tests; what comes before `--` in `args` chooses which, what follows goes to them.
+/// Runs the tests, on this machine's server or on the one that `--server` names; what comes before `--`
+/// in `args` chooses which tests, what follows goes to them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
-    let server = redis_server::ensure(shell)?;
+    let (named, args) = server_of(shell, args)?;
+    let own_server = named.is_none();
+    let server = named.map_or_else(|| redis_server::ensure(shell), Ok)?;
     // For every test process, whatever `PATH` it has.
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
     let version = cmd!(shell, "{server} --version").quiet().read()?;
@@ -24,8 +29,22 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
         sim::run(shell, &[])?;
         chaos::run(shell, &[])?;
+        if own_server {
+            servers::test_newest(shell)?;
+        }
     } else {
         cmd!(shell, "cargo test --locked {cargo...} {tests...}").run()?;
     }
     Ok(())
+}
+
+/// The server that `--server NAME` asks for, and the other arguments.
+fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, &'a [String])> {
+    match args.split_first() {
+        Some((first, rest)) if first == "--server" => {
+            let (name, rest) = rest.split_first().context("--server needs a name")?;
+            Ok((Some(servers::get(shell, name)?), rest))
+        }
+        _ => Ok((None, args)),
+    }
 }

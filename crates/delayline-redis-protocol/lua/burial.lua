@@ -8,6 +8,7 @@ local left, stub
 local expired = fits and expires_at <= now
 local reason = expired and EXPIRED or UNREADABLE
 if ends_as == CANCELLING_PHASE then
+  --@ask ZADD leased
   leased[#leased + 1] = format('%d', now) -- the next claim takes it back, and that is its end
   leased[#leased + 1] = member
 elseif ends_as == DEAD_PHASE then

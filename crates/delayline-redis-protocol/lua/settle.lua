@@ -125,7 +125,7 @@ end
 
 if #ended > 0 then
   redis.call('ZCARD', key.leased)
-  --@ask ZREM leased, SET control
+  --@ask ZREM leased, SET control, HGET records
   local finished_count = gone_count > 0 and look_at_finished()
   begin_writes()
   if gone_count > 0 then

@@ -4,12 +4,13 @@
 ///
 /// Since Redis 8.6.2 `redis.acl_check_cmd` raises an error if it is asked about a command with too
 /// few or too many arguments.
-const COMMANDS: [(&str, usize); 23] = [
+const COMMANDS: [(&str, usize); 24] = [
     ("BLPOP", 2),
     ("GET", 1),
     ("HDEL", 2),
     ("HEXISTS", 2),
     ("HGET", 2),
+    ("HKEYS", 1),
     ("HLEN", 1),
     ("HMGET", 2),
     ("HSCAN", 2),

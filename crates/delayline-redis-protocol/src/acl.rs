@@ -59,8 +59,9 @@ impl Role {
     /// that the user has stay.
     #[must_use]
     pub fn rules(self, queue: &QueueName) -> String {
-        // No character that a queue's name may hold means anything in a pattern.
-        let mut rules = format!("on resetkeys ~{KEY_PREFIX}{{{queue}}}:* resetchannels -@all");
+        // No character that a queue's name may hold means anything in a pattern. Channels need no rule,
+        // which Redis 6.0 would not know: the commands that use them are not permitted.
+        let mut rules = format!("on resetkeys ~{KEY_PREFIX}{{{queue}}}:* -@all");
         for command in self.commands() {
             rules = rules + " +" + &command;
         }
@@ -172,6 +173,6 @@ mod tests {
             }
         }
         let rules = Role::Worker.rules(&QueueName::new("orders").unwrap());
-        assert!(rules.starts_with("on resetkeys ~delayline:{orders}:* resetchannels -@all +"));
+        assert!(rules.starts_with("on resetkeys ~delayline:{orders}:* -@all +"));
     }
 }

@@ -23,6 +23,10 @@ impl Recorded {
     }
 
     pub fn append_only_file(&self) -> PathBuf {
+        let before_redis_7 = self.server.data_dir().join("appendonly.aof");
+        if before_redis_7.is_file() {
+            return before_redis_7;
+        }
         let files = std::fs::read_dir(self.server.data_dir().join("appendonlydir")).unwrap();
         let mut paths = files.map(|file| file.unwrap().path());
         paths.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("a file")

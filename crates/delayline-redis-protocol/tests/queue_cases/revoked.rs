@@ -61,7 +61,7 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
     }
 }
 
-fn major_version(server: &Server) -> u32 {
+pub fn major_version(server: &Server) -> u32 {
     let version = server.info("server", "redis_version");
     version.split('.').next().unwrap().parse().unwrap()
 }

@@ -52,7 +52,7 @@ pub async fn flushed_scripts_go_unnoticed<C: Connect>() {
 }
 
 pub async fn a_busy_server_is_an_error_that_may_be_repeated<C: Connect>() {
-    let server = Server::builder().config("busy-reply-threshold", "1").start();
+    let server = Server::builder().config("lua-time-limit", "1").start();
     let queue = open::<C>(&server.url()).await.unwrap();
     std::thread::scope(|scope| {
         let endless = scope.spawn(|| server.try_command(&["EVAL", "while true do end", "0"]));
@@ -85,14 +85,18 @@ pub async fn missing_replicas_are_an_error_that_may_be_repeated<C: Connect>() {
             assert_eq!((kind.class(), kind), (Class::NotExecuted, ErrorKind::Busy));
         }
     }
-    assert_eq!(dump(&server, queue.keys().all()), before);
+    if !server.info("server", "redis_version").starts_with("6.0.") {
+        // Redis 6.0 does not look at this setting inside scripts.
+        assert_eq!(dump(&server, queue.keys().all()), before);
+    }
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     until_applied(&queue, Op::Enqueue(vec![message("new")])).await;
 }
 
 pub async fn a_failed_snapshot_is_an_error_that_may_be_repeated<C: Connect>() {
-    // No file can be called that.
-    let server = Server::builder().config("dbfilename", &"x".repeat(300)).start();
+    let server = Server::start();
+    // The snapshot cannot take its place.
+    std::fs::create_dir(server.data_dir().join("dump.rdb")).unwrap();
     let queue = open::<C>(&server.url()).await.unwrap();
     fill(&queue).await;
     server.command(&["CONFIG", "SET", "save", "3600 1"]);

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known about an operation that failed, and so what a caller may do (guarantees, section
-/// 1.4).
+/// What is known about an operation that failed, and so what a caller may do (see "What a failed call
+/// means" in the guarantees).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Nothing was executed. The same operation may be sent again, after a pause.
@@ -13,8 +13,10 @@ pub enum Class {
     /// The operation was refused and changed nothing. The same operation will be refused again
     /// until somebody changes the input, the permissions or the server.
     Rejected,
-    /// The operation may have been executed. Every operation of this crate can be sent again
-    /// unchanged: ids, claim ids and leases make the second one a repetition, not a new effect.
+    /// The operation may have been executed. It can be sent again unchanged: ids, claim ids and
+    /// leases make the second one a repetition, not a new effect. The exception is an enqueue with
+    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse): if the first message has finished meanwhile,
+    /// the second one is new.
     Ambiguous,
 }
 

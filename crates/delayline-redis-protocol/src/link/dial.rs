@@ -79,7 +79,7 @@ async fn ping(connection: &impl Connection) -> Result<(), Error> {
 /// Whether somebody was there and did not go on, as a peer does that expects TLS, or does not.
 fn fell_silent(detail: &str) -> bool {
     const WORDS: [&str; 7] =
-        ["no connection within", "no answer", "lost", "closed", "reset", "eof", "understood"];
+        ["no connection within", "answer", "lost", "closed", "reset", "eof", "understood"];
     WORDS.iter().any(|word| detail.contains(word))
 }
 

@@ -5,6 +5,7 @@ mod chaos;
 mod ci;
 mod dependencies;
 mod fix;
+mod lua_mutants;
 mod peers;
 mod redis;
 mod redis_server;
@@ -52,6 +53,7 @@ fn run() -> Result<()> {
         "soak" => soak::run(&shell, args),
         "servers" => servers::run(&shell, args),
         "sim" => sim::run(&shell, args),
+        "lua-mutants" => lua_mutants::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
@@ -103,6 +105,10 @@ cargo xtask peers [QUEUE ...] [--messages N] [--save DIRECTORY]
 
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.
+
+cargo xtask lua-mutants [--sample N] [--seed S] [--script FILE]
+    Change the assembled scripts in small ways, and show which test catches each change. --script
+    names one, such as claim.lua.
 
 cargo xtask redis [--tls] [--password PASSWORD]
     Run a private redis-server until Enter or Ctrl-C.";

@@ -14,6 +14,8 @@ pub(crate) type Need = (String, &'static str);
 /// A script as the server gets it.
 #[derive(Debug)]
 pub struct Script {
+    /// The name of its file.
+    pub name: &'static str,
     /// Its text.
     pub source: String,
     /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
@@ -41,7 +43,7 @@ const PARTS: &[(&str, &str)] = files! {
 macro_rules! scripts {
     ($($name:ident: $file:literal;)+) => {
         $(pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("../lua/", $file))));)+
+            LazyLock::new(|| Script::new($file, include_str!(concat!("../lua/", $file))));)+
 
         /// The files of all scripts.
         #[cfg(test)]
@@ -101,14 +103,14 @@ impl Script {
         &RING
     }
 
-    fn new(file: &str) -> Self {
+    fn new(name: &'static str, file: &str) -> Self {
         let whole = with_parts(file);
         let needs = needs_of(&whole);
         let whole = with_questions(&whole, &needs);
         let keys = keys_of(&whole);
         let source = with_literal_constants(&with_literal_keys(&whole, &keys));
         let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
-        Self { source, sha1, keys, needs }
+        Self { name, source, sha1, keys, needs }
     }
 }
 
@@ -289,6 +291,7 @@ mod tests {
     #[test]
     fn a_script_gets_the_keys_that_it_names_and_needs_what_it_calls() {
         let script = Script::new(
+            "test.lua",
             "redis.call('TIME')\nredis.call('RENAME', key.finished_new, key.finished_old)\n\
              redis.call('ZADD', key.due, 1, 'a')\n",
         );

@@ -82,6 +82,8 @@ pub use self::fixture::Fixture;
 pub use self::histories::{Call, History};
 pub use self::oracle::differential;
 pub use self::runner::main;
+#[doc(hidden)]
+pub use self::runner::trials;
 pub use self::trace::{Step, Trace, TraceError};
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
     });
     match outcome {
         Ok(()) => {}
+        Err(TestError::Fail(reason, _)) if !settings.cuts_down => panic!("{settings}: {reason}"),
         Err(TestError::Fail(reason, moves)) => {
             // The moves were cut down; what they came to can often do with less.
             let trace = workload::trace(&moves);

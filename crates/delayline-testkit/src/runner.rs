@@ -30,12 +30,40 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
         println!("conformance of {name}: {settings}");
     }
     let suite = Suite { runtime, fixture: Arc::new(fixture), settings };
-    libtest_mimic::run(&arguments, suite.trials()).exit_code()
+    let trials = suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
+        let run = move || {
+            run();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(ignored)
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The trials by name, to be run in any order and repeatedly, for programs that test the suite itself.
+/// They fail by panics, and what fails is not cut down.
+#[doc(hidden)]
+pub fn trials<F: Fixture>(
+    runtime: Arc<Runtime>,
+    fixture: Arc<F>,
+    cases: u32,
+    seed: u64,
+) -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
+    let settings = Settings { cases, seed, cuts_down: false };
+    let trials = Suite { runtime, fixture, settings }.trials().into_iter();
+    trials.filter(|trial| !trial.ignored).map(|trial| (trial.name, trial.run)).collect()
 }
 
 fn give_up(reason: &str) -> ExitCode {
     eprintln!("the suite cannot run: {reason}");
     ExitCode::FAILURE
+}
+
+struct NamedTrial {
+    name: String,
+    ignored: bool,
+    /// Fails by a panic.
+    run: Box<dyn Fn() + Send + Sync>,
 }
 
 struct Suite<F> {
@@ -45,7 +73,7 @@ struct Suite<F> {
 }
 
 impl<F: Fixture> Suite<F> {
-    fn trials(&self) -> Vec<Trial> {
+    fn trials(&self) -> Vec<NamedTrial> {
         let settings = self.settings;
         let hints = self.fixture.hints();
         let mut trials: Vec<_> = cases::all()
@@ -54,7 +82,7 @@ impl<F: Fixture> Suite<F> {
                 let name = format!("cases::{}", case.name);
                 let ignored = case.needs_hints && !hints;
                 let run = move |runtime: &Runtime, fixture: &F| run_case(runtime, fixture, &case);
-                self.trial(name, run).with_ignored_flag(ignored)
+                NamedTrial { ignored, ..self.trial(name, run) }
             })
             .collect();
         trials.push(self.trial("differential::random_ops", move |runtime, fixture| {
@@ -77,17 +105,14 @@ impl<F: Fixture> Suite<F> {
         trials
     }
 
-    /// A trial that fails by a panic.
     fn trial(
         &self,
         name: impl Into<String>,
-        run: impl FnOnce(&Runtime, &F) + Send + 'static,
-    ) -> Trial {
+        run: impl Fn(&Runtime, &F) + Send + Sync + 'static,
+    ) -> NamedTrial {
         let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
-        Trial::test(name, move || {
-            run(&runtime, &fixture);
-            Ok(())
-        })
+        let run = Box::new(move || run(&runtime, &fixture));
+        NamedTrial { name: name.into(), ignored: false, run }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::limits::{DEFAULT_CASES, SHRINK_TIME};
 pub(crate) struct Settings {
     pub(crate) cases: u32,
     pub(crate) seed: u64,
+    /// Whether what fails is made as small as it can be.
+    pub(crate) cuts_down: bool,
 }
 
 impl Settings {
@@ -20,6 +22,7 @@ impl Settings {
         Ok(Self {
             cases: variable("DELAYLINE_CASES")?.unwrap_or(DEFAULT_CASES),
             seed: variable("DELAYLINE_SEED")?.unwrap_or_else(|| RandomState::new().hash_one(0)),
+            cuts_down: true,
         })
     }
 
@@ -37,7 +40,7 @@ impl Settings {
             cases: self.cases,
             failure_persistence: None,
             max_shrink_time: u32::try_from(SHRINK_TIME.as_millis()).unwrap_or(u32::MAX),
-            max_shrink_iters: u32::MAX,
+            max_shrink_iters: if self.cuts_down { u32::MAX } else { 0 },
             ..Config::default()
         };
         TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))

@@ -159,7 +159,14 @@ pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Find
 #[allow(unused_macros, reason = "used where this file is included")]
 macro_rules! queue_cases {
     ($connect:ty) => {
-        queue_cases!(@ $connect;
+        queue_cases!(@each tests $connect);
+    };
+    // Names and functions, for programs that run them in their own way.
+    (list $connect:ty) => {
+        queue_cases!(@each list $connect)
+    };
+    (@each $what:ident $connect:ty) => {
+        queue_cases! { @$what $connect;
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
             refusals: a_queue_of_a_newer_version_is_refused_unchanged;
@@ -193,9 +200,22 @@ macro_rules! queue_cases {
             repair: many_details_without_a_record_are_found_page_by_page;
             torn: every_operation_can_be_torn_anywhere;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
-        );
+        }
     };
-    (@ $connect:ty; $($module:ident: $case:ident;)+) => {$(
+    (@list $connect:ty; $($module:ident: $case:ident;)+) => {
+        [$((
+            concat!(stringify!($module), "::", stringify!($case)),
+            (|| {
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                runtime.block_on(queue_cases::$module::$case::<$connect>());
+            }) as fn(),
+        )),+]
+    };
+    (@tests $connect:ty; $($module:ident: $case:ident;)+) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
             queue_cases::$module::$case::<$connect>().await;

@@ -1,0 +1,124 @@
+//! Do the tests of the scripts see anything? Changes the scripts in small ways, and runs the suite and
+//! the cases of damage on each mutant until one fails.
+//!
+//! `cargo xtask lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
+//! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`). Without that a script that is plainly broken must be caught, and no other.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
+
+mod mutator;
+#[path = "../../../delayline-redis-protocol/tests/queue_cases/mod.rs"]
+mod queue_cases;
+mod transport;
+mod trials;
+
+use std::collections::HashSet;
+use std::env;
+use std::time::Instant;
+
+use delayline_redis_protocol::all_scripts;
+use mutator::{Mutant, mutants};
+use trials::Trials;
+
+#[test]
+fn mutants_of_the_scripts_are_caught() {
+    // Trials fail by panics, which would all be printed.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = match variable("DELAYLINE_MUTANTS") {
+        Some(count) => hunt(count, variable("DELAYLINE_SEED").unwrap_or(1)),
+        None => self_check(),
+    };
+    std::panic::set_hook(hook);
+    if let Err(reason) = result {
+        panic!("{reason}");
+    }
+}
+
+/// A script is replaced where it is sent, and its trials see that.
+fn self_check() -> Result<(), String> {
+    let mut trials = Trials::learn(1, |name| name.starts_with("cases::delivery"))?;
+    let (number, script) = all_scripts().into_iter().enumerate().next().ok_or("no scripts")?;
+    for (text, meant) in [("", false), ("do return {2} end ", true)] {
+        let source = format!("{text}{}", script.source);
+        let sha1 = trials.load(&source).ok_or("it is no script")?;
+        transport::substitute(script, source, sha1);
+        let caught = trials.first_failure(number);
+        transport::restore();
+        if caught.is_some() != meant {
+            return Err(format!("{text:?} is caught: {}", caught.is_some()));
+        }
+    }
+    Ok(())
+}
+
+/// Mutant by mutant.
+fn hunt(count: usize, seed: u64) -> Result<(), String> {
+    let mut trials = Trials::learn(RANDOM_CASES, |_| true)?;
+    let scripts = all_scripts();
+    let mutants = sample(count, seed, &trials);
+    println!("seed {seed}: {} mutants", mutants.len());
+    let (begin, mut survivors) = (Instant::now(), Vec::new());
+    for (number, mutant) in (1..).zip(&mutants) {
+        let Some(script) = scripts.get(mutant.script) else { continue };
+        let Some(sha1) = trials.load(&mutant.source) else { continue };
+        let since = Instant::now();
+        transport::substitute(script, mutant.source.clone(), sha1);
+        let caught = trials.first_failure(mutant.script);
+        transport::restore();
+        let (what, time) = (what(mutant), since.elapsed());
+        match caught {
+            Some(by) => {
+                println!("{number}/{}: caught in {time:.1?} by {by}: {what}", mutants.len())
+            }
+            None => {
+                println!("{number}/{}: SURVIVED in {time:.1?}: {what}", mutants.len());
+                survivors.push(what);
+            }
+        }
+    }
+    let (all, caught) = (mutants.len(), mutants.len() - survivors.len());
+    println!("seed {seed}: {caught} of {all} mutants caught in {:.0?}", begin.elapsed());
+    if survivors.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} mutants survived:\n{}", survivors.len(), survivors.join("\n")))
+}
+
+fn what(mutant: &Mutant) -> String {
+    let Mutant { script, line, before, after, .. } = mutant;
+    let name = all_scripts().get(*script).map_or("", |script| script.name);
+    format!("{name}, line {line} as assembled: `{before}` -> `{after}`")
+}
+
+/// So many that are Lua, chosen by chance. What stands in a part that several scripts include is changed
+/// in one of them only.
+fn sample(count: usize, seed: u64, trials: &Trials) -> Vec<Mutant> {
+    let of = env::var("DELAYLINE_MUTANTS_OF").ok();
+    let all = all_scripts().into_iter().enumerate();
+    let mut all: Vec<_> = all
+        .filter(|(number, script)| {
+            of.as_ref().is_none_or(|of| of == script.name) && trials.of(*number) > 0
+        })
+        .flat_map(|(number, script)| mutants(number, &script.source, script.keys.len()))
+        .collect();
+    fastrand::Rng::with_seed(seed).shuffle(&mut all);
+    let (mut seen, mut chosen) = (HashSet::new(), Vec::new());
+    for mutant in all {
+        if chosen.len() == count {
+            break;
+        }
+        let is_new = seen.insert((mutant.before.clone(), mutant.after.clone()));
+        if is_new && trials.load(&mutant.source).is_some() {
+            chosen.push(mutant);
+        }
+    }
+    chosen
+}
+
+fn variable<N: std::str::FromStr>(name: &str) -> Option<N> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// Random sequences for each mutant that nothing else catches.
+const RANDOM_CASES: u32 = 60;

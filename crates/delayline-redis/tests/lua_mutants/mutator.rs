@@ -1,0 +1,225 @@
+//! Small changes of a Lua script, each of which should break it.
+
+/// A script with one change.
+#[derive(Clone, Debug)]
+pub(crate) struct Mutant {
+    /// Which of all scripts.
+    pub(crate) script: usize,
+    /// The line of the assembled script, from 1.
+    pub(crate) line: usize,
+    /// That line, before and after.
+    pub(crate) before: String,
+    pub(crate) after: String,
+    /// The changed script.
+    pub(crate) source: String,
+}
+
+/// A change: what stands from one byte to another becomes this.
+struct Edit {
+    from: usize,
+    to: usize,
+    text: String,
+}
+
+/// A word, a number, an operator, or a text in quotes.
+#[derive(Clone, Copy)]
+struct Token<'a> {
+    at: usize,
+    text: &'a str,
+}
+
+impl Token<'_> {
+    const fn end(&self) -> usize {
+        self.at + self.text.len()
+    }
+
+    fn replaced(&self, text: impl Into<String>) -> Edit {
+        Edit { from: self.at, to: self.end(), text: text.into() }
+    }
+}
+
+/// Every mutant of a script; some of them are no Lua any more.
+///
+/// `script` is its position among all, `keys` how many it gets.
+pub(crate) fn mutants(script: usize, source: &str, keys: usize) -> Vec<Mutant> {
+    let tokens = tokens(source);
+    let mut edits = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
+        edits.extend(of_operator(token));
+        edits.extend(of_number(&tokens, place, keys));
+        edits.extend(of_condition(&tokens, place));
+    }
+    edits.extend(of_statements(source));
+    edits.into_iter().map(|edit| edit.applied(script, source)).collect()
+}
+
+impl Edit {
+    fn applied(self, script: usize, source: &str) -> Mutant {
+        let changed = format!("{}{}{}", &source[..self.from], self.text, &source[self.to..]);
+        let line = source[..self.from].matches('\n').count() + 1;
+        // A statement may have had several lines.
+        let removed = source[self.from..self.to].trim_end().to_owned();
+        let of = |text: &str| text.lines().nth(line - 1).unwrap_or_default().to_owned();
+        let (before, after) = if self.text.is_empty() && removed.contains(['(', '=']) {
+            (removed, String::new())
+        } else {
+            (of(source), of(&changed))
+        };
+        Mutant { script, line, before, after, source: changed }
+    }
+}
+
+fn of_operator(token: &Token<'_>) -> Option<Edit> {
+    const SWAPS: [(&str, &str); 16] = [
+        ("<", "<="),
+        ("<=", "<"),
+        (">", ">="),
+        (">=", ">"),
+        ("==", "~="),
+        ("~=", "=="),
+        ("+", "-"),
+        ("-", "+"),
+        ("*", "+"),
+        ("/", "*"),
+        ("%", "+"),
+        ("and", "or"),
+        ("or", "and"),
+        ("not", ""),
+        ("true", "false"),
+        ("false", "true"),
+    ];
+    let (_, swap) = SWAPS.iter().find(|(operator, _)| *operator == token.text)?;
+    Some(token.replaced(*swap))
+}
+
+/// A number one higher or lower; another one of the keys.
+fn of_number(tokens: &[Token<'_>], place: usize, keys: usize) -> Vec<Edit> {
+    let token = &tokens[place];
+    let Ok(number) = token.text.parse::<i64>() else { return Vec::new() };
+    let is_key = place >= 2 && tokens[place - 2].text == "KEYS";
+    if !is_key {
+        return vec![
+            token.replaced((number + 1).to_string()),
+            token.replaced((number - 1).to_string()),
+        ];
+    }
+    let keys = i64::try_from(keys).unwrap_or(i64::MAX);
+    if keys < 2 { Vec::new() } else { vec![token.replaced((number % keys + 1).to_string())] }
+}
+
+/// `if`, `elseif`, `while` and `until` with the opposite condition.
+fn of_condition(tokens: &[Token<'_>], place: usize) -> Option<Edit> {
+    let ends = match tokens[place].text {
+        "if" | "elseif" => "then",
+        "while" => "do",
+        _ => return None,
+    };
+    let rest = &tokens[place + 1..];
+    let end = rest.iter().position(|token| token.text == ends)?;
+    let (first, last) = (rest.first()?, rest.get(end.checked_sub(1)?)?);
+    let condition: Vec<_> = rest[..end].iter().map(|token| token.text).collect();
+    let text = format!("not ({})", condition.join(" "));
+    Some(Edit { from: first.at, to: last.end(), text })
+}
+
+/// Statements that are left out: calls, assignments, and jumps.
+fn of_statements(source: &str) -> Vec<Edit> {
+    const OTHERS: [&str; 9] =
+        ["local", "if", "elseif", "else", "for", "while", "function", "end", "repeat"];
+    let mut edits = Vec::new();
+    let (mut at, mut depth, mut begin) = (0, 0_i32, 0);
+    for line in source.split_inclusive('\n') {
+        if depth == 0 {
+            begin = at;
+        }
+        at += line.len();
+        for token in tokens(line) {
+            match token.text {
+                "(" | "{" | "[" => depth += 1,
+                ")" | "}" | "]" => depth -= 1,
+                _ => {}
+            }
+        }
+        let statement = &source[begin..at];
+        let first = tokens(statement).first().map_or("", |token| token.text);
+        let is_whole = depth == 0 && !first.is_empty();
+        if is_whole && !OTHERS.contains(&first) && !statement.contains("function") {
+            edits.push(Edit { from: begin, to: at, text: String::new() });
+        }
+    }
+    edits
+}
+
+fn tokens(source: &str) -> Vec<Token<'_>> {
+    let bytes = source.as_bytes();
+    let (mut tokens, mut at) = (Vec::new(), 0);
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        let length = if byte.is_ascii_whitespace() {
+            at += 1;
+            continue;
+        } else if rest.starts_with(b"--") {
+            at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            continue;
+        } else if is_word(byte) {
+            rest.iter().position(|byte| !is_word(*byte)).unwrap_or(rest.len())
+        } else if byte == b'\'' || byte == b'"' {
+            quoted(rest)
+        } else if [&b"=="[..], b"~=", b"<=", b">=", b".."].iter().any(|two| rest.starts_with(two)) {
+            2
+        } else {
+            1
+        };
+        tokens.push(Token { at, text: &source[at..at + length] });
+        at += length;
+    }
+    tokens
+}
+
+/// The length of a text in quotes.
+fn quoted(bytes: &[u8]) -> usize {
+    let mut escaped = false;
+    let end = bytes.iter().skip(1).position(|byte| {
+        let end = !escaped && *byte == bytes[0];
+        escaped = !escaped && *byte == b'\\';
+        end
+    });
+    end.map_or(bytes.len(), |end| end + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(source: &str, keys: usize) -> Vec<String> {
+        mutants(0, source, keys).into_iter().map(|mutant| mutant.source).collect()
+    }
+
+    #[test]
+    fn operators_numbers_keys_conditions_and_statements_change() {
+        assert_eq!(
+            changed("if a < 5 then\nb = 'x < 1'\nend\n", 0),
+            [
+                "if not (a < 5) then\nb = 'x < 1'\nend\n",
+                "if a <= 5 then\nb = 'x < 1'\nend\n",
+                "if a < 6 then\nb = 'x < 1'\nend\n",
+                "if a < 4 then\nb = 'x < 1'\nend\n",
+                "if a < 5 then\nend\n",
+            ]
+        );
+        assert_eq!(
+            changed("redis.call('DEL', KEYS[2])\n", 2),
+            ["redis.call('DEL', KEYS[1])\n", ""]
+        );
+        assert_eq!(
+            changed("f(a,\nnot b)\nbreak\n", 0),
+            ["f(a,\n b)\nbreak\n", "break\n", "f(a,\nnot b)\n"]
+        );
+    }
+
+    #[test]
+    fn texts_and_comments_stay() {
+        assert_eq!(changed("local a = 'b\\' 1 == 2' -- 1 < 2\n", 0), [""; 0]);
+    }
+}

@@ -1,0 +1,87 @@
+//! A transport that sends a mutant in the place of its script.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::Error;
+use delayline_redis::RedisTransport;
+use delayline_redis_protocol::{
+    CallError, ConnectOptions, Script, ScriptCall, ScriptName, Transport, Value, all_scripts,
+};
+use delayline_testkit::async_trait;
+
+/// What every connection of this process sends.
+static SENT: Mutex<Sent> = Mutex::new(Sent { mutant: None, used: BTreeSet::new() });
+
+struct Sent {
+    mutant: Option<Substitute>,
+    /// Which scripts were called.
+    used: BTreeSet<usize>,
+}
+
+#[derive(Clone)]
+struct Substitute {
+    script: &'static Script,
+    sha1: String,
+    source: String,
+}
+
+/// From now on `script` is this text, of which the server says that this is its SHA-1.
+pub(crate) fn substitute(script: &'static Script, source: String, sha1: String) {
+    sent().mutant = Some(Substitute { script, sha1, source });
+}
+
+/// From now on scripts are what they are.
+pub(crate) fn restore() {
+    sent().mutant = None;
+}
+
+/// Which scripts were called since this was asked last.
+pub(crate) fn take_used() -> BTreeSet<usize> {
+    std::mem::take(&mut sent().used)
+}
+
+fn sent() -> MutexGuard<'static, Sent> {
+    SENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection of redis-rs.
+#[derive(Debug)]
+pub(crate) struct Mutated(RedisTransport);
+
+impl Mutated {
+    pub(crate) async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
+        Ok(Self(RedisTransport::connect(options).await?))
+    }
+}
+
+#[async_trait]
+impl Transport for Mutated {
+    async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+        let named = |script: &Script| match call.script {
+            ScriptName::Sha1(sha1) => script.sha1 == sha1,
+            ScriptName::Source(source) => script.source == source,
+        };
+        let mutant = {
+            let mut sent = sent();
+            sent.used.extend(all_scripts().iter().position(|script| named(script)));
+            sent.mutant.clone().filter(|mutant| named(mutant.script))
+        };
+        let script = match (&mutant, call.script) {
+            (Some(mutant), ScriptName::Sha1(_)) => ScriptName::Sha1(&mutant.sha1),
+            (Some(mutant), ScriptName::Source(_)) => ScriptName::Source(&mutant.source),
+            (None, script) => script,
+        };
+        self.0.call(ScriptCall { script, ..call }).await
+    }
+
+    async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError> {
+        self.0.wait(bell, timeout).await
+    }
+
+    async fn info(&self) -> Result<String, CallError> {
+        self.0.info().await
+    }
+}

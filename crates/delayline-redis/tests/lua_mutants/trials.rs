@@ -1,0 +1,176 @@
+//! What a mutant has to pass.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use delayline_core::{Error, QueueName, Queueing};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
+use delayline_test_server::Server;
+use delayline_testkit::{Fixture, async_trait};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+
+use crate::queue_cases::{self, Connect, queue_cases};
+use crate::transport::{self, Mutated};
+
+/// Every trial, and what is known of it.
+pub(crate) struct Trials {
+    server: Arc<Server>,
+    cases: u32,
+    wanted: fn(&str) -> bool,
+    all: Vec<Trial>,
+    /// How many mutants of a script each trial has caught.
+    catches: BTreeMap<(usize, String), u32>,
+}
+
+struct Trial {
+    name: String,
+    run: Arc<dyn Fn() + Send + Sync>,
+    /// Which scripts it calls.
+    scripts: BTreeSet<usize>,
+    took: Duration,
+}
+
+impl Trials {
+    /// Runs those with such names on the scripts as they are: each must pass.
+    pub(crate) fn learn(cases: u32, wanted: fn(&str) -> bool) -> Result<Self, String> {
+        let server = Arc::new(Server::start());
+        let all = all(&server, cases, wanted);
+        let mut trials = Self { server, cases, wanted, all, catches: BTreeMap::new() };
+        for trial in &mut trials.all {
+            transport::take_used();
+            let begin = Instant::now();
+            run(&trial.run).map_err(|reason| format!("{} fails as it is: {reason}", trial.name))?;
+            (trial.took, trial.scripts) = (begin.elapsed(), transport::take_used());
+        }
+        Ok(trials)
+    }
+
+    /// How many there are that call a script.
+    pub(crate) fn of(&self, script: usize) -> usize {
+        self.all.iter().filter(|trial| trial.scripts.contains(&script)).count()
+    }
+
+    /// The server's SHA-1 of a script, if it is one.
+    pub(crate) fn load(&self, source: &str) -> Option<String> {
+        let reply = self.server.try_command(&["SCRIPT", "LOAD", source]).ok()?;
+        redis::from_redis_value(reply).ok()
+    }
+
+    /// Runs those that call the script until one fails: first those that have caught others, then the
+    /// quick ones.
+    pub(crate) fn first_failure(&mut self, script: usize) -> Option<String> {
+        let of_script = self.all.iter().filter(|trial| trial.scripts.contains(&script));
+        let mut order: Vec<_> = of_script.collect();
+        order.sort_by_key(|trial| {
+            let catches = self.catches.get(&(script, trial.name.clone()));
+            (std::cmp::Reverse(catches.copied().unwrap_or_default()), trial.took)
+        });
+        let caught = order.into_iter().find(|trial| match run(&trial.run) {
+            Ok(()) => false,
+            Err(reason) if reason == HANGS => true,
+            // Not for another reason, such as a busy machine: it fails again.
+            Err(_) => run(&trial.run).is_err(),
+        });
+        let by = caught?.name.clone();
+        *self.catches.entry((script, by.clone())).or_default() += 1;
+        self.replace_a_stuck_server();
+        Some(by)
+    }
+
+    /// A script without end keeps the server busy, and what waits for it with it.
+    fn replace_a_stuck_server(&mut self) {
+        let server = Arc::clone(&self.server);
+        let ping: Arc<dyn Fn() + Send + Sync> = Arc::new(move || drop(server.command(&["PING"])));
+        if run_within(&ping, Duration::from_secs(2)).is_ok() {
+            return;
+        }
+        self.server.kill();
+        self.server = Arc::new(Server::start());
+        for (trial, new) in self.all.iter_mut().zip(all(&self.server, self.cases, self.wanted)) {
+            trial.run = new.run;
+        }
+    }
+}
+
+fn all(server: &Arc<Server>, cases: u32, wanted: fn(&str) -> bool) -> Vec<Trial> {
+    let fixture = Arc::new(OnServer { server: Arc::clone(server), first: OnceCell::new() });
+    let runtime = Arc::new(Runtime::new().unwrap());
+    let suite = delayline_testkit::trials(runtime, fixture, cases, SEED);
+    let suite = suite.into_iter().map(|(name, run)| (name, Arc::from(run)));
+    let of_damage = queue_cases!(list RedisRs);
+    let of_damage = of_damage.into_iter().filter(|(name, _)| {
+        // The others are about servers, and take their time.
+        ["hostile", "repair", "torn", "refusals", "access", "revoked"]
+            .iter()
+            .any(|module| name.starts_with(module))
+    });
+    let of_damage = of_damage.map(|(name, run)| (name.to_owned(), Arc::new(run) as Arc<_>));
+    let trial = |(name, run)| Trial { name, run, scripts: BTreeSet::new(), took: Duration::ZERO };
+    suite.chain(of_damage).filter(|(name, _)| wanted(name)).map(trial).collect()
+}
+
+/// Connects with redis-rs, and sends mutants.
+struct RedisRs;
+
+impl Connect for RedisRs {
+    type Transport = Mutated;
+
+    async fn connect(options: &ConnectOptions) -> Result<Mutated, Error> {
+        Mutated::connect(options).await
+    }
+}
+
+/// Queues of the suite.
+struct OnServer {
+    server: Arc<Server>,
+    first: OnceCell<ScriptBackend<Mutated>>,
+}
+
+#[async_trait]
+impl Fixture for OnServer {
+    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static QUEUES: AtomicU64 = AtomicU64::new(0);
+        let open = async || {
+            let options: ConnectOptions = self.server.url().parse()?;
+            let transport = Arc::new(Mutated::connect(&options).await?);
+            ScriptBackend::open(transport, QueueName::new("first")?, false).await
+        };
+        let first = self.first.get_or_try_init(open).await?;
+        let number = QUEUES.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(first.with_queue(&QueueName::new(format!("queue-{number}"))?)))
+    }
+}
+
+fn run(trial: &Arc<dyn Fn() + Send + Sync>) -> Result<(), String> {
+    run_within(trial, LONGEST_TRIAL)
+}
+
+fn run_within(trial: &Arc<dyn Fn() + Send + Sync>, limit: Duration) -> Result<(), String> {
+    let (trial, (done, result)) = (Arc::clone(trial), channel());
+    thread::spawn(move || {
+        // Nobody waits any more for a trial that hangs.
+        let _ = done.send(catch_unwind(AssertUnwindSafe(|| trial())));
+    });
+    match result.recv_timeout(limit) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(panic)) => Err(text_of(&*panic)),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(HANGS.to_owned()),
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+const HANGS: &str = "it does not end";
+const LONGEST_TRIAL: Duration = Duration::from_secs(180);
+/// Of the random trials.
+const SEED: u64 = 1;

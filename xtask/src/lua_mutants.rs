@@ -1,0 +1,29 @@
+//! `cargo xtask lua-mutants`.
+
+use anyhow::{Context, Result, bail};
+use xshell::{Shell, cmd};
+
+use crate::redis_server;
+
+/// Changes the scripts in small ways, and shows which test catches each change.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+    let server = redis_server::ensure(shell)?;
+    let _server = shell.push_env("REDIS_SERVER_BIN", &server);
+    let (mut sample, mut seed, mut script) = ("300", "1", None);
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        let value = args.next().with_context(|| format!("{arg} needs a value"))?;
+        match arg {
+            "--sample" => sample = value,
+            "--seed" => seed = value,
+            "--script" => script = Some(value),
+            unknown => bail!("`lua-mutants` takes --sample, --seed and --script, not {unknown}"),
+        }
+    }
+    let _sample = shell.push_env("DELAYLINE_MUTANTS", sample);
+    let _seed = shell.push_env("DELAYLINE_SEED", seed);
+    let _script = script.map(|script| shell.push_env("DELAYLINE_MUTANTS_OF", script));
+    let test = ["-p", "delayline-redis", "--test", "lua_mutants", "--release", "--locked"];
+    cmd!(shell, "cargo test --quiet {test...} -- --nocapture mutants_of_the_scripts").run()?;
+    Ok(())
+}

@@ -44,7 +44,9 @@ impl Sender {
 
     /// One message after the other, and now and then two at once, with pauses between them.
     async fn send_lone(&mut self, cycle: &Cycle) -> Result<()> {
-        self.pause(cycle).await;
+        // Not all queues at once: a wave is another story.
+        let spread = cycle.traffic_end.saturating_duration_since(Instant::now()) / 3;
+        sleep(spread.mul_f64(self.chance.f64())).await;
         while Instant::now() < cycle.traffic_end {
             let first = self.send_one(cycle).await?;
             let two = self.chance.u8(..4) == 0;

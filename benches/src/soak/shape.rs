@@ -68,6 +68,12 @@ impl Shape {
         }
     }
 
+    /// How many commands look at all the queues of a process once.
+    pub(crate) fn looks(self, many: usize) -> f64 {
+        let looks = self.queues(many) / self.processes();
+        f64::from(u32::try_from(looks).unwrap_or(u32::MAX))
+    }
+
     /// How long a queue goes without a look at the most (G21).
     const fn poll(self) -> Duration {
         match self {

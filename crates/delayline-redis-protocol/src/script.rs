@@ -305,12 +305,13 @@ mod tests {
 
     #[test]
     fn questions_are_literal_and_have_as_many_arguments_as_the_command_takes() {
-        let script = Script::new("--@ask SET control, ZREM due\nredis.call('LLEN', key.bell)\n");
+        let script =
+            Script::new("test.lua", "--@ask SET control, ZREM due\nredis.call('LLEN', key.bell)\n");
         let question = "if redis.acl_check_cmd and not (\
                         redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and \
                         redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = ";
         assert!(script.source.starts_with(question), "{}", script.source);
-        let all = Script::new("--@ask all\nredis.call('SET', key.control, '')\n");
+        let all = Script::new("test.lua", "--@ask all\nredis.call('SET', key.control, '')\n");
         let question = "not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then";
         assert!(all.source.contains(question), "{}", all.source);
     }
@@ -320,7 +321,7 @@ mod tests {
         const WRITES: [&str; 9] =
             ["HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "SET", "UNLINK", "ZADD", "ZREM"];
         for file in FILES {
-            let script = Script::new(file);
+            let script = Script::new("test.lua", file);
             let position = |key: &str| script.keys.iter().position(|name| *name == key).unwrap();
             // `begin_writes` everywhere else.
             let is_first = |need: (&str, &str)| {

@@ -38,7 +38,7 @@ pub async fn a_missing_permission_is_named_before_anything_is_done<C: Connect>()
     let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();
     let enqueue = Op::Enqueue(vec![message("a")]);
     let error = queue.apply(at(0), &enqueue).await.unwrap_err();
-    if super::revoked::major_version(&server) < 7 {
+    if revoked::major_version(&server) < 7 {
         // It cannot be asked, so nobody knows how far the script came.
         assert_eq!(error.kind(), &ErrorKind::Server, "{error}");
     } else {

@@ -69,7 +69,7 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
         let (what, time) = (what(mutant), since.elapsed());
         match caught {
             Some(by) => {
-                println!("{number}/{}: caught in {time:.1?} by {by}: {what}", mutants.len())
+                println!("{number}/{}: caught in {time:.1?} by {by}: {what}", mutants.len());
             }
             None => {
                 println!("{number}/{}: SURVIVED in {time:.1?}: {what}", mutants.len());

@@ -1,8 +1,9 @@
-//! Waiting on doorbells: all waits of a process share one blocking command.
+//! Waiting on doorbells: up to 64 bells of a process share one blocking command.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{iter, mem};
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
@@ -16,24 +17,33 @@ use crate::{CallError, Value};
 
 /// Hears bells for those who wait.
 ///
-/// A listener is a task with one blocking command over all bells that are waited for. A wait for a
-/// bell that no listener has in its command starts another one, over all bells again, and the
-/// first ends when its command does; so there is one but for a few seconds.
+/// A listener is a task with one blocking command over all bells of its group that are waited for.
+/// A wait for a bell that no listener has in its command starts another one, over all bells again,
+/// and the first ends when its command does; so there is one but for a few seconds.
+///
+/// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
 /// A hint goes to the one who has waited longest. A listener stops at once when nobody waits for
 /// one of its bells any more, because it could pop a hint that others wait for.
 pub(crate) struct Ear<D: Driver> {
-    shared: Arc<Shared<D>>,
+    standby: Arc<Standby<D>>,
+    groups: Mutex<Groups<D>>,
 }
 
-struct Shared<D: Driver> {
-    standby: Standby<D>,
+struct Groups<D: Driver> {
+    of_bell: HashMap<Bytes, Arc<Group<D>>>,
+    /// The one that is not full yet, and how many bells it has.
+    latest: (Arc<Group<D>>, usize),
+}
+
+struct Group<D: Driver> {
+    standby: Arc<Standby<D>>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// In the order in which they came.
-    waiters: BTreeMap<u64, Waiter>,
+    /// Those that are waited for or listened to.
+    bells: HashMap<Bytes, Bell>,
     listeners: BTreeMap<u64, Listener>,
     /// Hints that one of two listeners has popped when the other had answered all who waited.
     kept: HashSet<Bytes>,
@@ -45,8 +55,15 @@ struct State {
     next_number: u64,
 }
 
+#[derive(Default)]
+struct Bell {
+    /// In the order in which they came.
+    waiters: BTreeMap<u64, Waiter>,
+    /// The listeners whose command waits for it.
+    heard_by: Vec<u64>,
+}
+
 struct Waiter {
-    bell: Bytes,
     until: Instant,
     answer: oneshot::Sender<Answer>,
 }
@@ -69,7 +86,10 @@ type Answer = Result<bool, CallError>;
 
 impl<D: Driver> Ear<D> {
     pub(crate) fn new(standby: Standby<D>) -> Self {
-        Self { shared: Arc::new(Shared { standby, state: Mutex::new(State::new()) }) }
+        let standby = Arc::new(standby);
+        let latest = (Group::new(&standby), 0);
+        let groups = Groups { of_bell: HashMap::new(), latest };
+        Self { standby, groups: Mutex::new(groups) }
     }
 
     /// Waits until `bell` rings, for about `limit`. A `false` may come sooner.
@@ -78,8 +98,9 @@ impl<D: Driver> Ear<D> {
     ///
     /// The connection or the server failed.
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Answer {
-        let Some((number, answer)) = self.shared.enter(bell, limit) else { return Ok(true) };
-        let _leaves = Leaves { shared: &self.shared, number };
+        let group = self.group_of(bell);
+        let Some((number, answer)) = group.enter(bell, limit) else { return Ok(true) };
+        let _leaves = Leaves { group: &group, bell, number };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
         match timeout(limit + LATEST_ANSWER, answer).await {
             Ok(Ok(answer)) => answer,
@@ -87,21 +108,41 @@ impl<D: Driver> Ear<D> {
             Err(_) => Ok(false),
         }
     }
+
+    /// A bell stays in its group.
+    fn group_of(&self, bell: &Bytes) -> Arc<Group<D>> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.of_bell.get(bell) {
+            return Arc::clone(group);
+        }
+        if groups.latest.1 == MOST_BELLS {
+            groups.latest = (Group::new(&self.standby), 0);
+        }
+        groups.latest.1 += 1;
+        let group = Arc::clone(&groups.latest.0);
+        groups.of_bell.insert(bell.clone(), Arc::clone(&group));
+        group
+    }
 }
 
 /// Takes a wait that is over, or dropped, off the list.
 struct Leaves<'a, D: Driver> {
-    shared: &'a Shared<D>,
+    group: &'a Group<D>,
+    bell: &'a Bytes,
     number: u64,
 }
 
 impl<D: Driver> Drop for Leaves<'_, D> {
     fn drop(&mut self) {
-        self.shared.lock().leave(self.number);
+        self.group.lock().leave(self.bell, self.number);
     }
 }
 
-impl<D: Driver> Shared<D> {
+impl<D: Driver> Group<D> {
+    fn new(standby: &Arc<Standby<D>>) -> Arc<Self> {
+        Arc::new(Self { standby: Arc::clone(standby), state: Mutex::new(State::new()) })
+    }
+
     /// Puts a wait on the list, and makes sure that somebody listens; `None` if it is over already.
     fn enter(
         self: &Arc<Self>,
@@ -113,11 +154,11 @@ impl<D: Driver> Shared<D> {
             return None;
         }
         let (answer, receiver) = oneshot::channel();
-        let number = state.number();
-        let until = Instant::now() + limit;
-        state.waiters.insert(number, Waiter { bell: bell.clone(), until, answer });
-        if !state.is_covered(bell, None) {
-            let listener = state.number();
+        let (number, listener) = (state.number(), state.number());
+        let known = state.bells.entry(bell.clone()).or_default();
+        known.waiters.insert(number, Waiter { until: Instant::now() + limit, answer });
+        if known.heard_by.is_empty() {
+            known.heard_by.push(listener);
             let (bells, deserted) = (vec![bell.clone()], Arc::default());
             state.listeners.insert(listener, Listener { bells, deserted });
             tokio::spawn(Arc::clone(self).listen(listener));
@@ -126,7 +167,7 @@ impl<D: Driver> Shared<D> {
     }
 
     async fn listen(self: Arc<Self>, number: u64) {
-        let _stops = Stops { shared: &self, number };
+        let _stops = Stops { group: &self, number };
         loop {
             let several = self.lock().several;
             if several {
@@ -179,20 +220,20 @@ impl<D: Driver> Shared<D> {
 
 /// A listener whose runtime ends leaves nobody waiting for it.
 struct Stops<'a, D: Driver> {
-    shared: &'a Shared<D>,
+    group: &'a Group<D>,
     number: u64,
 }
 
 impl<D: Driver> Drop for Stops<'_, D> {
     fn drop(&mut self) {
-        self.shared.lock().stopped(self.number);
+        self.group.lock().stopped(self.number);
     }
 }
 
 impl State {
     fn new() -> Self {
         Self {
-            waiters: BTreeMap::new(),
+            bells: HashMap::new(),
             listeners: BTreeMap::new(),
             kept: HashSet::new(),
             several: true,
@@ -206,18 +247,11 @@ impl State {
         self.next_number
     }
 
-    /// Whether a listener, or one but `except`, hears the bell.
-    fn is_covered(&self, bell: &Bytes, except: Option<u64>) -> bool {
-        let others = self.listeners.iter().filter(|(number, _)| Some(**number) != except);
-        others.map(|(_, listener)| listener).any(|listener| listener.bells.contains(bell))
-    }
-
     /// A wait has ended, or was dropped.
-    fn leave(&mut self, number: u64) {
-        let Some(Waiter { bell, .. }) = self.waiters.remove(&number) else { return };
-        if self.waiters.values().all(|waiter| waiter.bell != bell) {
-            let listeners = self.listeners.values();
-            let hear_it = listeners.filter(|listener| listener.bells.contains(&bell));
+    fn leave(&mut self, bell: &Bytes, number: u64) {
+        let Some(known) = self.bells.get_mut(bell) else { return };
+        if known.waiters.remove(&number).is_some() && known.waiters.is_empty() {
+            let hear_it = known.heard_by.iter().filter_map(|number| self.listeners.get(number));
             hear_it.for_each(|listener| listener.deserted.notify_one());
         }
     }
@@ -226,27 +260,36 @@ impl State {
     fn next_round(&mut self, number: u64) -> Option<Round> {
         let now = Instant::now();
         let apart = self.apart_until.is_some_and(|until| now < until);
-        // A bell is listened to for as long as somebody waits for it; the oldest come first, so
-        // that a bell that always rings does not drown the others.
-        let mut wanted: Vec<(&Bytes, Instant)> = Vec::new();
-        for Waiter { bell, until, .. } in self.waiters.values() {
-            match wanted.iter_mut().find(|(known, _)| *known == bell) {
-                Some((_, latest)) => *latest = (*latest).max(*until),
-                None => wanted.push((bell, *until)),
+        let own = self.listeners.remove(&number).map_or_else(Vec::new, |own| own.bells);
+        // A bell is listened to for as long as somebody waits for it.
+        let mut wanted: Vec<(u64, Bytes, Instant)> = Vec::new();
+        let mut are_covered = true;
+        self.bells.retain(|name, bell| {
+            bell.heard_by.retain(|listener| *listener != number);
+            let latest = bell.waiters.values().map(|waiter| waiter.until).max();
+            if let (Some((oldest, _)), Some(until)) = (bell.waiters.first_key_value(), latest)
+                && (!apart || own.contains(name))
+            {
+                are_covered &= !bell.heard_by.is_empty();
+                wanted.push((*oldest, name.clone(), until));
             }
+            !(bell.waiters.is_empty() && bell.heard_by.is_empty())
+        });
+        if are_covered {
+            return None;
         }
+        // The oldest come first, so that a bell that always rings does not drown the others.
+        wanted.sort_unstable_by_key(|(oldest, _, _)| *oldest);
         if apart {
-            let own = self.listeners.get(&number).map_or(&[][..], |listener| &listener.bells);
-            wanted.retain(|(bell, _)| own.contains(bell));
             wanted.truncate(1);
         }
-        let covered = |(bell, _): &(&Bytes, Instant)| self.is_covered(bell, Some(number));
-        let until = wanted.iter().map(|(_, until)| *until).min();
-        let Some(until) = until.filter(|_| !wanted.iter().all(covered)) else {
-            self.listeners.remove(&number);
-            return None;
-        };
-        let bells: Vec<_> = wanted.into_iter().map(|(bell, _)| bell.clone()).collect();
+        let until = wanted.iter().map(|(_, _, until)| *until).min()?;
+        let bells: Vec<_> = wanted.into_iter().map(|(_, bell, _)| bell).collect();
+        for bell in &bells {
+            if let Some(bell) = self.bells.get_mut(bell) {
+                bell.heard_by.push(number);
+            }
+        }
         self.several = bells.len() > 1;
         let limit = until.saturating_duration_since(now);
         let deserted = Arc::new(Notify::new());
@@ -275,31 +318,34 @@ impl State {
 
     /// Gives a hint to the one who has waited longest.
     fn rang(&mut self, bell: Bytes) {
-        let waits = |(_, waiter): &(&u64, &Waiter)| waiter.bell == bell;
-        while let Some((&number, _)) = self.waiters.iter().find(waits) {
-            let taken = self.waiters.remove(&number).map(|waiter| waiter.answer.send(Ok(true)));
-            if let Some(Ok(())) = taken {
-                return;
-            }
+        let waiters = self.bells.get_mut(&bell).map(|bell| &mut bell.waiters);
+        let mut waiters = waiters.into_iter().flat_map(|all| iter::from_fn(|| all.pop_first()));
+        // One that has just been dropped does not take it.
+        if !waiters.any(|(_, waiter)| waiter.answer.send(Ok(true)).is_ok()) {
+            self.kept.insert(bell);
         }
-        self.kept.insert(bell);
     }
 
     /// Answers those for whom nobody but this listener hears.
     fn answer(&mut self, number: u64, bells: &[Bytes], answer: &Answer) {
-        let alone = |bell: &&Bytes| !self.is_covered(bell, Some(number));
-        let alone: Vec<_> = bells.iter().filter(alone).collect();
-        let waiters = self.waiters.iter().filter(|(_, waiter)| alone.contains(&&waiter.bell));
-        let waiters: Vec<_> = waiters.map(|(&number, _)| number).collect();
-        for waiter in waiters.iter().filter_map(|number| self.waiters.remove(number)) {
-            // Fails if it has just been dropped.
-            let _ = waiter.answer.send(answer.clone());
+        for bell in bells {
+            let Some(bell) = self.bells.get_mut(bell) else { continue };
+            if bell.heard_by.iter().all(|listener| *listener == number) {
+                for (_, waiter) in mem::take(&mut bell.waiters) {
+                    // Fails if it has just been dropped.
+                    let _ = waiter.answer.send(answer.clone());
+                }
+            }
         }
     }
 
     fn stopped(&mut self, number: u64) {
-        if let Some(Listener { bells, .. }) = self.listeners.remove(&number) {
-            self.answer(number, &bells, &Err(stopped().into()));
+        let Some(Listener { bells, .. }) = self.listeners.remove(&number) else { return };
+        self.answer(number, &bells, &Err(stopped().into()));
+        for bell in &bells {
+            if let Some(bell) = self.bells.get_mut(bell) {
+                bell.heard_by.retain(|listener| *listener != number);
+            }
         }
     }
 }
@@ -321,6 +367,8 @@ fn stopped() -> Error {
 /// The shortest timeout that a server gets. Redis 6 never ends a wait of one millisecond, and no
 /// server ends one of zero.
 const SHORTEST_WAIT: Duration = Duration::from_millis(2);
+/// How many bells one blocking command hears.
+const MOST_BELLS: usize = 64;
 /// How much longer than asked a blocking command may take before its connection counts as dead.
 const WAIT_GRACE: Duration = Duration::from_secs(1);
 /// How much longer than asked a wait may take.

@@ -8,6 +8,7 @@ mod floor;
 mod idle;
 mod lateness;
 mod machine;
+mod many_queues;
 mod memory;
 mod plot;
 mod table;
@@ -70,6 +71,8 @@ enum Subject {
     Bursts,
     /// What a message costs while up to 10^7 others wait
     Backlog,
+    /// Processor time for a message while one worker has up to 1,000 queues
+    ManyQueues,
     /// Commands a second of a worker without work
     Idle,
     /// Processor time and allocations of the client
@@ -156,6 +159,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         }
         Subject::Bursts => bursts::measure(args.burst, progress).await,
         Subject::Backlog => backlog::measure(args.messages, args.backlog, progress).await,
+        Subject::ManyQueues => many_queues::measure(args.messages / 5, progress).await,
         Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Drivers => bail!("it is a page, not a table"),

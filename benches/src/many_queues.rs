@@ -1,0 +1,95 @@
+//! What a message costs while one worker has very many queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use cpu_time::ProcessTime;
+use delayline::{Bytes, Connect, Job, Queue, QueueName, Raw, Worker, Workers};
+use delayline_benches::{cpu_time, payload};
+use indicatif::ProgressBar;
+use tokio::sync::Semaphore;
+
+use crate::table::{Table, number};
+use crate::way::{DRIVERS, Way};
+
+/// How many queues one worker has.
+const QUEUES: [usize; 3] = [10, 100, 1_000];
+const HANDLERS: usize = 16;
+
+pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        let name = way.driver_name();
+        let (mut backlog, mut lone) = (Vec::new(), Vec::new());
+        for queues in QUEUES {
+            progress.set_message(format!("{queues} queues, {name}"));
+            let [of_backlog, of_lone] = of_way(way, queues, messages).await?;
+            backlog.push(of_backlog);
+            lone.push(of_lone);
+        }
+        rows.push((format!("{name}, backlog"), backlog));
+        rows.push((format!("{name}, lone"), lone));
+    }
+    Ok(Table {
+        name: "many-queues",
+        title: "Processor time of a message among many queues",
+        unit: "us/message",
+        columns: QUEUES.map(|queues| format!("{queues} queues")).to_vec(),
+        rows,
+        wide: false,
+        note: "One `Workers` with 16 handlers; client and server together, and sending included. A \
+               backlog that is spread evenly over all queues; and lone messages, each sent to the \
+               next queue when the one before has been handled.",
+    })
+}
+
+async fn of_way(way: Way, count: usize, messages: usize) -> Result<[f64; 2]> {
+    let server = way.start()?;
+    let connection = Connect::new(&server.url(), "bench")?.driver(way.driver).connection().await?;
+    let mut queues: Vec<Queue<Bytes, Raw>> = Vec::new();
+    for n in 0..count {
+        let name = format!("bench-{n}");
+        let backend = connection.open(&name).await?;
+        queues.push(Queue::raw(backend).named(&QueueName::new(name)?));
+    }
+    let handled = Arc::new(Semaphore::new(0));
+    let mut workers = Workers::sharing(HANDLERS)?;
+    for queue in &queues {
+        let handled = Arc::clone(&handled);
+        workers = workers.add(1, Worker::builder(queue.clone()), move |_: Job<Bytes>| {
+            handled.add_permits(1);
+            async { Ok::<(), &str>(()) }
+        })?;
+    }
+    let spent = || ProcessTime::now().as_duration() + cpu_time(&server);
+    let each = messages.div_ceil(count);
+    let before = spent();
+    for queue in &queues {
+        let drafts = (0..each).map(|_| queue.message(&payload()));
+        for sent in queue.send_batch(drafts.collect::<Result<Vec<_>, _>>()?).await {
+            let _created = sent?;
+        }
+    }
+    let handle = workers.handle();
+    let working = tokio::spawn(workers.run());
+    let all = u32::try_from(each * count).context("so many messages")?;
+    handled.acquire_many(all).await?.forget();
+    let backlog = us(spent().saturating_sub(before), each * count);
+
+    let lone = (messages / 20).max(count);
+    let before = spent();
+    for queue in queues.iter().cycle().take(lone) {
+        queue.send(&payload()).await?;
+        handled.acquire().await?.forget();
+    }
+    let lone = us(spent().saturating_sub(before), lone);
+    handle.stop(Duration::from_secs(1));
+    let summary = working.await?;
+    ensure!(summary.unsettled == 0, "{summary:?}");
+    Ok([backlog, lone])
+}
+
+fn us(spent: Duration, messages: usize) -> f64 {
+    spent.as_secs_f64() * 1e6 / number(messages)
+}

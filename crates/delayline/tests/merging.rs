@@ -4,10 +4,13 @@
 
 mod support;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use delayline::{Class, Enqueued, Error, ErrorKind, Op, Queue};
+use futures_util::poll;
 use support::{Fault, Faulty};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -142,6 +145,53 @@ async fn too_many_waiting_sends_are_refused_at_once() {
     }
     let taken = 10_100 - u64::try_from(refused.len()).unwrap();
     assert_eq!(backend.stats().await.enqueued_total, taken);
+}
+
+/// As JSON two bytes more.
+fn megabyte() -> String {
+    "m".repeat(1_000_000 - 2)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_wait_are_bounded_and_make_room_when_they_are_sent() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Queue::<String>::new(backend.clone());
+    let mut sends = JoinSet::new();
+    for _ in 0..80 {
+        let queue = queue.clone();
+        sends.spawn(async move { queue.send(&megabyte()).await });
+    }
+    let refused: Vec<_> = sends.join_all().await.into_iter().filter_map(Result::err).collect();
+    // 67 megabytes fit into 64 MiB, and four more may be on their way.
+    assert!((9..=13).contains(&refused.len()), "{} refused", refused.len());
+    assert!(refused.iter().all(|error| error.kind() == Some(&ErrorKind::Overloaded)));
+    queue.send(&megabyte()).await.unwrap();
+    let taken = 81 - u64::try_from(refused.len()).unwrap();
+    assert_eq!(backend.stats().await.enqueued_total, taken);
+}
+
+#[test]
+fn the_end_of_a_runtime_stops_nobody_elses_sends() {
+    let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let backend = Faulty::with_faults("enqueue", &[Fault::SlowReply]);
+    let queue = Numbers::new(backend.clone());
+    first.block_on(async {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.send(&1).await });
+        while backend.sent("enqueue").is_empty() {
+            tokio::task::yield_now().await;
+        }
+    });
+    second.block_on(async {
+        // It waits for the group of the first runtime.
+        let mut waiting = pin!(queue.send(&2));
+        assert!(poll!(waiting.as_mut()).is_pending());
+        first.shutdown_background();
+        let patience = Duration::from_secs(20);
+        timeout(patience, waiting).await.expect("it is told to see to itself").unwrap();
+        timeout(patience, queue.send(&3)).await.expect("another leads").unwrap();
+    });
+    assert_eq!(groups(&backend), [1, 1, 1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ pub mod access;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
+pub mod remembering;
 pub mod repair;
 pub mod revoked;
 pub mod servers;
@@ -192,6 +193,8 @@ macro_rules! queue_cases {
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;
+            remembering: what_is_remembered_goes_by_itself;
+            remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;

@@ -1,7 +1,7 @@
 //! A proxy loses requests and replies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use delayline_core::{Class, ErrorKind};
@@ -10,9 +10,12 @@ use delayline_test_server::Server;
 use delayline_test_server::proxy::{Fault, Proxy};
 
 use super::{
-    Connect, HEALING, PATIENCE, connected, eval, executions, failed, heals, impatient, increment,
-    options, until,
+    Connect, HEALING, PATIENCE, calls, connected, eval, executions, failed, heals, impatient,
+    increment, options, until,
 };
+
+/// How many calls cuts must meet before they are counted up.
+const CUT_CALLS: i64 = 50;
 
 async fn behind_proxy() -> (Server, Proxy) {
     let server = Server::start();
@@ -131,44 +134,68 @@ pub async fn callers_that_give_up_leave_a_silent_connection<C: Connect>() {
     assert_eq!(proxy.faults(), 1);
 }
 
+pub async fn calls_that_are_given_up_are_each_followed_by_a_probe<C: Connect>() {
+    let (server, proxy) = behind_proxy().await;
+    let transport = Arc::new(connected::<C>(proxy.url()).await);
+    let before = calls(&server, "ping");
+    let begin = Instant::now();
+    // A call that is given up while a probe runs has none of its own, so the count is not exact.
+    for given_up in 1.. {
+        proxy.once(Fault::Delay(Duration::from_millis(20)), "EVAL");
+        let caller = Arc::clone(&transport);
+        let call = tokio::spawn(async move { increment(&*caller).await });
+        proxy.wait_for_faults(given_up).await;
+        call.abort();
+        if calls(&server, "ping") >= before + 3 {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{given_up} calls were given up, without three probes");
+    }
+    assert!(increment(&*transport).await.is_ok());
+}
+
 pub async fn executions_are_accounted_for_under_cuts<C: Connect>() {
     let (server, proxy) = behind_proxy().await;
     let transport = Arc::new(connected::<C>(proxy.url()).await);
-    let begin = Instant::now();
+    let (done, unknown) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let (stop, counts) = (Arc::new(AtomicBool::new(false)), (done.clone(), unknown.clone()));
     let callers: Vec<_> = (0..8)
         .map(|_| {
-            let transport = Arc::clone(&transport);
+            let (transport, stop) = (Arc::clone(&transport), Arc::clone(&stop));
+            let (done, unknown) = counts.clone();
             tokio::spawn(async move {
-                let (mut done, mut unknown) = (0, 0);
-                while begin.elapsed() < Duration::from_secs(2) {
+                while !stop.load(Ordering::Relaxed) {
                     match increment(&*transport).await {
-                        Ok(_) => done += 1,
+                        Ok(_) => done.fetch_add(1, Ordering::Relaxed),
                         Err(CallError::Failed(error)) if error.class() == Class::Ambiguous => {
-                            unknown += 1;
+                            unknown.fetch_add(1, Ordering::Relaxed)
                         }
                         Err(CallError::Failed(error)) if error.class() == Class::NotExecuted => {
+                            // Not to spin until the next attempt to connect is due.
                             tokio::time::sleep(Duration::from_millis(1)).await;
+                            continue;
                         }
                         Err(error) => panic!("{error:?}"),
-                    }
+                    };
                 }
-                (done, unknown)
             })
         })
         .collect();
-    while begin.elapsed() < Duration::from_secs(2) {
+    // Each cut comes after calls were answered over the connection that it ends.
+    let begin = Instant::now();
+    while unknown.load(Ordering::Relaxed) < CUT_CALLS {
+        let answered = done.load(Ordering::Relaxed);
+        until("answers", || done.load(Ordering::Relaxed) > answered).await;
         proxy.cut_all();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(begin.elapsed() < 3 * PATIENCE, "cuts do not meet calls");
     }
-    let (mut done, mut unknown) = (0, 0);
+    stop.store(true, Ordering::Relaxed);
     for caller in callers {
-        let (more_done, more_unknown) = caller.await.unwrap();
-        done += more_done;
-        unknown += more_unknown;
+        caller.await.unwrap();
     }
     heals(&*transport).await;
     let executions = executions(&server);
-    assert!(done > 0, "no call came through");
+    let (done, unknown) = (done.load(Ordering::Relaxed), unknown.load(Ordering::Relaxed));
     assert!(
         (done..=done + unknown).contains(&executions),
         "{done} done, {unknown} unknown, but {executions} executions"

@@ -82,6 +82,13 @@ pub fn executions(server: &Server) -> i64 {
     }
 }
 
+/// How many commands of that name the server has executed.
+pub fn calls(server: &Server, command: &str) -> u64 {
+    let info = format!("{:?}", server.command(&["INFO", "commandstats"]));
+    let calls = info.split(&format!("cmdstat_{command}:calls=")).nth(1).unwrap_or("0");
+    calls.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
 /// The error of a call that failed without a reply of the server.
 #[track_caller]
 pub fn failed(result: Result<impl std::fmt::Debug, CallError>) -> Error {
@@ -157,8 +164,9 @@ macro_rules! transport_cases {
                 lost_request_is_ambiguous_and_not_executed swallowed_reply_times_out_and_heals
                 blackhole_times_out_and_heals delay_below_the_timeout_is_harmless
                 dropped_call_harms_nobody callers_that_give_up_do_not_stop_an_attempt
-                callers_that_give_up_leave_a_silent_connection executions_are_accounted_for_under_cuts
-                stalled_server_overloads
+                callers_that_give_up_leave_a_silent_connection
+                calls_that_are_given_up_are_each_followed_by_a_probe
+                executions_are_accounted_for_under_cuts stalled_server_overloads
             ],
             outages: [
                 killed_server_heals_after_restart restarted_port_heals

@@ -20,6 +20,7 @@ super::cases! { "dead",
     a_retry_does_not_outlive_the_expiry: "G11",
     a_redrive_gives_a_new_life: "G11",
     a_redrive_can_be_delayed: "G4, G11",
+    headers_of_any_length_have_a_new_life: "G2, G11",
     only_the_dead_are_redriven: "G11",
     old_leases_do_not_reach_into_a_new_life: "G6, G11",
     a_purge_ends_a_dead_letter: "G1, G11",
@@ -166,6 +167,32 @@ async fn a_redrive_can_be_delayed(queue: &Queue) {
     assert_eq!(queue.redrive(10, "a", after(90)).await, Redriven::Done { due: at(100) });
     assert_eq!(queue.claim_ids(99, claim(2, 1, 50)).await, [""; 0]);
     assert_eq!(queue.claim_ids(100, claim(3, 1, 50)).await, ["a"]);
+}
+
+async fn headers_of_any_length_have_a_new_life(queue: &Queue) {
+    // Around the lengths that one byte holds and, in the end, those that a record holds.
+    for (n, length) in [0, 1, 127, 128, 255, 256, 257, 512, 3_900, 5_000].into_iter().enumerate() {
+        let mut headers = Headers::new();
+        let long = "n".repeat(255);
+        for (name, length) in [("n", length), (long.as_str(), length / 2), ("last", 0)] {
+            let set = headers.set(name, vec![b'v'; length]);
+            set.unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        let (name, token) = (length.to_string(), u8::try_from(n).unwrap_or(u8::MAX));
+        let held = queue.leased_as(
+            token,
+            0,
+            NewMessage { headers: headers.clone(), ..message(&name) },
+            50,
+        );
+        let held = held.await;
+        assert_eq!(queue.end(1, &name, held, reject("boom")).await, done(Status::Dead), "{name}");
+        let redriven = queue.redrive(2, &name, Schedule::NOW).await;
+        assert_eq!(redriven, Redriven::Done { due: at(2) }, "{name}");
+        let again = one(queue.claim(3, claim(100 + token, 1, 50)).await.deliveries);
+        assert_eq!((again.message.info.id, again.message.headers), (id(&name), headers));
+    }
+    assert_eq!(queue.check(4, 100).await, 10);
 }
 
 async fn only_the_dead_are_redriven(queue: &Queue) {

@@ -1,0 +1,63 @@
+//! What is remembered of finished messages and of claims, and for how long.
+
+use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED};
+use delayline_core::{Cancelled, Found};
+
+use super::*;
+
+/// The keys of the two generations, by their indexes in [`Keys`](delayline_redis_protocol::Keys).
+const FINISHED: [usize; 2] = [7, 8];
+const JOURNAL: [usize; 2] = [9, 10];
+
+pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    // The last two are of different generations of claims, and the first two of finished ids.
+    let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
+    for (token, ms) in (1..).zip(instants) {
+        let name = token.to_string();
+        apply(&queue, ms, Op::Enqueue(vec![message(&name)])).await;
+        assert_eq!(claimed(&queue, ms, token).await.deliveries.len(), 1);
+        apply(&queue, ms, settle(&name, token, Outcome::Ack)).await;
+    }
+    let keys = queue.keys().all();
+    for ([new, old], retention) in
+        [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
+    {
+        let ttl_ms = |key: usize| match server.command(&[b"PTTL", &keys[key][..]]) {
+            Raw::Int(ttl_ms) => ttl_ms,
+            other => panic!("{other:?}"),
+        };
+        let retention = i64::try_from(retention).unwrap();
+        let (new_ttl, old_ttl) = (ttl_ms(new), ttl_ms(old));
+        assert!((retention + 1..=2 * retention).contains(&new_ttl), "{:?} {new_ttl}", keys[new]);
+        assert!((1..=retention).contains(&old_ttl), "{:?} {old_ttl}", keys[old]);
+    }
+}
+
+pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let [new, old] = FINISHED.map(|key| queue.keys().all()[key].clone());
+    let finish = async |ms: u64, name: &str| {
+        apply(&queue, ms, Op::Enqueue(vec![message(name)])).await;
+        let cancelled = apply(&queue, ms, Op::Cancel(vec![id(name)])).await;
+        assert_eq!(cancelled, Reply::Cancel(vec![Cancelled::Cancelled]));
+    };
+    let lengths = || [&new, &old].map(|key| server.command(&[b"HLEN", &key[..]]));
+    let raw = |count: usize| Raw::Int(i64::try_from(count).unwrap());
+
+    finish(0, "first").await;
+    // Others like it, all but the last for which there is room.
+    let fill = "local one = redis.call('HGET', KEYS[1], 'first') \
+                for n = 2, ARGV[1] do redis.call('HSET', KEYS[1], 'other' .. n, one) end";
+    let others = (MAX_FINISHED - 1).to_string();
+    server.command(&[b"EVAL", fill.as_bytes(), b"1", &new[..], others.as_bytes()]);
+    finish(1, "last").await;
+    assert_eq!(lengths(), [raw(MAX_FINISHED), raw(0)], "there was room for one more");
+    finish(2, "next").await;
+    assert_eq!(lengths(), [raw(1), raw(MAX_FINISHED)], "and for none beside it");
+    let known = Op::Get(["first", "last", "next"].map(id).to_vec());
+    let Reply::Get(found) = apply(&queue, 3, known).await else { panic!("not the reply to a get") };
+    assert!(found.iter().all(|it| matches!(it, Found::Finished(_))), "{found:?}");
+}

@@ -4,10 +4,8 @@
 
 mod support;
 
-use std::time::Duration;
-
 use delayline_test_server::Server;
-use support::{DRIVERS, bare, ended, run, send_signal};
+use support::{DRIVERS, bare, ended, run, send_signal, wait_until};
 
 fn bench(url: &str, args: &[&str]) -> std::process::Command {
     let mut command = bare(&[&["bench"], args].concat());
@@ -69,8 +67,9 @@ fn an_interrupted_run_leaves_nothing() {
         &["lateness", "--within", "300ms"][..],
         &["throughput", "--messages", "1000000", "--concurrency", "4"],
     ] {
+        let (_, before) = held_and_enqueued(&server);
         let child = bench(&server.url(), args).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(700));
+        wait_until("the first messages", || held_and_enqueued(&server).1 > before);
         send_signal(&child, "-INT");
         ended(child).code(0);
         assert_eq!(held_and_enqueued(&server).0, 0, "{args:?}");

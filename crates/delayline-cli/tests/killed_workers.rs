@@ -78,13 +78,13 @@ fn close_orders(driver: &str) {
         })
         .collect();
     let with_driver = |args: &[&str]| on(&server, &[&["--driver", driver], args].concat());
+    // However long it takes to send them: nothing is delivered before every tenth was paid.
+    run(with_driver(&["pause"])).code(0);
     run_with_input(with_driver(&["send", "--file", "-"]), lines.as_bytes()).code(0);
-
-    // Every tenth was paid in time.
     let paid: HashSet<String> = (0..orders).step_by(10).map(|n| format!("order-{n}")).collect();
     let ids: String = paid.iter().map(|id| format!("{id}\n")).collect();
     run_with_input(with_driver(&["cancel", "--file", "-", "--yes"]), ids.as_bytes()).code(0);
-    assert!(SystemTime::now() < first, "this machine is too slow: nothing was to be due yet");
+    run(with_driver(&["resume"])).code(0);
 
     let mut files: Vec<PathBuf> = Vec::new();
     let mut start = || {

@@ -277,10 +277,12 @@ fn a_second_signal_does_not_wait() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0)]);
     let start = Instant::now();
-    let child = on(&server, &["work", "--exec", "sleep", "60"]).spawn().unwrap();
+    let mut child = on(&server, &["work", "--exec", "sleep", "60"]).spawn().unwrap();
     wait_until("the claim", || count(&server, "leased") == 1);
     send_signal(&child, "-INT");
-    std::thread::sleep(Duration::from_millis(300));
+    let (mut stderr, mut answer) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    stderr.read_line(&mut answer).unwrap();
+    assert!(answer.contains("once more to stop at once"), "{answer}");
     send_signal(&child, "-INT");
     ended(child).code(0);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());

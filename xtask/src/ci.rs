@@ -50,7 +50,8 @@ fn format(shell: &Shell) -> Result<()> {
 
 fn lints(shell: &Shell) -> Result<()> {
     needs(shell, "clippy", "clippy")?;
-    cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?;
+    cmd!(shell, "cargo clippy --workspace --all-targets --all-features --locked -- -D warnings")
+        .run()?;
     let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--all-targets"];
     cmd!(shell, "cargo clippy --locked {fuzz...} -- -D warnings").run()?;
     Ok(())
@@ -71,7 +72,7 @@ fn feature_lints(shell: &Shell) -> Result<()> {
 
 fn docs(shell: &Shell) -> Result<()> {
     let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
-    cmd!(shell, "cargo doc --workspace --no-deps --locked").run()?;
+    cmd!(shell, "cargo doc --workspace --no-deps --all-features --locked").run()?;
     Ok(())
 }
 

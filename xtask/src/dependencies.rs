@@ -46,6 +46,8 @@ const RULES: &[(&str, &[&str], &str)] = &[
             "redis",
             "fred",
             "rand",
+            "rand_core",
+            "fastrand",
             "getrandom",
             "fastrand",
             "uuid",

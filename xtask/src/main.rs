@@ -5,7 +5,9 @@ mod chaos;
 mod ci;
 mod dependencies;
 mod fix;
+mod inventory;
 mod lua_mutants;
+mod mutants;
 mod peers;
 mod redis;
 mod redis_server;
@@ -24,7 +26,7 @@ use anyhow::{Result, bail};
 use xshell::Shell;
 
 fn main() -> ExitCode {
-    match run() {
+    match workspace::leave_cargo().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Without a backtrace: what failed is said, and where is in the tool that was called.
@@ -55,6 +57,7 @@ fn run() -> Result<()> {
         "sim" => sim::run(&shell, args),
         "lua-mutants" => lua_mutants::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
+        "mutants" => mutants::run(&shell, args),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             Ok(())
@@ -109,6 +112,10 @@ cargo xtask zoo [NAME ...]
 cargo xtask lua-mutants [--sample N] [--seed S] [--script FILE]
     Change the assembled scripts in small ways, and show which test catches each change. --script
     names one, such as claim.lua.
+
+cargo xtask mutants -p CRATE [--seed SEED] [--sample N] [--wide]
+    Change a crate in N small ways that the seed decides, and show which changes its quick tests do
+    not see; with --wide, run all tests about the crate on those. Goes on where it was stopped.
 
 cargo xtask redis [--tls] [--password PASSWORD]
     Run a private redis-server until Enter or Ctrl-C.";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use xshell::{Shell, cmd};
 
+use crate::inventory::{self, EVERYTHING};
 use crate::{chaos, redis_server, servers, sim};
 
 /// Runs the tests, on this machine's server or on the one that `--server` names; what comes before `--`
@@ -21,9 +22,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (cargo, tests) = args.split_at(split);
     if cargo.is_empty() {
-        cmd!(shell, "cargo test --workspace --all-targets --locked {tests...}").run()?;
+        inventory::check(shell)?;
+        cmd!(shell, "cargo test {EVERYTHING...} {tests...}").run()?;
         // Not among "all targets".
-        cmd!(shell, "cargo test --workspace --doc --locked {tests...}").run()?;
+        cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
         // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
         let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
@@ -33,7 +35,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
             servers::test_newest(shell)?;
         }
     } else {
-        cmd!(shell, "cargo test --locked {cargo...} {tests...}").run()?;
+        // Without its features a test program may have no test, and pass.
+        let chosen = cargo.iter().any(|arg| arg.contains("-features"));
+        let features = if chosen { None } else { Some("--all-features") };
+        cmd!(shell, "cargo test --locked {features...} {cargo...} {tests...}").run()?;
     }
     Ok(())
 }

@@ -8,15 +8,9 @@ use anyhow::{Context, Result, bail};
 /// Checks every file below `root`; the error lists all findings.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut findings = Vec::new();
-    let mut sources = String::new();
     walk(root, root, &mut |path, text| {
         findings.extend(check_file(path, text));
-        if path.ends_with(".rs") {
-            sources.push_str(text);
-        }
     })?;
-    let scenarios = fs::read_to_string(root.join(SCENARIOS)).context(SCENARIOS)?;
-    findings.extend(check_scenarios(&scenarios, &sources));
     findings.extend(
         LONG_FILES
             .iter()
@@ -63,17 +57,6 @@ const LUA_WORDS: &[(&str, &str)] = &[
     ("math.random", "randomness comes in as an argument"),
     ("redis.pcall", "an error must end the script"),
 ];
-
-/// The page that says which test brings which situation about.
-const SCENARIOS: &str = "docs/scenarios.md";
-
-/// Tests that are named in the page's tables and do not exist.
-fn check_scenarios(page: &str, sources: &str) -> Vec<String> {
-    let cells = page.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit(" | ").next());
-    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let missing = names.filter(|name| !sources.contains(&format!("fn {name}")));
-    missing.map(|name| format!("{SCENARIOS}: there is no test {name}")).collect()
-}
 
 fn check_file(path: &str, text: &str) -> Vec<String> {
     let rust = path.ends_with(".rs");
@@ -149,14 +132,7 @@ const SKIPPED: &[&str] = &["target", ".git", "artifacts", "corpus", "coverage", 
 
 #[cfg(test)]
 mod tests {
-    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file, check_scenarios};
-
-    #[test]
-    fn tests_that_a_page_names_exist() {
-        let page = "| situation `x` | holds | tests |\n|---|---|---|\n| a | b | `here`, `gone` |\n";
-        let findings = check_scenarios(page, "async fn here() {}");
-        assert_eq!(findings, ["docs/scenarios.md: there is no test gone"]);
-    }
+    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file};
 
     #[test]
     fn unfinished_code_is_found_with_its_line() {

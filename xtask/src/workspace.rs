@@ -1,7 +1,9 @@
 //! What cargo knows about the workspace.
 
 use std::env;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -26,21 +28,45 @@ pub(crate) struct Package {
 pub(crate) const MANIFESTS: [&str; 3] =
     ["Cargo.toml", "fuzz/Cargo.toml", "benches/peers/Cargo.toml"];
 
+/// What `cargo run` says, under a name of our own.
+const MANIFEST_DIR: &str = "XTASK_MANIFEST_DIR";
+
+/// Starts this program again without what `cargo run` says of its package. Build scripts of
+/// dependencies run again when that changes, so every cargo that is started from here would build
+/// much anew, and so would the next one that is not.
+pub(crate) fn leave_cargo() -> Result<()> {
+    let Some(directory) = env::var_os("CARGO_MANIFEST_DIR") else { return Ok(()) };
+    let mut again = Command::new(env::current_exe()?);
+    again.args(env::args_os().skip(1)).env(MANIFEST_DIR, directory);
+    for (name, _) in env::vars_os() {
+        let about = |prefix| name.to_str().is_some_and(|name| name.starts_with(prefix));
+        if about("CARGO_MANIFEST_") || about("CARGO_PKG_") {
+            again.env_remove(name);
+        }
+    }
+    // Only returns if it fails.
+    Err(again.exec().into())
+}
+
 /// The root of the workspace.
 ///
 /// As `cargo run` says it. What was true at compile time may be another checkout's path, if both
 /// share a target directory.
 pub(crate) fn root() -> PathBuf {
-    let own = env::var_os("CARGO_MANIFEST_DIR")
+    let own = env::var_os(MANIFEST_DIR)
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     own.parent().unwrap_or(&own).to_owned()
 }
 
-/// The members of the workspace.
-pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
+fn metadata(shell: &Shell) -> Result<Value> {
     let text =
         cmd!(shell, "cargo metadata --no-deps --format-version 1 --locked").quiet().read()?;
-    let metadata: Value = serde_json::from_str(&text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The members of the workspace.
+pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
+    let metadata = metadata(shell)?;
     let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
     packages.iter().map(package).collect()
 }

@@ -1,79 +1,67 @@
 //! `cargo xtask zoo`: seeded defects, each of which a test must catch.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread::sleep;
+mod defect;
+mod suite;
+
+use std::collections::HashMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use xshell::{Shell, cmd};
 
+use self::defect::{Defect, defects};
+use self::suite::{Outcome, Suite, Workplace};
+use crate::inventory::bare;
 use crate::redis_server;
-
-/// A defect: a patch in `zoo/`, whose first line says what it is.
-struct Defect {
-    name: String,
-    what: String,
-    patch: PathBuf,
-    /// The files that it changes.
-    touches: Vec<String>,
-}
-
-/// How a defect was found.
-enum Verdict {
-    Caught { by: String, after: Duration },
-    Survived,
-}
 
 /// Applies the defects one by one, or those whose names contain one of `args`, in a clone of the
 /// last commit, and runs the tests that should catch them.
+///
+/// A defect counts as caught only if a test that passes without it fails with it, by name.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let root = shell.current_dir();
-    let defects = defects(&root)?;
+    let all = defects(&root)?;
     let wanted = |defect: &&Defect| {
         args.is_empty() || args.iter().any(|part| defect.name.contains(part.as_str()))
     };
-    let defects: Vec<_> = defects.iter().filter(wanted).collect();
-    if defects.is_empty() {
-        bail!("no defect is called like that");
-    }
-    let server = redis_server::ensure(shell)?;
-    let tree = root.join("target/zoo/tree");
-    let build = root.join("target/zoo/build");
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
-    }
-    cmd!(shell, "git clone --quiet --shared . {tree}").run()?;
-    let mut survivors = Vec::new();
+    let defects: Vec<_> = all.iter().filter(wanted).collect();
+    ensure!(!defects.is_empty(), "no defect in zoo/ has a name that contains {args:?}");
+    let place = Workplace::new(&root, redis_server::ensure(shell)?)?;
+    let mut baselines = HashMap::new();
+    let (count, mut survivors) = (defects.len(), Vec::new());
     for (number, defect) in (1..).zip(&defects) {
-        let shell = Shell::new()?;
-        shell.change_dir(&tree);
-        let patch = &defect.patch;
-        cmd!(shell, "git apply --recount {patch}").quiet().run()?;
-        let verdict = hunt(defect, &tree, &build, &server)?;
-        cmd!(shell, "git checkout --quiet .").quiet().run()?;
-        let count = defects.len();
-        match verdict {
-            Verdict::Caught { by, after } => {
-                println!("{number}/{count} {}: caught in {after:.0?} by {by}", defect.name);
+        let name = &defect.name;
+        for suite in defect.suites() {
+            if !baselines.contains_key(&suite) {
+                let time = baseline(&place, &suite)?;
+                println!("{suite}: passes without a defect in {time:.0?}");
+                baselines.insert(suite, time);
             }
-            Verdict::Survived => {
-                println!("{number}/{count} {}: SURVIVED: {}", defect.name, defect.what);
-                survivors.push(defect.name.as_str());
+        }
+        match place.with_patch(&defect.patch, || hunt(&place, defect, &baselines))? {
+            Some((by, after)) => println!("{number}/{count} {name}: caught in {after:.0?} by {by}"),
+            None => {
+                println!("{number}/{count} {name}: SURVIVED: {}", defect.what);
+                survivors.push(name.as_str());
             }
         }
     }
-    println!("zoo: {} of {} defects caught", defects.len() - survivors.len(), defects.len());
-    if !survivors.is_empty() {
-        bail!("these survived: {}", survivors.join(", "));
-    }
+    println!("zoo: {} of {count} defects caught", count - survivors.len());
+    ensure!(survivors.is_empty(), "these survived: {}", survivors.join(", "));
     Ok(())
+}
+
+/// The tests that patches name, each with its patch.
+pub(crate) fn named_tests(root: &Path) -> Result<Vec<(String, String)>> {
+    let named = defects(root)?.into_iter().filter_map(|it| Some((it.caught_by?, it.name)));
+    Ok(named.map(|(test, name)| (test, format!("zoo/{name}.patch"))).collect())
 }
 
 /// Checks that every patch still fits.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
-    for defect in defects(&shell.current_dir())? {
+    let root = shell.current_dir();
+    for defect in defects(&root)? {
         let patch = &defect.patch;
         cmd!(shell, "git apply --check --recount {patch}")
             .quiet()
@@ -83,104 +71,60 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-fn defects(root: &Path) -> Result<Vec<Defect>> {
-    let mut defects = Vec::new();
-    for entry in fs::read_dir(root.join("zoo"))? {
-        let patch = entry?.path();
-        let Some(name) = patch.file_name().and_then(|name| name.to_str()) else { continue };
-        let Some(name) = name.strip_suffix(".patch") else { continue };
-        let text = fs::read_to_string(&patch)?;
-        let what = text.lines().next().unwrap_or_default().to_owned();
-        let touches = text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
-        let touches = touches.map(str::to_owned).collect();
-        defects.push(Defect { name: name.to_owned(), what, patch, touches });
-    }
-    defects.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(defects)
-}
-
-/// The commands whose tests are to catch a defect, the likeliest first.
-fn suites(defect: &Defect) -> &'static [&'static str] {
-    const SUITES: [(&str, &[&str]); 6] = [
-        (
-            "crates/delayline-redis-protocol/lua",
-            &[
-                "test -p delayline-redis --test conformance --test queue",
-                "test -p delayline --test servers",
-            ],
-        ),
-        (
-            "crates/delayline-core/src/worker",
-            &["test -p delayline-core", "run --release -p delayline-sim"],
-        ),
-        (
-            "crates/delayline-core",
-            &["test -p delayline-core -p delayline-memory", "run --release -p delayline-sim"],
-        ),
-        (
-            "crates/delayline-memory",
-            &["test -p delayline-memory", "test -p delayline --lib --tests"],
-        ),
-        (
-            "crates/delayline-redis-protocol/src",
-            &["test -p delayline-redis --test transport --test wire"],
-        ),
-        ("crates/delayline", &["test -p delayline --lib --tests"]),
-    ];
-    let touches = |path: &str| defect.touches.iter().any(|file| file.starts_with(path));
-    SUITES.iter().find(|(path, _)| touches(path)).map_or(&[], |(_, suites)| suites)
-}
-
-fn hunt(defect: &Defect, tree: &Path, build: &Path, server: &Path) -> Result<Verdict> {
-    let start = Instant::now();
-    for suite in suites(defect) {
-        let log = build.with_extension("log");
-        let (output, errors) = (File::create(&log)?, File::options().append(true).open(&log)?);
-        let mut test = Command::new("cargo")
-            .args(suite.split(' '))
-            .arg("--locked")
-            .current_dir(tree)
-            .env("CARGO_TARGET_DIR", build)
-            .env("REDIS_SERVER_BIN", server)
-            // Defects leave unused variables behind.
-            .env("RUSTFLAGS", "-Awarnings")
-            .stdout(Stdio::from(output))
-            .stderr(Stdio::from(errors))
-            .spawn()?;
-        let status = loop {
-            match test.try_wait()? {
-                Some(status) => break Some(status),
-                None if start.elapsed() > PATIENCE => {
-                    test.kill()?;
-                    test.wait()?;
-                    break None;
-                }
-                None => sleep(Duration::from_millis(50)),
-            }
-        };
-        let after = start.elapsed();
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        match status {
-            Some(status) if status.success() => {}
-            Some(_) if text.contains("could not compile") => bail!("{}: {text}", defect.name),
-            Some(_) => return Ok(Verdict::Caught { by: failed_test(&text), after }),
-            None => return Ok(Verdict::Caught { by: "a test that hangs".to_owned(), after }),
+/// How long a suite takes on sound code.
+fn baseline(place: &Workplace, suite: &Suite) -> Result<Duration> {
+    place.build(suite)?;
+    match place.run(suite, LONGEST_BASELINE)? {
+        Outcome::Passed { after } => Ok(after),
+        Outcome::Failed { tests, log } => {
+            bail!("{suite} fails without any defect: {}\n{log}", tests.join(", "))
+        }
+        Outcome::Hung { log } => {
+            bail!("{suite} is not over after {LONGEST_BASELINE:?}, without any defect\n{log}")
         }
     }
-    Ok(Verdict::Survived)
 }
 
-/// The first test that failed.
-fn failed_test(output: &str) -> String {
-    let test = |line: &str| {
-        let name = line.strip_prefix("test ")?.split_once(" ...")?;
-        name.1.contains("FAILED").then(|| name.0.trim().to_owned())
-    };
-    let simulation =
-        |line: &str| line.strip_prefix("sim: seed ").map(|rest| format!("seed {rest}"));
-    let found = output.lines().find_map(|line| test(line).or_else(|| simulation(line)));
-    found.unwrap_or_else(|| "a run that failed".to_owned())
+/// The test that catches a defect, and how long that took.
+fn hunt(
+    place: &Workplace,
+    defect: &Defect,
+    baselines: &HashMap<Suite, Duration>,
+) -> Result<Option<(String, Duration)>> {
+    let name = &defect.name;
+    for suite in defect.suites() {
+        place.build(&suite).with_context(|| format!("{name} does not compile"))?;
+        let baseline = baselines.get(&suite).copied().unwrap_or(LONGEST_BASELINE);
+        let (start, patience) = (Instant::now(), LEAST_PATIENCE.max(baseline * 4));
+        match place.run(&suite, patience)? {
+            Outcome::Passed { .. } => {}
+            Outcome::Failed { tests, log } => {
+                let wanted = defect.caught_by.as_ref();
+                let by = wanted.map_or_else(
+                    || tests.first(),
+                    |wanted| tests.iter().find(|test| bare(test) == wanted),
+                );
+                let Some(by) = by else {
+                    let wanted = wanted.map_or("any test by name", String::as_str);
+                    bail!("{name}: {suite} fails, but not {wanted}: {tests:?}\n{log}")
+                };
+                return Ok(Some((by.clone(), start.elapsed())));
+            }
+            Outcome::Hung { log } => {
+                // The test programs name a test that runs for more than a minute.
+                let Some(test) = suite::hanging_test(&log) else {
+                    bail!(
+                        "{name}: {suite} is not over after {patience:.0?}, and names no test\n{log}"
+                    )
+                };
+                return Ok(Some((format!("{test}, which hangs"), start.elapsed())));
+            }
+        }
+    }
+    Ok(None)
 }
 
-/// Longer than any suite takes.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// No suite takes as long on sound code.
+const LONGEST_BASELINE: Duration = Duration::from_secs(900);
+/// More than the minute after which a test program names a test that is still running.
+const LEAST_PATIENCE: Duration = Duration::from_secs(150);

@@ -1,0 +1,204 @@
+//! Runs tests in a clone of the last commit.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use xshell::{Shell, cmd};
+
+/// A cargo command that runs tests, without `cargo`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Suite(String);
+
+/// How a suite went.
+pub(super) enum Outcome {
+    Passed {
+        after: Duration,
+    },
+    /// With the names of the tests, or seeds, that failed.
+    Failed {
+        tests: Vec<String>,
+        log: String,
+    },
+    /// It was not over in time, and was ended.
+    Hung {
+        log: String,
+    },
+}
+
+/// A clone of the last commit, where defects are applied and tests run.
+pub(super) struct Workplace {
+    tree: PathBuf,
+    build: PathBuf,
+    server: PathBuf,
+    shell: Shell,
+}
+
+impl Suite {
+    pub(super) fn new(command: &str) -> Self {
+        Self(command.to_owned())
+    }
+
+    /// The arguments that only build it.
+    fn building(&self) -> Vec<&str> {
+        let mut args: Vec<_> = self.0.split(' ').collect();
+        if let Some(run) = args.first_mut().filter(|first| **first == "run") {
+            *run = "build";
+        } else {
+            args.push("--no-run");
+        }
+        args
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cargo {}", self.0)
+    }
+}
+
+impl Workplace {
+    /// Clones the last commit of the repository at `root` into its target directory.
+    pub(super) fn new(root: &Path, server: PathBuf) -> Result<Self> {
+        let (tree, build) = (root.join("target/zoo/tree"), root.join("target/zoo/build"));
+        if tree.exists() {
+            fs::remove_dir_all(&tree)?;
+        }
+        fs::create_dir_all(&build)?;
+        let shell = Shell::new()?;
+        shell.change_dir(root);
+        cmd!(shell, "git clone --quiet --shared . {tree}").run()?;
+        shell.change_dir(&tree);
+        Ok(Self { tree, build, server, shell })
+    }
+
+    /// Does something while a patch is applied.
+    pub(super) fn with_patch<T>(&self, patch: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let shell = &self.shell;
+        cmd!(shell, "git apply --recount {patch}").quiet().run()?;
+        let result = act();
+        cmd!(shell, "git checkout --quiet .").quiet().run()?;
+        result
+    }
+
+    /// Builds a suite, so that its time is that of its tests.
+    pub(super) fn build(&self, suite: &Suite) -> Result<()> {
+        let log = self.build.join("build.log");
+        let status = self.cargo(&suite.building(), &log)?.wait()?;
+        ensure!(status.success(), "{suite} cannot be built\n{}", fs::read_to_string(&log)?);
+        Ok(())
+    }
+
+    /// Runs a suite that has been built.
+    pub(super) fn run(&self, suite: &Suite, patience: Duration) -> Result<Outcome> {
+        let (start, log) = (Instant::now(), self.build.join("run.log"));
+        let args: Vec<_> = suite.0.split(' ').collect();
+        let mut child = self.cargo(&args, &log)?;
+        let status = loop {
+            match child.try_wait()? {
+                Some(status) => break Some(status),
+                None if start.elapsed() > patience => {
+                    end(&mut child)?;
+                    break None;
+                }
+                None => sleep(POLL),
+            }
+        };
+        let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        Ok(match status {
+            Some(status) if status.success() => Outcome::Passed { after: start.elapsed() },
+            Some(_) => Outcome::Failed { tests: failed_tests(&log), log },
+            None => Outcome::Hung { log },
+        })
+    }
+
+    fn cargo(&self, args: &[&str], log: &Path) -> Result<Child> {
+        let output = File::create(log).with_context(|| format!("{}", log.display()))?;
+        Command::new("cargo")
+            .args(args)
+            .arg("--locked")
+            .current_dir(&self.tree)
+            .env("CARGO_TARGET_DIR", &self.build)
+            .env("REDIS_SERVER_BIN", &self.server)
+            // Defects leave unused variables behind.
+            .env("RUSTFLAGS", "-Awarnings")
+            // One place in one file for both.
+            .stdout(Stdio::from(output.try_clone()?))
+            .stderr(Stdio::from(output))
+            // A group of its own, to be ended as a whole: cargo would leave the tests behind.
+            .process_group(0)
+            .spawn()
+            .context("cargo cannot be run")
+    }
+}
+
+/// Ends a process with all that it has started.
+fn end(child: &mut Child) -> Result<()> {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        kill_process_group(group, Signal::KILL)?;
+    }
+    child.wait()?;
+    Ok(())
+}
+
+/// The tests of a log, and the seeds of the simulation, that failed.
+fn failed_tests(log: &str) -> Vec<String> {
+    let test = |line: &str| {
+        let (name, result) = line.strip_prefix("test ")?.split_once(" ...")?;
+        result.contains("FAILED").then(|| name.trim().to_owned())
+    };
+    let seed = |line: &str| {
+        let rest = line.strip_prefix("sim: seed ")?;
+        Some(format!("seed {rest}"))
+    };
+    log.lines().filter_map(|line| test(line).or_else(|| seed(line))).collect()
+}
+
+/// The first test that a log says is taking long, and that does not end in it.
+pub(super) fn hanging_test(log: &str) -> Option<&str> {
+    let ended = |name: &str| log.lines().any(|line| line.starts_with(&format!("test {name} ...")));
+    log.lines().filter_map(slow_test).find(|name| !ended(name))
+}
+
+fn slow_test(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
+}
+
+const POLL: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::{Suite, failed_tests, hanging_test};
+
+    #[test]
+    fn a_suite_is_built_by_the_same_arguments() {
+        let args = Suite::new("test -p a --test b");
+        assert_eq!(args.building(), ["test", "-p", "a", "--test", "b", "--no-run"]);
+        assert_eq!(
+            Suite::new("run --release -p sim").building(),
+            ["build", "--release", "-p", "sim"]
+        );
+    }
+
+    #[test]
+    fn only_named_tests_and_seeds_have_failed() {
+        let log =
+            "test a::b ... ok\ntest c ... FAILED\nsim: seed 7: late\nerror: could not compile\n";
+        assert_eq!(failed_tests(log), ["c", "seed 7: late"]);
+        assert!(failed_tests("error: linking failed\nerror: test failed\n").is_empty());
+    }
+
+    #[test]
+    fn a_test_that_hangs_is_one_that_takes_long_and_does_not_end() {
+        let slow = "test a has been running for over 60 seconds\n";
+        assert_eq!(hanging_test(slow), Some("a"));
+        assert_eq!(hanging_test(&format!("{slow}test a ... ok\n")), None);
+        assert_eq!(hanging_test("test a ... ok\n"), None);
+    }
+}

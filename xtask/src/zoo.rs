@@ -4,6 +4,7 @@ mod defect;
 mod suite;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,10 +34,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     for (number, defect) in (1..).zip(&defects) {
         let name = &defect.name;
         for suite in defect.suites() {
-            if !baselines.contains_key(&suite) {
-                let time = baseline(&place, &suite)?;
-                println!("{suite}: passes without a defect in {time:.0?}");
-                baselines.insert(suite, time);
+            if let Entry::Vacant(unknown) = baselines.entry(suite) {
+                let time = baseline(&place, unknown.key())?;
+                println!("{}: passes without a defect in {time:.0?}", unknown.key());
+                unknown.insert(time);
             }
         }
         match place.with_patch(&defect.patch, || hunt(&place, defect, &baselines))? {

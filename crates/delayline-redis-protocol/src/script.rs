@@ -405,8 +405,8 @@ mod tests {
             {
                 let number = |side: Option<char>| side.is_some_and(|c| c.is_ascii_digit());
                 let (left, right) = (before.trim_end(), after.trim_start());
-                assert!(!number(left.chars().next_back()), "{:.80}", after);
-                assert!(!number(right.chars().next()), "{:.80}", after);
+                assert!(!number(left.chars().next_back()), "{after:.80}");
+                assert!(!number(right.chars().next()), "{after:.80}");
             }
         }
     }

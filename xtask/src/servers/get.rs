@@ -131,7 +131,8 @@ fn apt_options(shell: &Shell, suites: &[&str], state: &Path) -> Result<Vec<Strin
         fs::create_dir_all(state.join(folder))?;
     }
     let mirror = mirror(shell)?;
-    let trust = fs::exists(KEYRING)?.then(|| format!("[signed-by={KEYRING}] ")).unwrap_or_default();
+    let trust =
+        if fs::exists(KEYRING)? { format!("[signed-by={KEYRING}] ") } else { String::new() };
     let lines = suites.iter().map(|suite| format!("deb {trust}{mirror} {suite} main\n"));
     fs::write(state.join("sources.list"), lines.collect::<String>())?;
     fs::write(state.join("status"), "")?;

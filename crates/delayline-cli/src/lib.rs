@@ -32,7 +32,9 @@ use self::failure::Failure;
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    log(args.verbose);
+    // The demonstration shows its dead letter itself.
+    let quietest = if matches!(args.verb, Verb::Demo) { Level::ERROR } else { Level::WARN };
+    log(args.verbose, quietest);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::other("the program could not start", &error).report(),
@@ -67,11 +69,11 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Logs go to stderr: warnings, and more with `-v`. Only our own: what a client library would say
+/// Logs go to stderr: from `quietest` on, and more with `-v`. Only our own: what a client library would say
 /// about a connection is not known to be free of passwords.
-fn log(verbose: u8) {
+fn log(verbose: u8, quietest: Level) {
     let level = match verbose {
-        0 => Level::WARN,
+        0 => quietest,
         1 => Level::INFO,
         _ => Level::DEBUG,
     };

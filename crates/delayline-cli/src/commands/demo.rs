@@ -42,7 +42,7 @@ struct Seen {
 }
 
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
-    let queue: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
+    let queue: Queue<String> = delayline::connect("memory:").await?.queue("orders").await?;
     say("A queue in this process; no server is needed. Unpaid orders are to be closed:")?;
     for (id, kind, delay_ms) in ORDERS {
         let max_failures = if kind == Kind::Broken { 2 } else { 20 };

@@ -61,7 +61,7 @@ fn reading() -> impl Strategy<Value = Action> {
         }),
         1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Check(after, limit)),
         1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Repair(after, limit)),
-        1 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
+        4 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
         1 => Just(Action::Send(Op::Stats)),
         1 => invalid().prop_map(Action::Send),
     ]

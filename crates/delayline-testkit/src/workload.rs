@@ -83,8 +83,25 @@ pub enum LeaseRef {
     /// That of the latest delivery of all (0), of the one before (1) and so on, with its message
     /// instead of the one named.
     Delivery(usize),
+    /// That of one of the latest deliveries, with one of its two parts wrong: neither the claim nor
+    /// the epoch alone may pass for the lease.
+    HalfWrong {
+        /// Which delivery, as in [`Delivery`](Self::Delivery).
+        delivery: usize,
+        /// Which part.
+        part: LeasePart,
+    },
     /// One that was perhaps never given.
     MadeUp(Lease),
+}
+
+/// One of the two parts of a lease.
+#[derive(Clone, Copy, Debug)]
+pub enum LeasePart {
+    /// Its claim.
+    ClaimId,
+    /// Its epoch.
+    Epoch,
 }
 
 /// A place in a listing, by where it came from.

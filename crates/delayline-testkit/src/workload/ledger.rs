@@ -7,7 +7,7 @@ use delayline_core::{
     Op, Position, Redriven, Reply, Rescheduled, Settlement, Status, Timestamp,
 };
 
-use super::{Action, Cursor, LeaseRef, Tick};
+use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
 
 /// How many operations can be sent again.
 const REMEMBERED: usize = 6;
@@ -145,6 +145,10 @@ impl Ledger {
         let known = match lease {
             LeaseRef::MadeUp(lease) => return (id.clone(), lease),
             LeaseRef::Delivery(back) => recent(&self.deliveries, back).cloned(),
+            LeaseRef::HalfWrong { delivery, part } => {
+                let delivery = recent(&self.deliveries, delivery).cloned();
+                delivery.map(|(id, lease)| (id, half_wrong(lease, part)))
+            }
             LeaseRef::Recent(back) => {
                 let leases = self.leases.get(id);
                 let lease = leases.and_then(|leases| recent(leases, back));
@@ -166,6 +170,14 @@ impl Ledger {
 /// The `back`-th from the end, or the first if there are not so many.
 fn recent<T>(items: &[T], back: usize) -> Option<&T> {
     items.iter().rev().nth(back).or_else(|| items.first())
+}
+
+/// The lease with the part changed.
+fn half_wrong(lease: Lease, part: LeasePart) -> Lease {
+    match part {
+        LeasePart::ClaimId => Lease { claim_id: numbered(0), ..lease },
+        LeasePart::Epoch => Lease { epoch: lease.epoch + 1, ..lease },
+    }
 }
 
 /// The items whose id no item before has.

@@ -11,7 +11,7 @@ use super::content::{
     claim_id, consumer, content, delay, for_ids, id, ids, lease, lease_duration, memory_span,
     message, outcome, position, schedule,
 };
-use super::{Action, Cursor, LeaseRef, MAX_MOVES, Move, Tick};
+use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
 /// Random runs. Cutting one down drops moves, then makes them simpler.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -107,6 +107,8 @@ fn lease_ref() -> impl Strategy<Value = LeaseRef> {
         14 => (0..4_usize).prop_map(LeaseRef::Delivery),
         3 => Just(LeaseRef::Recent(0)),
         2 => (1..4_usize).prop_map(LeaseRef::Recent),
+        1 => (0..2_usize, select(&[LeasePart::ClaimId, LeasePart::Epoch][..]))
+            .prop_map(|(delivery, part)| LeaseRef::HalfWrong { delivery, part }),
         1 => lease().prop_map(LeaseRef::MadeUp),
     ]
 }

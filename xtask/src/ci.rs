@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{dependencies, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     step("text rules", || tidy::check(&workspace::root()))?;
     step("dependency rules", || dependencies::check(shell))?;
     step("seeded defects", || zoo::check(shell))?;
-    deny(shell)?;
+    step("dependency audit", || deny::check(shell))?;
     step("lints", || lints(shell))?;
     step("lints of every feature", || feature_lints(shell))?;
     step("documentation", || docs(shell))?;
@@ -74,17 +74,6 @@ fn docs(shell: &Shell) -> Result<()> {
     let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --workspace --no-deps --all-features --locked").run()?;
     Ok(())
-}
-
-/// Licences, advisories, duplicates. A separate program, so that building the project needs none.
-fn deny(shell: &Shell) -> Result<()> {
-    let version = cmd!(shell, "cargo deny --version").quiet().ignore_stdout().ignore_stderr().run();
-    if version.is_err() {
-        println!("xtask: dependency audit: SKIPPED, cargo-deny is not installed");
-        println!("xtask: to have it here: cargo install --locked cargo-deny");
-        return Ok(());
-    }
-    step("dependency audit", || Ok(cmd!(shell, "cargo deny --all-features check").run()?))
 }
 
 /// A minimal toolchain lacks some of cargo's commands, and its message does not say what to do.

@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod ci;
+mod deny;
 mod dependencies;
 mod fix;
 mod inventory;
@@ -16,6 +17,7 @@ mod sim;
 mod soak;
 mod test;
 mod tidy;
+mod wheel;
 mod workspace;
 mod zoo;
 
@@ -47,6 +49,7 @@ fn run() -> Result<()> {
     match command.as_str() {
         "test" => test::run(&shell, args),
         "ci" => ci::run(&shell, args),
+        "audit" => deny::audit(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
@@ -84,6 +87,10 @@ cargo xtask servers test [NAME ...]
 cargo xtask ci [--skip-tests]
     All that must pass before a change is merged: format, text and dependency rules, lints,
     documentation, tests.
+
+cargo xtask audit
+    Check licences, duplicates, sources and advisories of all dependencies. Fails if the database of
+    advisories cannot be had; `ci` only says so.
 
 cargo xtask fix
     Format the code and apply the lints' own corrections.

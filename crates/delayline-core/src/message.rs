@@ -37,6 +37,17 @@ impl Priority {
         }
     }
 
+    /// The priority as JSON has it: `urgent`, `high`, `normal` or `low`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Urgent => "urgent",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+
     /// The priority at a place in [`ALL`](Self::ALL).
     #[must_use]
     pub fn from_level(level: u8) -> Option<Self> {
@@ -323,6 +334,33 @@ pub enum Status {
     Cancelled,
     /// Finished: purged from the dead letters.
     Purged,
+}
+
+impl Status {
+    /// All states.
+    pub const ALL: [Self; 7] = [
+        Self::Scheduled,
+        Self::Ready,
+        Self::Leased,
+        Self::Dead,
+        Self::Acked,
+        Self::Cancelled,
+        Self::Purged,
+    ];
+
+    /// The state as JSON has it: `scheduled`, `ready` and so on.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+            Self::Acked => "acked",
+            Self::Cancelled => "cancelled",
+            Self::Purged => "purged",
+        }
+    }
 }
 
 #[cfg(test)]

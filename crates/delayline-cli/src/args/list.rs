@@ -57,13 +57,8 @@ impl State {
     /// In the order in which they are listed.
     pub(crate) const ALL: [Self; 4] = [Self::Scheduled, Self::Ready, Self::Leased, Self::Dead];
 
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Dead => "dead",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        Status::from(self).name()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::confirm::{confirm, number};
 use crate::cursor::Cursor;
 use crate::failure::Failure;
 use crate::print::write;
-use crate::report::{Fate, NOT_FOUND, Report, not_found, state};
+use crate::report::{Fate, NOT_FOUND, Report, not_found};
 use crate::signals::Signals;
 use crate::time::duration;
 use crate::{input, progress};
@@ -114,7 +114,7 @@ async fn named(
                     Fate::done(deed.would())
                 }
                 Found::Unknown => NOT_FOUND,
-                Found::Finished(status) => Fate::not_done(state(status)),
+                Found::Finished(status) => Fate::not_done(status.name()),
                 _ => Fate::not_done("not_dead"),
             };
             report.tell(&id, fate)?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use delayline::{Found, Message, MessageId, MessageState, Status};
+use delayline::{Found, Message, MessageId, MessageState};
 
 use crate::args::{Get, Target};
 use crate::failure::{Failure, SOME_BAD};
@@ -49,11 +49,8 @@ fn line(id: &MessageId, found: &Found) -> Result<String, Failure> {
 
 const fn state(found: &Found) -> &'static str {
     match found {
-        Found::Live(message) => json::state(&message.info.state),
-        Found::Finished(Status::Acked) => "acked",
-        Found::Finished(Status::Cancelled) => "cancelled",
-        Found::Finished(Status::Purged) => "purged",
-        Found::Finished(_) => "finished",
+        Found::Live(message) => message.info.state.status().name(),
+        Found::Finished(status) => status.name(),
         Found::Unreadable => "unreadable",
         Found::Unknown => "unknown",
     }
@@ -99,7 +96,7 @@ fn details(message: &Message) -> Vec<(&'static str, String)> {
     rows.extend([
         ("due", rfc3339(info.due)),
         ("enqueued", rfc3339(info.enqueued_at)),
-        ("priority", json::priority(info.priority).to_owned()),
+        ("priority", info.priority.name().to_owned()),
         ("failures", format!("{} of {}", info.failures, info.max_failures)),
         ("crashes", format!("{} of {}", info.crashes, info.max_crashes)),
         ("epoch", info.epoch.to_string()),

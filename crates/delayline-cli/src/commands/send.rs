@@ -12,7 +12,6 @@ use crate::failure::{Failure, SOME_BAD};
 use crate::input::{Fields, Item, new_id, read};
 use crate::print::{harmless, write};
 use crate::progress;
-use crate::report::state;
 use crate::signals::Signals;
 use crate::time::rfc3339;
 
@@ -36,7 +35,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             "created"
         }
         Enqueued::Duplicate { status } if !sent.is_accepted() => {
-            let state = state(status);
+            let state = status.name();
             let sentence =
                 format!("the message {id} is known as {state} and will not be delivered");
             let hint = match status {
@@ -46,7 +45,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             return Err(Failure::input(sentence).hint(hint));
         }
         Enqueued::Duplicate { status } => {
-            let state = state(status);
+            let state = status.name();
             eprintln!("duplicate: the queue knows this id with the same content, as {state}");
             "duplicate"
         }

@@ -186,13 +186,8 @@ fn compact(json: &str) -> String {
 }
 
 fn priority(level: &str) -> Result<Priority, String> {
-    match level {
-        "urgent" => Ok(Priority::Urgent),
-        "high" => Ok(Priority::High),
-        "normal" => Ok(Priority::Normal),
-        "low" => Ok(Priority::Low),
-        _ => Err("priority must be \"urgent\", \"high\", \"normal\" or \"low\"".to_owned()),
-    }
+    let known = Priority::ALL.into_iter().find(|priority| priority.name() == level);
+    known.ok_or_else(|| "priority must be \"urgent\", \"high\", \"normal\" or \"low\"".to_owned())
 }
 
 fn within(text_: &str) -> Result<Schedule, String> {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{Headers, Message, MessageId, MessageInfo, MessageState, Priority};
+use delayline::{Headers, Message, MessageId, MessageInfo, MessageState};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -18,8 +18,8 @@ pub(crate) fn line(value: &impl Serialize) -> Result<String, serde_json::Error> 
 pub(crate) fn info(info: &MessageInfo) -> Value {
     let mut object = id(&info.id);
     object.extend(members(json!({
-        "state": state(&info.state),
-        "priority": priority(info.priority),
+        "state": info.state.status().name(),
+        "priority": info.priority.name(),
         "sequence": info.sequence,
         "enqueued_at": rfc3339(info.enqueued_at),
         "due": rfc3339(info.due),
@@ -75,24 +75,6 @@ pub(crate) fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text), None),
         Err(_) => (None, Some(STANDARD.encode(bytes))),
-    }
-}
-
-pub(crate) const fn state(state: &MessageState) -> &'static str {
-    match state {
-        MessageState::Scheduled => "scheduled",
-        MessageState::Ready => "ready",
-        MessageState::Leased { .. } => "leased",
-        MessageState::Dead { .. } => "dead",
-    }
-}
-
-pub(crate) const fn priority(priority: Priority) -> &'static str {
-    match priority {
-        Priority::Urgent => "urgent",
-        Priority::High => "high",
-        Priority::Normal => "normal",
-        Priority::Low => "low",
     }
 }
 

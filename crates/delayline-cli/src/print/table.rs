@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
 use delayline::{MessageInfo, MessageState};
 
-use super::{harmless_line, json};
+use super::harmless_line;
 use crate::time::rfc3339;
 
 /// A table that is printed piece by piece. A column never becomes narrower, so that the pieces fit
@@ -66,9 +66,9 @@ pub(crate) fn columns(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -
 fn row(info: &MessageInfo) -> [String; COLUMNS] {
     [
         harmless_line(&info.id.to_string()),
-        json::state(&info.state).to_owned(),
+        info.state.status().name().to_owned(),
         rfc3339(info.due),
-        json::priority(info.priority).to_owned(),
+        info.priority.name().to_owned(),
         format!("{}/{}", info.failures, info.max_failures),
         format!("{}/{}", info.crashes, info.max_crashes),
         info.payload_bytes.to_string(),

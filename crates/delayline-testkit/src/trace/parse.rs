@@ -9,7 +9,6 @@ use delayline_core::{
 };
 
 use super::bytes::decode;
-use super::print::{priority_name, status_name};
 use super::{Step, Trace};
 
 /// A line that is not an operation.
@@ -150,7 +149,7 @@ fn message(item: &mut Words<'_>) -> Result<NewMessage, String> {
     message.schedule = schedule(item, "")?.unwrap_or(Schedule::NOW);
     message.expires = schedule(item, "expires-")?;
     if let Some(name) = item.optional("priority") {
-        let known = Priority::ALL.into_iter().find(|priority| priority_name(*priority) == name);
+        let known = Priority::ALL.into_iter().find(|priority| priority.name() == name);
         message.priority = known.ok_or_else(|| format!("there is no priority {name:?}"))?;
     }
     if let Some(most) = item.optional("failures") {
@@ -194,9 +193,7 @@ fn schedule(words: &mut Words<'_>, prefix: &str) -> Result<Option<Schedule>, Str
 }
 
 fn status(name: &str) -> Result<Status, String> {
-    use Status::{Acked, Cancelled, Dead, Leased, Purged, Ready, Scheduled};
-    let all = [Scheduled, Ready, Leased, Dead, Acked, Cancelled, Purged];
-    let known = all.into_iter().find(|status| status_name(*status) == name);
+    let known = Status::ALL.into_iter().find(|status| status.name() == name);
     known.ok_or_else(|| format!("there is no status {name:?}"))
 }
 

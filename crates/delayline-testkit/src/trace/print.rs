@@ -4,7 +4,6 @@ use std::fmt::{self, Formatter};
 
 use delayline_core::{
     FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority, Schedule,
-    Status,
 };
 
 use super::bytes::Word;
@@ -63,27 +62,6 @@ impl fmt::Display for Step {
     }
 }
 
-pub(super) const fn priority_name(priority: Priority) -> &'static str {
-    match priority {
-        Priority::Urgent => "urgent",
-        Priority::High => "high",
-        Priority::Normal => "normal",
-        Priority::Low => "low",
-    }
-}
-
-pub(super) const fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Scheduled => "scheduled",
-        Status::Ready => "ready",
-        Status::Leased => "leased",
-        Status::Dead => "dead",
-        Status::Acked => "acked",
-        Status::Cancelled => "cancelled",
-        Status::Purged => "purged",
-    }
-}
-
 fn items<T>(
     f: &mut Formatter<'_>,
     items: &[T],
@@ -113,7 +91,7 @@ fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
         schedule(f, "expires-", expires)?;
     }
     if message.priority != Priority::default() {
-        write!(f, " priority={}", priority_name(message.priority))?;
+        write!(f, " priority={}", message.priority.name())?;
     }
     if message.max_failures != NewMessage::DEFAULT_MAX_FAILURES {
         write!(f, " failures={}", message.max_failures)?;
@@ -140,7 +118,7 @@ fn outcome(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
 }
 
 fn page(f: &mut Formatter<'_>, list: &List) -> fmt::Result {
-    write!(f, " {} limit={}", status_name(list.status), list.limit)?;
+    write!(f, " {} limit={}", list.status.name(), list.limit)?;
     after(f, list.after)
 }
 

@@ -7,6 +7,7 @@ use delayline_core::{
     Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Status, Timestamp,
 };
 
+use crate::met::{Counts, Met};
 use crate::story::Ms;
 
 /// A message of a queue.
@@ -55,14 +56,9 @@ struct Record {
 pub(crate) struct Totals {
     pub(crate) messages: u64,
     pub(crate) calls: u64,
-    /// Calls that a fault or an outage has hit.
-    pub(crate) calls_hit: u64,
     pub(crate) starts: u64,
-    /// Handlers whose process died or froze.
-    pub(crate) handlers_hit: u64,
-    pub(crate) crashes: u64,
-    pub(crate) dead: u64,
     pub(crate) simulated_ms: u64,
+    pub(crate) met: Counts,
 }
 
 impl Ledger {
@@ -111,17 +107,26 @@ impl Ledger {
                     if epoch != record.epoch && epoch != record.epoch + 1 {
                         return Err(format!("{} leaps to epoch {epoch}", info.id));
                     }
+                    let met = match epoch {
+                        1 => Met::Delivery,
+                        _ if epoch == record.epoch => Met::SameLease,
+                        _ => Met::Redelivery,
+                    };
+                    let postponed = epoch > record.epoch && record.not_before.is_some();
                     if epoch > record.epoch {
                         record.ready_at = record.leased_until.max(Some(info.due));
                         record.leased_until = Some(applied.at.after(claim.lease));
                     }
                     record.epoch = epoch;
+                    self.totals.met.note(met);
+                    self.totals.met.note_many(Met::Postponed, u64::from(postponed));
                 }
             }
             (Op::Extend(extend), Reply::Extend(results)) => {
                 for ((id, _), result) in extend.leases.iter().zip(results) {
                     if let Extended::Done { deadline, .. } = *result {
                         self.record(queue, id).leased_until = Some(deadline);
+                        self.totals.met.note(Met::Extension);
                     }
                 }
             }
@@ -144,10 +149,13 @@ impl Ledger {
             (Op::Cancel(ids), Reply::Cancel(results)) => {
                 for (id, result) in ids.iter().zip(results) {
                     let record = self.record(queue, id);
-                    record.cancels += u64::from(*result != Cancelled::NotFound);
+                    let found = *result != Cancelled::NotFound;
+                    let met = found && record.finished.is_none();
+                    record.cancels += u64::from(found);
                     if *result == Cancelled::Cancelled {
                         record.finished = Some(Status::Cancelled);
                     }
+                    self.totals.met.note_many(Met::Cancel, u64::from(met));
                 }
             }
             (Op::Purge(ids), Reply::Purge(results)) => {
@@ -156,6 +164,7 @@ impl Ledger {
                         let record = self.record(queue, id);
                         record.purges += 1;
                         record.finished = Some(Status::Purged);
+                        self.totals.met.note(Met::Purge);
                     }
                 }
             }
@@ -165,6 +174,7 @@ impl Ledger {
                         let record = self.record(queue, id);
                         record.redrives += 1;
                         (record.changed_at, record.not_before) = (now, None);
+                        self.totals.met.note(Met::Redrive);
                     }
                 }
             }
@@ -173,9 +183,11 @@ impl Ledger {
                     if matches!(result, Rescheduled::Done { .. }) {
                         let record = self.record(queue, &item.id);
                         (record.changed_at, record.not_before) = (now, None);
+                        self.totals.met.note(Met::Reschedule);
                     }
                 }
             }
+            (Op::Pause, Reply::Pause { changed: true }) => self.totals.met.note(Met::Pause),
             (Op::Resume, Reply::Resume { changed: true }) => {
                 for (_, record) in self.messages.iter_mut().filter(|((of, _), _)| *of == queue) {
                     record.changed_at = now;
@@ -240,6 +252,12 @@ impl Ledger {
         let totals = &mut self.totals;
         totals.messages += 1;
         match found {
+            Found::Finished(Status::Acked) => totals.met.note(Met::Acked),
+            Found::Finished(Status::Cancelled) => totals.met.note(Met::Cancelled),
+            Found::Finished(Status::Purged) => totals.met.note(Met::Purged),
+            _ => {}
+        }
+        match found {
             Found::Finished(Status::Acked) if record.acks == 0 => {
                 return Err(format!("{id} is acked, and no handler did"));
             }
@@ -255,8 +273,12 @@ impl Ledger {
                 let MessageState::Dead { reason, .. } = info.state else {
                     return Err(format!("{id} has come to no end: {info:?}"));
                 };
-                totals.dead += 1;
-                totals.crashes += u64::from(info.crashes);
+                match reason {
+                    DeathReason::MaxFailures => totals.met.note(Met::Failed),
+                    DeathReason::MaxCrashes => totals.met.note(Met::Crashed),
+                    DeathReason::Rejected => totals.met.note(Met::Rejected),
+                    _ => {}
+                }
                 let explained = match reason {
                     DeathReason::MaxFailures => record.retries >= u64::from(info.max_failures),
                     DeathReason::MaxCrashes => !peaceful,
@@ -268,6 +290,9 @@ impl Ledger {
                 }
             }
             Found::Unreadable | Found::Unknown => return Err(format!("{id} is lost")),
+        }
+        if peaceful {
+            totals.met.note_many(Met::Asked, record.starts.saturating_sub(1));
         }
         let asked_for = 1 + record.retries + record.postponed + record.redrives;
         if peaceful && record.starts > asked_for {
@@ -288,11 +313,8 @@ impl Totals {
     pub(crate) fn add(&mut self, other: &Self) {
         self.messages += other.messages;
         self.calls += other.calls;
-        self.calls_hit += other.calls_hit;
         self.starts += other.starts;
-        self.handlers_hit += other.handlers_hit;
-        self.crashes += other.crashes;
-        self.dead += other.dead;
         self.simulated_ms += other.simulated_ms;
+        self.met.add(&other.met);
     }
 }

@@ -4,6 +4,7 @@
 
 mod dice;
 mod ledger;
+mod met;
 mod process;
 mod story;
 mod world;
@@ -42,7 +43,15 @@ struct Failure {
 pub fn main() -> ExitCode {
     let Args { seeds, first } = Args::parse();
     match play_all(first, seeds) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(totals) => {
+            println!("{}", totals.met);
+            let missing: Vec<_> = totals.met.missing().collect();
+            if missing.is_empty() || seeds < ENOUGH_SEEDS {
+                return ExitCode::SUCCESS;
+            }
+            println!("sim: {seeds} seeds, and there were no {}", missing.join("; no "));
+            ExitCode::FAILURE
+        }
         Err(failure) => {
             let Failure { seed, violation, story } = *failure;
             for line in World::tell(&story) {
@@ -66,7 +75,7 @@ pub fn play_bytes(bytes: &[u8]) -> Result<(), String> {
     World::play(&story).map(drop).map_err(|violation| format!("{violation}\n{story:#?}"))
 }
 
-fn play_all(first: u64, seeds: u64) -> Result<(), Box<Failure>> {
+fn play_all(first: u64, seeds: u64) -> Result<Totals, Box<Failure>> {
     let (start, mut totals) = (Instant::now(), Totals::default());
     let mut shown = start;
     for seed in first..first.saturating_add(seeds) {
@@ -77,14 +86,18 @@ fn play_all(first: u64, seeds: u64) -> Result<(), Box<Failure>> {
         }
     }
     report(seeds, &totals, start);
-    Ok(())
+    Ok(totals)
 }
 
 fn report(seeds: u64, totals: &Totals, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
     let rate = f64::from(u32::try_from(seeds).unwrap_or(u32::MAX)) / seconds.max(0.001);
     let hours = totals.simulated_ms / 3_600_000;
-    println!("sim: {seeds} seeds, {rate:.0} a second, {hours} simulated hours: {totals:?}");
+    let Totals { messages, calls, starts, .. } = totals;
+    println!(
+        "sim: {seeds} seeds, {rate:.0} a second, {hours} simulated hours, {messages} messages, \
+         {calls} calls, {starts} handlers begun"
+    );
 }
 
 /// Plays the story of a seed.
@@ -120,4 +133,6 @@ fn shrink(seed: u64, violation: Violation, tree: &mut dyn ValueTree<Value = Stor
     smallest
 }
 
+/// So many seeds must have met everything.
+const ENOUGH_SEEDS: u64 = 10_000;
 const MAX_SHRINKS: u32 = 20_000;

@@ -14,6 +14,7 @@ use delayline_core::{
 
 use crate::dice::Dice;
 use crate::ledger::{Ledger, Totals, Violation};
+use crate::met::Met;
 use crate::process::Process;
 use crate::story::{HEALED_AT, Meddling, MeddlingKind, Ms, OutageKind, Story};
 
@@ -342,6 +343,8 @@ impl<'a> World<'a> {
             Event::StepClock(number) => {
                 let step = self.story.clock_steps.get(number).map_or(0, |step| step.by);
                 self.clock_offset = self.clock_offset.saturating_add(step);
+                let met = if step < 0 { Met::ClockBack } else { Met::ClockForward };
+                self.ledger.totals.met.note(met);
                 self.disturbed(self.now);
             }
             Event::Sever => self.sever(),

@@ -6,6 +6,7 @@ use delayline_core::{Applied, Error, ErrorKind, Message, Op, Reply};
 
 use super::{Caller, Event, PATIENCE, Sleeper, Worker, World};
 use crate::ledger::Violation;
+use crate::met::Met;
 use crate::story::{FaultKind, HEALED_AT, Ms, OutageKind};
 
 impl World<'_> {
@@ -29,7 +30,7 @@ impl World<'_> {
 
     /// A message is leased anew: whoever handled it before knows that it is lost (G5, G7).
     pub(super) fn no_other_holds(
-        &self,
+        &mut self,
         queue: usize,
         message: &Message,
         epoch: u64,
@@ -41,7 +42,11 @@ impl World<'_> {
         for process in self.processes.iter().filter(|process| process.frozen_until < self.now) {
             for (slot, handler) in &process.running {
                 let holds = slot.queue() == queue && handler.id == *id;
-                if holds && handler.lease.epoch < epoch && !handler.cancelled {
+                if !holds || handler.lease.epoch >= epoch {
+                    continue;
+                }
+                self.ledger.totals.met.note(Met::Overtaken);
+                if !handler.cancelled {
                     return Err(format!("two handlers have {id}, and the first knows nothing"));
                 }
             }
@@ -56,6 +61,7 @@ impl World<'_> {
             && self.now < HEALED_AT
         {
             self.disturbed(self.now);
+            self.ledger.totals.met.note(Met::LostHint);
             return;
         }
         let Some(hosted) = self.queues.get_mut(queue) else { return };
@@ -73,8 +79,8 @@ impl World<'_> {
         self.ledger.totals.calls += 1;
         let (there, back) = (1 + self.dice.below(3), 1 + self.dice.below(3));
         let fault = self.fault(number);
-        self.ledger.totals.calls_hit += u64::from(fault.is_some());
         if let Some(fault) = fault {
+            self.ledger.totals.met.note(fault.into());
             self.disturbed(self.now + there + fault.lasts());
         }
         let mut execute_at = Some(self.now + there);
@@ -119,13 +125,14 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn fault(&self, call: u64) -> Option<FaultKind> {
+    pub(super) fn fault(&mut self, call: u64) -> Option<FaultKind> {
         if self.now >= HEALED_AT {
             return None;
         }
         let fault = self.story.faults.iter().find(|fault| fault.call == call);
         fault.map(|fault| fault.kind).or_else(|| {
             let (outage, left) = self.outage()?;
+            self.ledger.totals.met.note(outage.into());
             Some(match outage {
                 OutageKind::Down => FaultKind::Refused,
                 OutageKind::Silent => FaultKind::LostRequest,
@@ -149,6 +156,7 @@ impl World<'_> {
             let sleepers = self.queues.get_mut(queue).map(|queue| &mut queue.sleepers);
             for Sleeper { worker, .. } in sleepers.map(std::mem::take).unwrap_or_default() {
                 let result = Err(Error::new(ErrorKind::ConnectionLost));
+                self.ledger.totals.met.note(Met::LostWait);
                 self.push(self.now + 1, Event::Waited { worker, queue, result });
             }
         }

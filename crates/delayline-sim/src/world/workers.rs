@@ -8,6 +8,7 @@ use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
 use crate::ledger::Violation;
+use crate::met::Met;
 use crate::process::{Handler, Process};
 use crate::story::{Answer, HEALED_AT, Handling, Ms, Outage, OutageKind, WoundKind};
 
@@ -52,17 +53,21 @@ impl World<'_> {
         let Some(process) = self.processes.get_mut(index) else { return };
         match wound.kind {
             WoundKind::Crash { restart_after } => {
-                self.ledger.totals.handlers_hit += count(process.end());
+                let met = u64::from(process.end() > 0);
+                self.ledger.totals.met.note_many(Met::Crash, met);
                 self.push(self.now + restart_after, Event::Start(index));
             }
             WoundKind::Freeze { lasts } => {
                 let until = (self.now + lasts).min(HEALED_AT);
                 process.frozen_until = process.frozen_until.max(until);
-                self.ledger.totals.handlers_hit += count(process.running.len());
+                let met = u64::from(!process.running.is_empty());
+                self.ledger.totals.met.note_many(Met::Freeze, met);
                 self.push(until, Event::Look);
             }
             WoundKind::Stop { grace } => {
                 if let Some(machine) = &mut process.machine {
+                    let met = u64::from(!process.running.is_empty());
+                    self.ledger.totals.met.note_many(Met::Stop, met);
                     machine.handle_stop(now.after(Duration::from_millis(grace)));
                     process.room_since = None;
                     process.stopping = true;
@@ -126,6 +131,9 @@ impl World<'_> {
                 self.is_in_time(slot.queue(), &info.id)?;
                 self.begin(worker, slot, &info.id.clone(), delivery.lease);
                 let running = self.processes.get(worker.process).map_or(0, |p| p.running.len());
+                if running == self.story.slots {
+                    self.ledger.totals.met.note(Met::LastSlot);
+                }
                 if running > self.story.slots {
                     return Err(format!("{running} handlers in {} slots", self.story.slots));
                 }
@@ -150,7 +158,7 @@ impl World<'_> {
 
     /// A message that a worker could have had is not late (G21), once what went wrong is over and
     /// its effects are made up for.
-    fn is_in_time(&self, queue: usize, id: &MessageId) -> Result<(), Violation> {
+    fn is_in_time(&mut self, queue: usize, id: &MessageId) -> Result<(), Violation> {
         let (changed_at, ready_at) = self.ledger.ready_since(queue, id);
         let ready_at = ready_at.map_or(0, |at| {
             at.as_ms().saturating_sub(BASE).saturating_add_signed(-self.clock_offset)
@@ -159,8 +167,16 @@ impl World<'_> {
         let ready_since = changed_at.max(ready_at).max(calm_since);
         let bound = if self.story.queues == 1 { PROMPT } else { PROMPT_AMONG_QUEUES };
         let room = |process: &Process| process.room_since.is_some_and(|at| at + bound < self.now);
-        if ready_since + bound < self.now && self.processes.iter().any(room) {
+        if !self.processes.iter().any(room) {
+            return Ok(());
+        }
+        if ready_since + bound < self.now {
             return Err(format!("{id} is {} ms late, with free slots", self.now - ready_since));
+        }
+        if self.story.is_peaceful() {
+            self.ledger.totals.met.note(Met::Prompt);
+        } else if self.disturbed_until.is_some() && calm_since + bound < self.now {
+            self.ledger.totals.met.note(Met::PromptAgain);
         }
         Ok(())
     }
@@ -248,6 +264,7 @@ impl World<'_> {
             process.pace = (second, 0);
         }
         process.pace.1 += 1;
+        self.ledger.totals.met.note_many(Met::Outlasting, u64::from(broken));
         if process.pace.1 > limit {
             return Err(format!("{} calls in a second of a broken server", process.pace.1));
         }

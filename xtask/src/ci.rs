@@ -5,15 +5,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, msrv, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
-    let skip_tests = match args {
-        [] => false,
-        [arg] if arg == "--skip-tests" => true,
-        _ => anyhow::bail!("`ci` takes only --skip-tests"),
-    };
+    ensure!(args.is_empty(), "`ci` takes no arguments");
+    let start = Instant::now();
     step("format", || format(shell))?;
     step("text rules", || tidy::check(&workspace::root()))?;
     step("dependency rules", || dependencies::check(shell))?;
@@ -21,12 +18,11 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     step("dependency audit", || deny::check(shell))?;
     step("lints", || lints(shell))?;
     step("lints of every feature", || feature_lints(shell))?;
+    step("lints of fuzzers and peers", || lints_apart(shell))?;
     step("documentation", || docs(shell))?;
-    if skip_tests {
-        println!("xtask: tests: skipped as told");
-    } else {
-        step("tests", || test::run(shell, &[]))?;
-    }
+    step("the oldest compiler", || msrv::check(shell))?;
+    step("tests", || test::run(shell, &[]))?;
+    println!("xtask: all passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -39,7 +35,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 fn format(shell: &Shell) -> Result<()> {
-    needs(shell, "rustfmt", "fmt")?;
+    component(shell, "rustfmt", "fmt")?;
     for manifest in workspace::MANIFESTS {
         cmd!(shell, "cargo fmt --manifest-path {manifest} --all --check")
             .run()
@@ -49,11 +45,9 @@ fn format(shell: &Shell) -> Result<()> {
 }
 
 fn lints(shell: &Shell) -> Result<()> {
-    needs(shell, "clippy", "clippy")?;
+    component(shell, "clippy", "clippy")?;
     cmd!(shell, "cargo clippy --workspace --all-targets --all-features --locked -- -D warnings")
         .run()?;
-    let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--all-targets"];
-    cmd!(shell, "cargo clippy --locked {fuzz...} -- -D warnings").run()?;
     Ok(())
 }
 
@@ -70,16 +64,28 @@ fn feature_lints(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
+/// The programs that nobody builds every day.
+fn lints_apart(shell: &Shell) -> Result<()> {
+    // Everything but libFuzzer itself, which takes a C++ compiler, and is linked when fuzzing only.
+    let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
+    let programs = ["--features", "programs", "--all-targets"];
+    cmd!(shell, "cargo clippy --locked {fuzz...} {programs...} -- -D warnings").run()?;
+    let peers = ["--manifest-path", "benches/peers/Cargo.toml", "--all-targets"];
+    cmd!(shell, "cargo clippy --locked {peers...} -- -D warnings").run()?;
+    Ok(())
+}
+
 fn docs(shell: &Shell) -> Result<()> {
     let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --workspace --no-deps --all-features --locked").run()?;
     Ok(())
 }
 
-/// A minimal toolchain lacks some of cargo's commands, and its message does not say what to do.
-fn needs(shell: &Shell, component: &str, command: &str) -> Result<()> {
-    let there =
-        cmd!(shell, "cargo {command} --version").quiet().ignore_stdout().ignore_stderr().run();
-    ensure!(there.is_ok(), "{component} is missing: rustup component add {component}");
+/// A minimal toolchain lacks some of cargo's commands.
+fn component(shell: &Shell, component: &str, command: &str) -> Result<()> {
+    let version = cmd!(shell, "cargo {command} --version").quiet().ignore_stdout().ignore_stderr();
+    if version.run().is_err() {
+        cmd!(shell, "rustup component add {component}").run()?;
+    }
     Ok(())
 }

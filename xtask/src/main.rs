@@ -8,6 +8,7 @@ mod dependencies;
 mod fix;
 mod inventory;
 mod lua_mutants;
+mod msrv;
 mod mutants;
 mod peers;
 mod redis;
@@ -84,9 +85,9 @@ cargo xtask servers [NAME ...]
 cargo xtask servers test [NAME ...]
     Run the conformance suite on them; on all of them it writes docs/servers.md.
 
-cargo xtask ci [--skip-tests]
-    All that must pass before a change is merged: format, text and dependency rules, lints,
-    documentation, tests.
+cargo xtask ci
+    All that must pass before a change is merged: format, text and dependency rules, an audit of the
+    dependencies, lints, documentation, a build with the oldest compiler, tests.
 
 cargo xtask audit
     Check licences, duplicates, sources and advisories of all dependencies. Fails if the database of

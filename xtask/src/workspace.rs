@@ -1,11 +1,12 @@
 //! What cargo knows about the workspace.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use xshell::{Shell, cmd};
 
@@ -20,6 +21,8 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     /// Its features, without `default`.
     pub(crate) features: Vec<String>,
+    /// The oldest compiler that builds it.
+    pub(crate) rust_version: Option<String>,
     /// Whether it goes to a registry.
     pub(crate) published: bool,
 }
@@ -64,6 +67,17 @@ fn metadata(shell: &Shell) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
+/// The oldest compiler for all members of the workspace.
+pub(crate) fn rust_version(shell: &Shell) -> Result<String> {
+    let packages = packages(shell)?;
+    let versions: BTreeSet<_> = packages.into_iter().map(|package| package.rust_version).collect();
+    let mut versions = versions.into_iter();
+    match (versions.next().flatten(), versions.next()) {
+        (Some(version), None) => Ok(version),
+        _ => bail!("the members of the workspace do not promise one `rust-version`"),
+    }
+}
+
 /// The members of the workspace.
 pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
     let metadata = metadata(shell)?;
@@ -78,6 +92,7 @@ fn package(json: &Value) -> Result<Package> {
         name: text("name").context("a package without name")?,
         description: text("description"),
         license: text("license"),
+        rust_version: text("rust_version"),
         features: features.keys().filter(|name| *name != "default").cloned().collect(),
         // Null is "anywhere", an empty list is `publish = false`.
         published: json["publish"].as_array().is_none_or(|registries| !registries.is_empty()),

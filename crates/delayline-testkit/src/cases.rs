@@ -9,10 +9,12 @@ mod clock;
 mod dead;
 mod dedup;
 mod delivery;
+mod forms;
 mod hostile;
 mod leases;
 mod limits;
 mod look;
+mod memory;
 mod order;
 mod pause;
 mod queue;
@@ -49,8 +51,9 @@ impl Case {
 
 /// Every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 14] = [
+    let topics: [fn() -> Vec<Case>; 16] = [
         delivery::cases,
+        forms::cases,
         order::cases,
         leases::cases,
         settle::cases,
@@ -60,6 +63,7 @@ pub(crate) fn all() -> Vec<Case> {
         claims::cases,
         pause::cases,
         clock::cases,
+        memory::cases,
         limits::cases,
         hostile::cases,
         look::cases,

@@ -1,0 +1,125 @@
+//! What is remembered of messages and claims that are over, to the millisecond.
+//!
+//! There are two generations. The younger one becomes the older one when something is added to it that
+//! is a retention younger than its beginning; each is forgotten a retention later.
+
+use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_LEASE_MS};
+use delayline_core::{Cancelled, Enqueued, Found, Outcome, Purged, Settled, Status};
+
+use super::queue::{Queue, claim, lease, message, reject};
+
+super::cases! { "memory",
+    every_operation_forgets_a_finished_message_at_the_same_instant: "G8, G14, G15",
+    what_finishes_later_begins_a_generation: "G15, G24",
+    a_claim_is_forgotten_at_its_instant: "G16",
+    what_is_forgotten_does_not_come_back_with_the_clock: "G15, G16, G19",
+}
+
+const BEGIN: u64 = 10;
+
+/// Whose claims are told apart from those for messages of other names.
+fn token_of(name: &str) -> u8 {
+    name.as_bytes()[0]
+}
+
+/// Finishes a message in each of three ways.
+async fn finish(queue: &Queue, ms: u64, name: &str) {
+    let acked = format!("{name} acked");
+    let token = token_of(name);
+    let held = queue.leased_as(token, ms, message(&acked), 1_000).await;
+    queue.end(ms, &acked, held, Outcome::Ack).await;
+    let purged = format!("{name} purged");
+    let held = queue.leased_as(token + 100, ms, message(&purged), 1_000).await;
+    queue.end(ms, &purged, held, reject("boom")).await;
+    assert_eq!(queue.purge(ms, &purged).await, Purged::Purged);
+    let cancelled = format!("{name} cancelled");
+    queue.enqueue_one(ms, message(&cancelled)).await;
+    assert_eq!(queue.cancel(ms, &cancelled).await, Cancelled::Cancelled);
+}
+
+/// Asks everything that changes nothing.
+async fn assert_known(queue: &Queue, ms: u64, name: &str, known: bool) {
+    let statuses =
+        [("acked", Status::Acked), ("purged", Status::Purged), ("cancelled", Status::Cancelled)];
+    for (way, status) in statuses {
+        let name = format!("{name} {way}");
+        let found = if known { Found::Finished(status) } else { Found::Unknown };
+        assert_eq!(queue.get(ms, &name).await, found, "{name} at {ms}");
+    }
+    let again = if known { Settled::AlreadyDone } else { Settled::Missing };
+    let acked = format!("{name} acked");
+    let held = lease(token_of(name), 1);
+    assert_eq!(queue.end(ms, &acked, held, Outcome::Ack).await, again, "{acked} at {ms}");
+    let again = if known { Purged::Purged } else { Purged::NotFound };
+    assert_eq!(queue.purge(ms, &format!("{name} purged")).await, again, "{name} at {ms}");
+    let again = if known { Cancelled::Cancelled } else { Cancelled::NotFound };
+    assert_eq!(queue.cancel(ms, &format!("{name} cancelled")).await, again, "{name} at {ms}");
+}
+
+/// Sends it again, which makes it anew if it is forgotten.
+async fn assert_taken(queue: &Queue, ms: u64, name: &str, taken: bool) {
+    let again = queue.enqueue_one(ms, message(&format!("{name} acked"))).await;
+    assert_eq!(matches!(again, Enqueued::Created { .. }), taken, "{name} at {ms}: {again:?}");
+}
+
+async fn every_operation_forgets_a_finished_message_at_the_same_instant(queue: &Queue) {
+    finish(queue, BEGIN, "only").await;
+    let end = BEGIN + 2 * FINISHED_RETENTION_MS;
+    assert_known(queue, end - 1, "only", true).await;
+    assert_taken(queue, end - 1, "only", false).await;
+    assert_known(queue, end, "only", false).await;
+    assert_taken(queue, end, "only", true).await;
+}
+
+async fn what_finishes_later_begins_a_generation(queue: &Queue) {
+    finish(queue, BEGIN, "first").await;
+    finish(queue, BEGIN + FINISHED_RETENTION_MS - 1, "last").await;
+    let next = BEGIN + FINISHED_RETENTION_MS;
+    finish(queue, next, "next").await;
+    let end = next + FINISHED_RETENTION_MS;
+    for name in ["first", "last", "next"] {
+        assert_known(queue, end - 1, name, true).await;
+        assert_taken(queue, end - 1, name, false).await;
+    }
+    for name in ["first", "last"] {
+        assert_known(queue, end, name, false).await;
+        assert_taken(queue, end, name, true).await;
+    }
+    assert_known(queue, end, "next", true).await;
+    assert_known(queue, end + FINISHED_RETENTION_MS, "next", false).await;
+}
+
+async fn a_claim_is_forgotten_at_its_instant(queue: &Queue) {
+    queue.enqueue(0, ["a", "b", "c"].map(message).to_vec()).await;
+    let take = |n| claim(n, 1, MAX_LEASE_MS);
+    assert_eq!(queue.claim_ids(BEGIN, take(1)).await, ["a"]);
+    assert_eq!(queue.claim_ids(BEGIN + JOURNAL_RETENTION_MS - 1, take(2)).await, ["b"]);
+    let next = BEGIN + JOURNAL_RETENTION_MS;
+    assert_eq!(queue.claim_ids(next, take(3)).await, ["c"]);
+    let end = next + JOURNAL_RETENTION_MS;
+    for (n, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        assert_eq!(queue.claim_ids(end - 1, take(n)).await, [name]);
+    }
+    for (n, names) in [(1, &[][..]), (2, &[]), (3, &["c"])] {
+        assert_eq!(queue.claim_ids(end, take(n)).await, names);
+    }
+    let end = end + JOURNAL_RETENTION_MS;
+    assert_eq!(queue.claim_ids(end - 1, take(3)).await, ["c"]);
+    assert_eq!(queue.claim_ids(end, take(3)).await, [""; 0]);
+}
+
+async fn what_is_forgotten_does_not_come_back_with_the_clock(queue: &Queue) {
+    finish(queue, BEGIN, "old").await;
+    let late = BEGIN + 2 * FINISHED_RETENTION_MS;
+    finish(queue, late, "new").await;
+    assert_known(queue, late, "old", false).await;
+    assert_known(queue, BEGIN, "old", false).await;
+    assert_known(queue, BEGIN, "new", true).await;
+
+    queue.enqueue(0, ["a", "b"].map(message).to_vec()).await;
+    let take = |n| claim(n, 1, MAX_LEASE_MS);
+    assert_eq!(queue.claim_ids(late, take(8)).await, ["a"]);
+    assert_eq!(queue.claim_ids(late + 2 * JOURNAL_RETENTION_MS, take(9)).await, ["b"]);
+    assert_eq!(queue.claim_ids(late, take(8)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(late, take(9)).await, ["b"]);
+}

@@ -208,10 +208,11 @@ end
 
 if #removed > 0 then
   local journal_count = younger and 1 or redis.call('HLEN', key.journal_new)
+  local makes_room = journal_age >= JOURNAL_RETENTION or journal_count >= MAX_JOURNAL
   --@ask ZREM due
   if delivered > 0 then
     --@ask HSET details, ZADD leased, HSET journal_new
-    if journal_age >= JOURNAL_RETENTION or journal_count == 0 or journal_count >= MAX_JOURNAL then
+    if makes_room or journal_count == 0 then
       --@ask UNLINK journal_new, UNLINK journal_old, RENAME journal_new, RENAME journal_old
       --@ask PEXPIRE journal_new, PEXPIRE journal_old
     end
@@ -235,7 +236,7 @@ if #removed > 0 then
     if journal_age >= 2 * JOURNAL_RETENTION then
       redis.call('UNLINK', key.journal_new, key.journal_old)
       control.journal_since, journal_count = now, 0
-    elseif journal_age >= JOURNAL_RETENTION or journal_count >= MAX_JOURNAL then
+    elseif makes_room then
       redis.call('UNLINK', key.journal_old)
       if journal_count > 0 then
         redis.call('RENAME', key.journal_new, key.journal_old)

@@ -2,16 +2,19 @@
 
 local FINISHED_RETENTION, MAX_FINISHED = 3600000, 100000
 
+local makes_room -- whether the younger generation becomes the older one
+
 -- Fails here, before any write, if a key holds something else or may not be written. Answers how many
 -- messages the younger generation remembers.
 local function look_at_finished()
-  if uses(USES_CONTENTS) then
+  if has_used(USES_CONTENTS) then
     redis.call('HLEN', key.contents)
     --@ask HDEL contents
   end
   --@ask HSET finished_new, HDEL records, HDEL details
   local count = redis.call('HLEN', key.finished_new)
-  if now - control.finished_since >= FINISHED_RETENTION or count == 0 or count >= MAX_FINISHED then
+  makes_room = now - control.finished_since >= FINISHED_RETENTION or count >= MAX_FINISHED
+  if makes_room or count == 0 then
     --@ask UNLINK finished_new, UNLINK finished_old, RENAME finished_new, RENAME finished_old
     --@ask PEXPIRE finished_new, PEXPIRE finished_old
   end
@@ -24,7 +27,7 @@ local function remember_finished(pairs, count)
   if age >= 2 * FINISHED_RETENTION then
     redis.call('UNLINK', key.finished_new, key.finished_old)
     control.finished_since, count = now, 0
-  elseif age >= FINISHED_RETENTION or count >= MAX_FINISHED then
+  elseif makes_room then
     redis.call('UNLINK', key.finished_old)
     if count > 0 then
       redis.call('RENAME', key.finished_new, key.finished_old)
@@ -41,7 +44,7 @@ end
 
 -- Contents first: an audit finds the record of one that is gone, and looks through no contents.
 local function delete_messages(ids)
-  if uses(USES_CONTENTS) then
+  if has_used(USES_CONTENTS) then
     redis.call('HDEL', key.contents, unpack(ids))
   end
   redis.call('HDEL', key.records, unpack(ids))

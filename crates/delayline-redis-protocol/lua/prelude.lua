@@ -75,6 +75,6 @@ do
   }
 end
 
-local function uses(bit_value)
+local function has_used(bit_value)
   return bit.band(control.uses, bit_value) ~= 0
 end

@@ -16,7 +16,7 @@ local function stands_elsewhere(id, member, record, in_due, in_leased)
     or not in_leased and redis.call('ZSCORE', key.leased, member) then
     return true
   end
-  local other = record and #record >= 8 and member_of(record, id)
+  local other = record and member_of(record, id)
   return other and other ~= member and (redis.call('ZSCORE', key.due, other)
     or redis.call('ZSCORE', key.leased, other) or redis.call('ZSCORE', key.dead, other))
 end

@@ -169,7 +169,7 @@ local function repair(index, number, base)
   end
   local after_position = position and position.index == number and position or nil
   local found = walk(index, base, 0, MAX_TIMESTAMP, after_position, limit - examined)
-  if index == due and #found > 0 and not uses(2 ^ number) then
+  if index == due and #found > 0 and not has_used(2 ^ number) then
     -- Claims look only where they know of messages.
     control.uses = bit.bor(control.uses, 2 ^ number)
     write()

@@ -104,7 +104,7 @@ impl Script {
     }
 
     fn new(name: &'static str, file: &str) -> Self {
-        let whole = with_parts(file);
+        let whole = without_unused_functions(&with_parts(file));
         let needs = needs_of(&whole);
         let whole = with_questions(&whole, &needs);
         let keys = keys_of(&whole);
@@ -132,6 +132,31 @@ fn with_parts(file: &str) -> String {
     }
     text
 }
+
+/// Leaves out the functions that a script includes and does not use: each costs every call something.
+///
+/// They begin and end at the beginning of a line.
+fn without_unused_functions(text: &str) -> String {
+    let mut text = text.to_owned();
+    let mut from = 0;
+    while let Some(start) = text[from..].find(FUNCTION).map(|at| from + at + 1) {
+        let name_at = start + FUNCTION.len() - 1;
+        let name = text[name_at..].split('(').next().unwrap_or_default();
+        let words = text.lines().flat_map(|line| code(line).split(|character| !is_word(character)));
+        let is_used = words.filter(|word| *word == name).count() > 1;
+        match text[start..].find("\nend\n") {
+            Some(length) if !is_used => {
+                text.replace_range(start..start + length + "\nend\n".len(), "");
+                // What it called may not be used any more.
+                from = 0;
+            }
+            _ => from = name_at,
+        }
+    }
+    text
+}
+
+const FUNCTION: &str = "\nlocal function ";
 
 /// The commands that are called on keys, each with the name of its key; one entry for each key of a
 /// command that has several.
@@ -333,6 +358,21 @@ mod tests {
                 let is_write = WRITES.contains(&&**command);
                 let known = !is_write || script.source.contains(&asked);
                 assert!(known || is_first((command, key)), "{command} {key}: {file:.60}");
+            }
+        }
+    }
+
+    #[test]
+    fn functions_that_a_script_does_not_use_are_left_out() {
+        let text = "local x\nlocal function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n\
+                    local function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";
+        let kept = "local x\nlocal function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";
+        assert_eq!(without_unused_functions(text), kept);
+        for script in all_scripts() {
+            for text in script.source.split("local function ").skip(1) {
+                let name = text.split('(').next().unwrap_or_default();
+                let uses = script.source.split(|c| !is_word(c)).filter(|word| *word == name);
+                assert!(uses.count() > 1, "{} does not use {name}", script.name);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Data that no library of this kind has written, and data that somebody took away (G20, G24).
 
 use delayline_core::{
-    Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Purged, Redriven,
+    Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Priority, Purged,
+    Redriven, Settled,
 };
 
 use super::*;
@@ -208,12 +209,42 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
         let second = delivered(&queue, 2, 2).await;
         assert_eq!([first, second].concat(), ["a", "z"], "{lose:?}");
     }
-    for counter in ["1", "9", "17", "25", "33", "41"] {
+    // Whatever comes first, nothing is forgotten that was there.
+    for op in every_op() {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        let mut large = message("large");
+        large.payload = vec![b'l'; 5_000].into();
+        let mut more = vec![large];
+        for (name, priority) in [("urgent", Priority::Urgent), ("low", Priority::Low)] {
+            more.push(NewMessage { priority, ..message(name) });
+        }
+        apply(&queue, 4, Op::Enqueue(more)).await;
+        server.command(&[b"DEL", &control[..]]);
+        apply(&queue, 4, op.clone()).await;
+        apply(&queue, 4, Op::Resume).await;
+        let mut seen = delivered(&queue, 4, 20).await;
+        seen.extend(delivered(&queue, 90_000, 21).await);
+        for name in ["urgent", "low", "large", "expiring", "scheduled"] {
+            assert!(seen.iter().any(|seen| seen == name), "{name} after {}: {seen:?}", op.name());
+        }
+        apply(&queue, 90_000, settle_at("large", 21, 2)).await;
+        let contents = queue.keys().all()[LEASED + 4].clone();
+        let left = server.command(&[b"EXISTS", &contents[..]]);
+        assert_eq!(left, Raw::Int(0), "the content of the large one after {}", op.name());
+    }
+    // Beyond 2^53 the scripts' numbers are not exact.
+    let counters = ["1", "9", "17", "25", "33", "41"];
+    let numbers = [&b"\x80"[..], b"\0\x20\0\0\0\0\0\0"];
+    for (counter, number) in counters.into_iter().flat_map(|at| numbers.map(|number| (at, number)))
+    {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
-        server.command(&[b"SETRANGE", &control[..], counter.as_bytes(), b"\x80"]);
+        server.command(&[b"SETRANGE", &control[..], counter.as_bytes(), number]);
         let before = dump(&server, queue.keys().all());
-        assert_eq!(kind_of(&queue, 1, &claim(1, 1)).await, Err(ErrorKind::WrongType));
+        for op in every_op() {
+            assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::WrongType), "{}", op.name());
+        }
         assert_eq!(dump(&server, queue.keys().all()), before, "no claim that nobody gets");
     }
 }
@@ -261,6 +292,65 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
         }
     }
     assert!(after.is_none() && (8..=10).contains(&examined), "{examined} examined, {after:?}");
+}
+
+/// Entries in indexes that a message does not belong to: it stays where it is.
+pub async fn an_entry_in_another_index_moves_nothing<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let homes = [("ready", DUE), ("leased", LEASED), ("dead", LEASED + 1)];
+    for (name, home) in homes {
+        for other in [DUE, LEASED, LEASED + 1] {
+            for is_own in [true, false] {
+                if is_own && other == home {
+                    continue;
+                }
+                server.command(&["FLUSHALL"]);
+                fill(&queue).await;
+                let Raw::Array(entries) =
+                    server.command(&[b"ZRANGE", &keys[home][..], b"0", b"-1"])
+                else {
+                    panic!("no entries")
+                };
+                let member = entries.into_iter().find_map(|entry| match entry {
+                    Raw::BulkString(bytes) if bytes.ends_with(name.as_bytes()) => Some(bytes),
+                    _ => None,
+                });
+                let stray =
+                    if is_own { member.unwrap() } else { [b"12345678", name.as_bytes()].concat() };
+                let score = if other == DUE { (2_u64 << 48).to_string() } else { "5".to_owned() };
+                server.command(&[b"ZADD", &keys[other][..], score.as_bytes(), &stray]);
+                let what = format!("{name} in {other}, own: {is_own}");
+                let mut seen = Vec::new();
+                let mut deaths = Vec::new();
+                for token in 20..23 {
+                    let claimed = claimed(&queue, 4_000, token).await;
+                    deaths.extend(claimed.deaths);
+                    seen.extend(names(claimed.deliveries));
+                }
+                let expected: &[&str] = &["ready"];
+                assert_eq!(
+                    (seen, deaths),
+                    (expected.iter().map(ToString::to_string).collect(), vec![]),
+                    "{what}"
+                );
+                let ended = apply(&queue, 4_000, settle("leased", 1, Outcome::Ack)).await;
+                assert_eq!(
+                    ended,
+                    Reply::Settle(vec![Settled::Done { status: Status::Acked }]),
+                    "{what}"
+                );
+                let redrive =
+                    Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW });
+                let redriven = apply(&queue, 4_000, redrive).await;
+                assert!(
+                    matches!(&redriven, Reply::Redrive(items) if matches!(items[..], [Redriven::Done { .. }])),
+                    "{what}"
+                );
+            }
+        }
+    }
 }
 
 /// What stands apart because it is large is read and deleted like any other.
@@ -320,6 +410,11 @@ pub async fn finished_messages_leave_no_residue<C: Connect>() {
         let stays = key.ends_with(b":control") || key.ends_with(b":bell");
         assert!(!exists || stays || (1..=7_200_000).contains(&ttl_ms), "{key:?} {ttl_ms}");
     }
+}
+
+fn settle_at(name: &str, token: u8, epoch: u64) -> Op {
+    let lease = Lease { epoch, ..lease(token) };
+    Op::Settle(vec![Settlement { id: id(name), lease, outcome: Outcome::Ack }])
 }
 
 async fn delivered(queue: &impl Backend, ms: u64, token: u8) -> Vec<String> {

@@ -11,6 +11,8 @@
 )]
 
 pub mod access;
+pub mod agreement;
+pub mod bells;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
@@ -183,6 +185,14 @@ macro_rules! queue_cases {
             access: the_documented_permissions_are_enough;
             access: a_missing_permission_is_named_before_anything_is_done;
             revoked: a_right_that_is_taken_away_leaves_no_half_of_an_operation;
+            agreement: all_scripts_agree_which_records_are_readable;
+            agreement: all_scripts_agree_which_details_are_readable;
+            agreement: all_scripts_agree_which_contents_are_readable;
+            bells: what_comes_sooner_than_sleepers_know_rings;
+            bells: a_claim_that_is_full_leaves_the_rest_to_others;
+            bells: what_is_given_back_or_moved_rings;
+            bells: a_paused_queue_is_silent;
+            bells: looks_that_find_nothing_write_seldom;
             hostile: a_vanished_record_becomes_a_dead_letter_and_harms_nobody;
             hostile: junk_in_the_indexes_harms_nobody;
             hostile: unreadable_details_become_a_dead_letter;
@@ -190,6 +200,7 @@ macro_rules! queue_cases {
             hostile: a_damaged_journal_bounds_its_own_work;
             hostile: a_lost_control_record_stops_nothing;
             hostile: impossible_instants_in_the_indexes_harm_nobody;
+            hostile: an_entry_in_another_index_moves_nothing;
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;
@@ -200,6 +211,8 @@ macro_rules! queue_cases {
             repair: whatever_is_damaged_the_rest_is_as_it_was;
             repair: many_orphans_are_found_page_by_page;
             repair: what_is_left_without_a_record_harms_no_later_message;
+            repair: a_repair_keeps_the_first_and_the_last_instant;
+            repair: a_reused_id_is_not_taken_for_what_has_finished;
             repair: many_details_without_a_record_are_found_page_by_page;
             torn: every_operation_can_be_torn_anywhere;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;

@@ -9,29 +9,64 @@ use super::*;
 const FINISHED: [usize; 2] = [7, 8];
 const JOURNAL: [usize; 2] = [9, 10];
 
+/// How a message ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Acked,
+    Cancelled,
+    Purged,
+    /// While it was leased, by the claim that takes the lease back.
+    CancelledByClaim,
+}
+
+/// Claims a message and ends it.
+async fn finish(queue: &impl Backend, ms: u64, token: u8, end: End) {
+    let name = token.to_string();
+    apply(queue, ms, Op::Enqueue(vec![message(&name)])).await;
+    assert_eq!(claimed(queue, ms, token).await.deliveries.len(), 1);
+    let reject = Outcome::Reject { error: String::new() };
+    match end {
+        End::Acked => drop(apply(queue, ms, settle(&name, token, Outcome::Ack)).await),
+        End::Cancelled => {
+            apply(queue, ms, settle(&name, token, Outcome::Release)).await;
+            apply(queue, ms, Op::Cancel(vec![id(&name)])).await;
+        }
+        End::Purged => {
+            apply(queue, ms, settle(&name, token, reject)).await;
+            apply(queue, ms, Op::Purge(vec![id(&name)])).await;
+        }
+        End::CancelledByClaim => {
+            apply(queue, ms, Op::Cancel(vec![id(&name)])).await;
+            assert_eq!(claimed(queue, ms + 10_000, token + 100).await.deliveries, []);
+        }
+    }
+    let Reply::Get(found) = apply(queue, ms, Op::Get(vec![id(&name)])).await else { panic!() };
+    assert!(matches!(found[..], [Found::Finished(_)]), "{found:?} is not {end:?}");
+}
+
 pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
-    // The last two are of different generations of claims, and the first two of finished ids.
-    let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
-    for (token, ms) in (1..).zip(instants) {
-        let name = token.to_string();
-        apply(&queue, ms, Op::Enqueue(vec![message(&name)])).await;
-        assert_eq!(claimed(&queue, ms, token).await.deliveries.len(), 1);
-        apply(&queue, ms, settle(&name, token, Outcome::Ack)).await;
-    }
-    let keys = queue.keys().all();
-    for ([new, old], retention) in
-        [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
-    {
-        let ttl_ms = |key: usize| match server.command(&[b"PTTL", &keys[key][..]]) {
-            Raw::Int(ttl_ms) => ttl_ms,
-            other => panic!("{other:?}"),
-        };
-        let retention = i64::try_from(retention).unwrap();
-        let (new_ttl, old_ttl) = (ttl_ms(new), ttl_ms(old));
-        assert!((retention + 1..=2 * retention).contains(&new_ttl), "{:?} {new_ttl}", keys[new]);
-        assert!((1..=retention).contains(&old_ttl), "{:?} {old_ttl}", keys[old]);
+    for end in [End::Acked, End::Cancelled, End::Purged, End::CancelledByClaim] {
+        server.command(&["FLUSHALL"]);
+        // The last two are of different generations of claims, and the first two of finished ids.
+        let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
+        for (token, ms) in (1..).zip(instants) {
+            finish(&queue, ms, token, end).await;
+        }
+        let keys = queue.keys().all();
+        for ([new, old], retention) in
+            [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
+        {
+            let ttl_ms = |key: usize| match server.command(&[b"PTTL", &keys[key][..]]) {
+                Raw::Int(ttl_ms) => ttl_ms,
+                other => panic!("{other:?}"),
+            };
+            let retention = i64::try_from(retention).unwrap();
+            let ttl_ms = (ttl_ms(new), ttl_ms(old));
+            assert!((retention + 1..=2 * retention).contains(&ttl_ms.0), "{end:?} {ttl_ms:?}");
+            assert!((1..=retention).contains(&ttl_ms.1), "{end:?} {ttl_ms:?}");
+        }
     }
 }
 

@@ -89,6 +89,20 @@ pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
     let before = dump(&server, queue.keys().all());
     for limit in [1, 2, 100] {
         assert_eq!(repaired(&queue, 6_000, limit).await, []);
+        // It looks at the same entries in the same order as an audit.
+        let mut after = None;
+        loop {
+            let check = || Check { after, limit };
+            let Reply::Check(audited) = apply(&queue, 6_000, Op::Check(check())).await else {
+                panic!("not the reply to a check")
+            };
+            let repaired = apply(&queue, 6_000, Op::Repair(check())).await;
+            assert_eq!(repaired, Reply::Repair(audited.clone()));
+            after = audited.next;
+            if after.is_none() {
+                break;
+            }
+        }
     }
     assert!(before == dump(&server, queue.keys().all()));
 }
@@ -168,6 +182,14 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     }
     repaired(&queue, 10, 3).await;
     assert!(is_dead(&found(&queue, 10, "stray").await), "an id that may have been a message's");
+    for (index, number) in [(DUE, 0), (LEASED, 4), (DEAD, 5)] {
+        for score in ["-inf", "-5", late, "+inf", "1e18"] {
+            anew().await;
+            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"junk"]);
+            let all = repaired(&queue, 10, 100).await;
+            assert_eq!(all, [Finding::MalformedEntry { index: number }], "{score}");
+        }
+    }
 
     // Counters that have lost something.
     anew().await;
@@ -233,6 +255,57 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
         apply(&queue, 2, settle("a", 1, outcome)).await;
         assert_delivered(&queue, 3, "a").await;
         repaired(&queue, 4, 100).await;
+    }
+}
+
+/// What is put back to where it belongs keeps its instant, be it the first or the last there is.
+pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    for instant in [Timestamp::MIN, Timestamp::MAX] {
+        server.command(&["FLUSHALL"]);
+        let at = At::Fixed(instant);
+        let apply = async |op| queue.apply(at, &op).await.unwrap().reply;
+        apply(Op::Enqueue(vec![message("dead"), message("leased")])).await;
+        apply(claim(1, 2)).await;
+        apply(settle("dead", 1, Outcome::Reject { error: String::new() })).await;
+        let mut due = message("due");
+        due.priority = delayline_core::Priority::Urgent;
+        apply(Op::Enqueue(vec![due])).await;
+        let get = || Op::Get(["dead", "leased", "due"].map(id).to_vec());
+        let before = apply(get()).await;
+        for name in ["dead", "leased", "due"] {
+            for index in [DUE, LEASED, DEAD] {
+                let stray = [b"12345678", name.as_bytes()].concat();
+                server.command(&[b"ZADD", &keys[index][..], b"5", &stray]);
+                let repair = Op::Repair(Check { after: None, limit: 100 });
+                let Reply::Repair(repaired) = apply(repair).await else { panic!("no repair") };
+                assert_eq!(repaired.findings.len(), 1, "{name} in {index}");
+                assert_eq!(apply(get()).await, before, "{name} in {index}");
+            }
+        }
+    }
+}
+
+/// An id that was used again: what is remembered of the earlier message does not end the new one.
+pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    for later in [1, delayline_core::limits::FINISHED_RETENTION_MS] {
+        server.command(&["FLUSHALL"]);
+        for (ms, name) in [(0, "a"), (later, "b")] {
+            apply(&queue, ms, Op::Enqueue(vec![message(name)])).await;
+            apply(&queue, ms, Op::Cancel(vec![id(name)])).await;
+        }
+        let mut again = message("a");
+        again.finished_ids = delayline_core::FinishedIds::Reuse;
+        apply(&queue, later, Op::Enqueue(vec![again])).await;
+        server.command(&[b"DEL", &keys[DUE][..]]);
+        repaired(&queue, later, 100).await;
+        assert!(is_dead(&found(&queue, later, "a").await), "it is not gone, {later} later");
+        assert!(redrive(&queue, later, "a").await);
     }
 }
 

@@ -8,8 +8,8 @@ use delayline_redis_protocol::{Role, Script};
 
 use super::*;
 
-/// Every command of every operation is taken away between two calls. Nothing may change then, and the
-/// refusal must name the command.
+/// Every command of every operation is taken away between two calls, for one key at a time. Nothing may
+/// change then, and the refusal must name both.
 pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
     let rules = Role::Admin.rules(&QueueName::new("q").unwrap());
     let server = Server::builder().acl_user(&format!("worker >secret {rules}")).start();
@@ -17,20 +17,34 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
     let asks = major_version(&server) >= 7;
     let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();
     let keys = queue.keys().all().to_vec();
-    let mut refused: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (settled, cases) in [(false, cases_of_a_busy_queue()), (true, cases_of_a_quiet_queue())] {
-        prepare(&server, &queue, settled).await;
+    let mut refused: BTreeMap<&str, BTreeSet<(String, &str)>> = BTreeMap::new();
+    for (age, cases) in [
+        (Age::Busy, cases_of_a_busy_queue()),
+        (Age::Quiet, cases_of_a_quiet_queue()),
+        (Age::Forgotten, cases_of_a_forgetful_queue()),
+    ] {
+        prepare(&server, &queue, age).await;
         let state = dump_of(&server, &keys);
         for (ms, op) in cases {
             let script = Script::of(&op);
-            for command in commands_of(script) {
+            for (command, key) in calls_of(script) {
                 restore(&server, &keys, &state);
                 let before = dump_of(&server, &keys);
-                server.command(&["ACL", "SETUSER", "worker", &format!("-{command}")]);
+                // Redis 6 has no rights for one key.
+                let others =
+                    keys.iter().filter(|name| !name.ends_with(format!(":{key}").as_bytes()));
+                let others: Vec<_> =
+                    others.map(|name| format!("~{}", String::from_utf8_lossy(name))).collect();
+                let elsewhere = format!("(+{command} {})", others.join(" "));
+                let taken = format!("-{command}");
+                let rules = ["ACL", "SETUSER", "worker", &taken, &elsewhere];
+                server.command(&rules[..if asks { 5 } else { 4 }]);
                 let outcome = queue.apply(at(ms), &op).await;
-                server.command(&["ACL", "SETUSER", "worker", &format!("+{command}")]);
+                let given = format!("+{command}");
+                let rules = ["ACL", "SETUSER", "worker", &given, "clearselectors"];
+                server.command(&rules[..if asks { 5 } else { 4 }]);
                 let Err(error) = outcome else { continue };
-                let case = format!("{} at {ms} without {command}: {error}", op.name());
+                let case = format!("{} at {ms} without {command} on {key}: {error}", op.name());
                 if !asks && error.kind() == &ErrorKind::Server {
                     assert_eq!(error.class(), Class::Ambiguous, "{case}");
                     continue;
@@ -39,9 +53,10 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
                 assert_eq!(error.class(), Class::Rejected, "{case}");
                 assert_eq!(dump_of(&server, &keys), before, "{case}");
                 if asks {
-                    assert!(error.detail().contains(&command), "{case}");
+                    let names = |text: &str| error.detail().contains(text);
+                    assert!(names(&command) && names(key), "{case}");
                 }
-                refused.entry(&script.sha1).or_default().insert(command);
+                refused.entry(&script.sha1).or_default().insert((command, key));
             }
             restore(&server, &keys, &state);
             assert!(queue.apply(at(ms), &op).await.is_ok(), "{} at {ms}", op.name());
@@ -51,11 +66,11 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
         let mut unseen = Vec::new();
         for (_, op) in cases_of_a_busy_queue() {
             let script = Script::of(&op);
-            let mut missed = commands_of(script);
-            missed.retain(|command| WRITES.contains(&&**command));
+            let mut missed = calls_of(script);
+            missed.retain(|(command, _)| WRITES.contains(&&**command));
             let Some(refused) = refused.remove(&*script.sha1) else { continue };
-            missed.retain(|command| !refused.contains(command));
-            unseen.extend(missed.into_iter().map(|command| (op.name(), command)));
+            missed.retain(|call| !refused.contains(call));
+            unseen.extend(missed.into_iter().map(|call| (op.name(), call)));
         }
         assert_eq!(unseen, [], "writes that no case needs");
     }
@@ -66,19 +81,45 @@ pub fn major_version(server: &Server) -> u32 {
     version.split('.').next().unwrap().parse().unwrap()
 }
 
-/// The commands that stand in a script.
-fn commands_of(script: &Script) -> BTreeSet<String> {
-    let calls = script.source.split("redis.call('").skip(1);
-    let commands = calls.map(|call| call.split('\'').next().unwrap().to_owned());
-    // The time comes as an argument here.
-    commands.filter(|command| command != "TIME").collect()
+/// The commands that stand in a script, each with the name of a key that it is called on.
+fn calls_of(script: &Script) -> BTreeSet<(String, &'static str)> {
+    let mut calls = BTreeSet::new();
+    for call in script.source.split("redis.call('").skip(1) {
+        let (command, mut rest) = call.split_once('\'').unwrap();
+        while let Some((number, after)) =
+            rest.strip_prefix(", KEYS[").and_then(|rest| rest.split_once(']'))
+        {
+            calls.insert((command.to_owned(), script.keys[number.parse::<usize>().unwrap() - 1]));
+            rest = after;
+        }
+    }
+    calls
+}
+
+/// What has happened to a queue so far.
+#[derive(Clone, Copy, PartialEq)]
+enum Age {
+    /// What finished and what was claimed is forgotten.
+    Forgotten,
+    Busy,
+    /// Nobody has a lease any more.
+    Quiet,
 }
 
 /// A queue with a message in every state, and some that are large, expired or damaged.
-async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, settled: bool) {
+async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Age) {
     server.command(&["FLUSHALL"]);
     fill(queue).await;
-    if settled {
+    if age == Age::Forgotten {
+        let mut again = message("acked");
+        again.finished_ids = FinishedIds::Reuse;
+        apply(queue, 4, Op::Enqueue(vec![again])).await;
+        for key in &queue.keys().all()[9..11] {
+            server.command(&[b"DEL", &key[..]]);
+        }
+        return;
+    }
+    if age == Age::Quiet {
         for (text, token) in [("leased", 1), ("expiring", 2)] {
             apply(queue, 4, settle(text, token, Outcome::Ack)).await;
         }
@@ -132,6 +173,9 @@ fn cases_of_a_quiet_queue() -> Vec<(u64, Op)> {
     vec![
         (4_500, Op::Enqueue(vec![again])),
         (4_500, claim(9, 10)),
+        // To the millisecond, since the first of them was claimed and the first of them finished.
+        (10 * MINUTES, claim(9, 10)),
+        (60 * MINUTES + 1, Op::Cancel(vec![id("ready"), id("large")])),
         (12 * MINUTES, claim(9, 10)),
         (25 * MINUTES, claim(9, 10)),
         (70 * MINUTES, Op::Cancel(vec![id("ready"), id("large")])),
@@ -140,6 +184,16 @@ fn cases_of_a_quiet_queue() -> Vec<(u64, Op)> {
         (130 * MINUTES, Op::Purge(vec![id("dead")])),
         (4_500, Op::Get(vec![id("large"), id("dead"), id("ready")])),
         (4_500, Op::Repair(Check { after: None, limit: 100 })),
+    ]
+}
+
+fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
+    vec![
+        (4_500, Op::Cancel(vec![id("ready")])),
+        (4_500, Op::Purge(vec![id("dead")])),
+        (4_500, settle("leased", 1, Outcome::Ack)),
+        (4_500, claim(9, 10)),
+        (6_000, claim(9, 10)),
     ]
 }
 

@@ -1,0 +1,216 @@
+//! When the bell rings: for what comes sooner than those who sleep know of, and for nothing else (G21).
+//!
+//! Whoever claims and gets less than it asked for sleeps until the instant that it was told, a minute at
+//! most.
+
+use delayline_core::limits::{MAX_PAYLOAD_BYTES, SAFETY_POLL_MS};
+
+use super::*;
+
+/// Index of a key in [`Keys`](delayline_redis_protocol::Keys).
+const CONTROL: usize = 0;
+const BELL: usize = 11;
+
+const LONG: u64 = 10 * SAFETY_POLL_MS;
+
+struct Queue<C: Connect> {
+    server: Server,
+    queue: ScriptBackend<C::Transport>,
+}
+
+impl<C: Connect> Queue<C> {
+    async fn start() -> Self {
+        let server = Server::start();
+        let queue = open::<C>(&server.url()).await.unwrap();
+        Self { server, queue }
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        &self.queue.keys().all()[index]
+    }
+
+    fn empty(&self) {
+        self.server.command(&["FLUSHALL"]);
+    }
+
+    /// Carries it out, answers whether it rings, and takes the ring away.
+    async fn rings(&self, ms: u64, op: Op) -> bool {
+        apply(&self.queue, ms, op).await;
+        let Raw::Int(rings) = self.server.command(&[b"LLEN", self.key(BELL)]) else { panic!() };
+        assert!(rings <= 1, "one ring is enough");
+        self.server.command(&[b"DEL", self.key(BELL)]);
+        rings == 1
+    }
+
+    /// A message of any name; the name tells when it is due.
+    async fn sending_rings(&self, ms: u64, due: u64) -> bool {
+        self.rings(ms, Op::Enqueue(vec![due_at(&format!("{ms}, {due}"), due)])).await
+    }
+
+    async fn claiming_rings(&self, ms: u64, max: usize, lease_ms: u64) -> bool {
+        let token = u8::try_from(ms % 251).unwrap() + 1;
+        let Op::Claim(mut claim) = claim(token, max) else { unreachable!() };
+        claim.lease = millis(lease_ms);
+        self.rings(ms, Op::Claim(claim)).await
+    }
+}
+
+fn due_at(name: &str, ms: u64) -> NewMessage {
+    let At::Fixed(due) = at(ms) else { unreachable!() };
+    let mut message = message(name);
+    message.schedule = Schedule::At(due);
+    message
+}
+
+pub async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    // Nobody knows of anything.
+    assert!(!queue.sending_rings(0, SAFETY_POLL_MS).await, "they come by themselves until then");
+    assert!(queue.sending_rings(0, SAFETY_POLL_MS - 1).await);
+    // That ring told them.
+    assert!(!queue.sending_rings(1, SAFETY_POLL_MS - 1).await);
+    assert!(!queue.sending_rings(1, SAFETY_POLL_MS).await);
+    assert!(queue.sending_rings(1, SAFETY_POLL_MS - 2).await);
+    // Since then a minute has gone by.
+    assert!(!queue.sending_rings(SAFETY_POLL_MS, LONG).await);
+    assert!(!queue.sending_rings(SAFETY_POLL_MS, SAFETY_POLL_MS).await);
+    assert!(queue.sending_rings(SAFETY_POLL_MS + 1, SAFETY_POLL_MS + 1).await);
+
+    // A claim finds nothing, or what is due later.
+    queue.empty();
+    assert!(!queue.claiming_rings(0, 1, LONG).await);
+    assert!(queue.sending_rings(1, 30_000).await);
+    assert!(!queue.claiming_rings(2, 1, LONG).await);
+    assert!(!queue.sending_rings(3, 30_000).await);
+    assert!(queue.sending_rings(3, 29_999).await);
+
+    // A claim has room left: it comes for what it has leased itself.
+    queue.empty();
+    queue.sending_rings(0, 0).await;
+    assert!(!queue.claiming_rings(0, 2, 10_000).await);
+    assert!(!queue.sending_rings(1, 10_000).await);
+    assert!(queue.sending_rings(1, 9_999).await);
+
+    // A ring that nobody has taken is enough.
+    queue.empty();
+    queue.sending_rings(0, 5_000).await;
+    queue.server.command(&[b"LPUSH", queue.key(BELL), b"1"]);
+    assert!(queue.sending_rings(0, 4_000).await, "and it stays");
+}
+
+pub async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    // Nothing is left that comes within a minute.
+    queue.sending_rings(0, 0).await;
+    assert!(!queue.claiming_rings(0, 1, SAFETY_POLL_MS).await);
+    assert!(queue.sending_rings(1, SAFETY_POLL_MS).await, "nobody sleeps until then");
+    // Its own lease may run out.
+    queue.empty();
+    queue.sending_rings(0, 0).await;
+    assert!(queue.claiming_rings(0, 1, SAFETY_POLL_MS - 1).await);
+    for (left, rings) in
+        [(0, true), (1, true), (SAFETY_POLL_MS - 1, true), (SAFETY_POLL_MS, false), (LONG, false)]
+    {
+        queue.empty();
+        queue.sending_rings(0, 0).await;
+        queue.rings(0, Op::Enqueue(vec![due_at("left", left)])).await;
+        assert_eq!(queue.claiming_rings(0, 1, LONG).await, rings, "{left} is left");
+    }
+    // It has no room for so many bytes.
+    queue.empty();
+    for n in 0..5 {
+        let mut large = due_at(&n.to_string(), 0);
+        large.payload = vec![0; MAX_PAYLOAD_BYTES].into();
+        queue.rings(0, Op::Enqueue(vec![large])).await;
+    }
+    assert!(queue.claiming_rings(0, 100, LONG).await);
+    // A claim that is repeated looks at the queue as well.
+    assert!(queue.claiming_rings(0, 100, LONG).await);
+    assert!(!queue.claiming_rings(1, 100, LONG).await, "it takes the rest");
+}
+
+pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    let snooze = |ms| Outcome::Snooze { delay: millis(ms) };
+    let retry = |ms| Outcome::Retry { delay: millis(ms), error: String::new() };
+    let reject = Outcome::Reject { error: String::new() };
+    for (outcomes, rings) in [
+        (vec![Outcome::Ack], false),
+        (vec![reject.clone()], false),
+        (vec![Outcome::Release], true),
+        (vec![retry(39_999)], true),
+        (vec![retry(40_000)], false),
+        (vec![snooze(39_999)], true),
+        (vec![snooze(40_000)], false),
+        (vec![snooze(50_000), Outcome::Ack, retry(39_999), reject, snooze(50_000)], true),
+    ] {
+        queue.empty();
+        let names: Vec<_> = (0..outcomes.len()).map(|n| n.to_string()).collect();
+        let messages = names.iter().map(|name| due_at(name, 0)).collect();
+        queue.rings(0, Op::Enqueue(messages)).await;
+        // It knows that its leases may end.
+        assert!(!queue.claiming_rings(0, 10, 40_000).await);
+        let settle = names.iter().zip(&outcomes).map(|(name, outcome)| Settlement {
+            id: id(name),
+            lease: lease(1),
+            outcome: outcome.clone(),
+        });
+        assert_eq!(queue.rings(0, Op::Settle(settle.collect())).await, rings, "{outcomes:?}");
+    }
+
+    for (due, rings) in [(39_999, true), (40_000, false)] {
+        let At::Fixed(instant) = at(due) else { unreachable!() };
+        let schedule = Schedule::At(instant);
+        queue.empty();
+        queue.sending_rings(0, 0).await;
+        queue.claiming_rings(0, 10, 40_000).await;
+        queue.rings(0, Op::Enqueue(vec![due_at("a", LONG), due_at("b", LONG)])).await;
+        let later = Schedule::In(millis(2 * LONG));
+        let moves =
+            vec![Reschedule { id: id("a"), schedule: later }, Reschedule { id: id("b"), schedule }];
+        assert_eq!(queue.rings(0, Op::Reschedule(moves)).await, rings, "moved to {due}");
+
+        queue.empty();
+        queue.rings(0, Op::Enqueue(vec![due_at("dead", 0), due_at("held", 0)])).await;
+        queue.claiming_rings(0, 10, 40_000).await;
+        queue.rings(0, settle("dead", 1, Outcome::Reject { error: String::new() })).await;
+        let redrive = Redrive { ids: vec![id("dead")], schedule };
+        assert_eq!(queue.rings(0, Op::Redrive(redrive)).await, rings, "revived for {due}");
+    }
+}
+
+pub async fn a_paused_queue_is_silent<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    assert!(!queue.rings(0, Op::Pause).await);
+    assert!(!queue.sending_rings(0, 0).await);
+    assert!(!queue.claiming_rings(1, 1, LONG).await);
+    assert!(!queue.sending_rings(2, 0).await);
+    assert!(queue.rings(2, Op::Resume).await);
+    assert!(!queue.rings(2, Op::Resume).await, "it goes on already");
+    queue.rings(3, Op::Pause).await;
+    queue.server.command(&[b"LPUSH", queue.key(BELL), b"1"]);
+    assert!(queue.rings(3, Op::Resume).await, "one ring is enough");
+}
+
+/// Idle processes that come by one after the other do not each change the queue.
+pub async fn looks_that_find_nothing_write_seldom<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    queue.sending_rings(0, LONG).await;
+    let mut written = Vec::new();
+    let mut before = Raw::Nil;
+    for ms in (0..40_000).step_by(1_000) {
+        queue.claiming_rings(ms, 1, LONG).await;
+        let control = queue.server.command(&[b"GET", queue.key(CONTROL)]);
+        if control != before {
+            written.push(ms);
+        }
+        before = control;
+    }
+    assert!((2..=4).contains(&written.len()), "{written:?}");
+    // What is news is written at once.
+    let news = due_at("news", 45_000);
+    assert!(!queue.rings(39_000, Op::Enqueue(vec![due_at("known", LONG)])).await);
+    assert!(queue.rings(39_000, Op::Enqueue(vec![news])).await);
+    queue.claiming_rings(39_500, 1, LONG).await;
+    assert!(!queue.sending_rings(39_600, 45_000).await);
+}

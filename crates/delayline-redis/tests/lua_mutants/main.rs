@@ -2,7 +2,9 @@
 //! the cases of damage on each mutant until one fails.
 //!
 //! `cargo xtask lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
-//! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`). Without that a script that is plainly broken must be caught, and no other.
+//! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`) or which
+//! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`). Without that
+//! a script that is plainly broken must be caught, and no other.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 
@@ -13,8 +15,8 @@ mod transport;
 mod trials;
 
 use std::collections::HashSet;
-use std::env;
 use std::time::Instant;
+use std::{env, fs};
 
 use delayline_redis_protocol::all_scripts;
 use mutator::{Mutant, mutants};
@@ -54,9 +56,16 @@ fn self_check() -> Result<(), String> {
 
 /// Mutant by mutant.
 fn hunt(count: usize, seed: u64) -> Result<(), String> {
+    let again = match env::var("DELAYLINE_MUTANTS_AGAIN") {
+        Ok(path) => Some(fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?),
+        Err(_) => None,
+    };
     let mut trials = Trials::learn(RANDOM_CASES, |_| true)?;
     let scripts = all_scripts();
-    let mutants = sample(count, seed, &trials);
+    let mutants = match &again {
+        Some(output) => survivors_in(output, &trials),
+        None => sample(count, seed, &trials),
+    };
     println!("seed {seed}: {} mutants", mutants.len());
     let (begin, mut survivors) = (Instant::now(), Vec::new());
     for (number, mutant) in (1..).zip(&mutants) {
@@ -86,22 +95,38 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
 }
 
 fn what(mutant: &Mutant) -> String {
-    let Mutant { script, line, before, after, .. } = mutant;
+    let Mutant { line, .. } = mutant;
+    let (name, change) = name_and_change(mutant);
+    format!("{name}, line {line} {change}")
+}
+
+/// What is printed of a mutant, without the line that it is in: that may have moved.
+fn name_and_change(mutant: &Mutant) -> (&'static str, String) {
+    let Mutant { script, before, after, .. } = mutant;
     let name = all_scripts().get(*script).map_or("", |script| script.name);
-    format!("{name}, line {line} as assembled: `{before}` -> `{after}`")
+    (name, format!("as assembled: `{before}` -> `{after}`"))
+}
+
+/// The mutants that survived in an earlier run.
+fn survivors_in(output: &str, trials: &Trials) -> Vec<Mutant> {
+    let survived: Vec<_> = output.split(" SURVIVED in ").skip(1).collect();
+    let survived = |mutant: &Mutant| {
+        let (name, change) = name_and_change(mutant);
+        survived.iter().any(|text| {
+            let text = text.split_once(": ").map_or("", |(_, what)| what);
+            let change_there = text.strip_prefix(name).and_then(|text| text.split_once(" as "));
+            change_there.is_some_and(|(_, text)| text.starts_with(&change[3..]))
+        })
+    };
+    let mut all = every_mutant(trials);
+    all.retain(|mutant| survived(mutant) && trials.load(&mutant.source).is_some());
+    all
 }
 
 /// So many that are Lua, chosen by chance. What stands in a part that several scripts include is changed
 /// in one of them only.
 fn sample(count: usize, seed: u64, trials: &Trials) -> Vec<Mutant> {
-    let of = env::var("DELAYLINE_MUTANTS_OF").ok();
-    let all = all_scripts().into_iter().enumerate();
-    let mut all: Vec<_> = all
-        .filter(|(number, script)| {
-            of.as_ref().is_none_or(|of| of == script.name) && trials.of(*number) > 0
-        })
-        .flat_map(|(number, script)| mutants(number, &script.source, script.keys.len()))
-        .collect();
+    let mut all = every_mutant(trials);
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
     let (mut seen, mut chosen) = (HashSet::new(), Vec::new());
     for mutant in all {
@@ -114,6 +139,17 @@ fn sample(count: usize, seed: u64, trials: &Trials) -> Vec<Mutant> {
         }
     }
     chosen
+}
+
+/// Every mutant of the scripts that are wanted.
+fn every_mutant(trials: &Trials) -> Vec<Mutant> {
+    let of = env::var("DELAYLINE_MUTANTS_OF").ok();
+    let all = all_scripts().into_iter().enumerate();
+    all.filter(|(number, script)| {
+        of.as_ref().is_none_or(|of| of == script.name) && trials.of(*number) > 0
+    })
+    .flat_map(|(number, script)| mutants(number, &script.source, script.keys.len()))
+    .collect()
 }
 
 fn variable<N: std::str::FromStr>(name: &str) -> Option<N> {

@@ -17,6 +17,7 @@
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
 local RECORDS = 6
+local FINISHED_RETENTION, JOURNAL_RETENTION = 3600000, 600000
 local examined, changed = 0, false
 
 -- They fail here, before any write, if a key holds something else.
@@ -245,6 +246,27 @@ local function accounted_for()
   return indexed() + control.acked + control.cancelled + control.purged
 end
 
+-- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long as
+-- nothing is added.
+local function limit_memories()
+  if redis.call('PTTL', key.finished_new) == -1 then
+    write()
+    redis.call('PEXPIRE', key.finished_new, 2 * FINISHED_RETENTION)
+  end
+  if redis.call('PTTL', key.finished_old) == -1 then
+    write()
+    redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
+  end
+  if redis.call('PTTL', key.journal_new) == -1 then
+    write()
+    redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
+  end
+  if redis.call('PTTL', key.journal_old) == -1 then
+    write()
+    redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
+  end
+end
+
 for level = 0, 3 do
   repair(due, level, level * LEVEL)
 end
@@ -274,6 +296,7 @@ if not goes_on then
     results[8], results[9] = math.floor(cursor / HALF), cursor % HALF
   end
   if not goes_on then
+    limit_memories()
     local accounted = accounted_for()
     if accounted ~= control.sequence then
       find(7, control.sequence, accounted)

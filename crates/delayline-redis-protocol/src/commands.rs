@@ -4,7 +4,7 @@
 ///
 /// Since Redis 8.6.2 `redis.acl_check_cmd` raises an error if it is asked about a command with too
 /// few or too many arguments.
-const COMMANDS: [(&str, usize); 24] = [
+const COMMANDS: [(&str, usize); 25] = [
     ("BLPOP", 2),
     ("GET", 1),
     ("HDEL", 2),
@@ -19,6 +19,7 @@ const COMMANDS: [(&str, usize); 24] = [
     ("LLEN", 1),
     ("LPUSH", 2),
     ("PEXPIRE", 2),
+    ("PTTL", 1),
     ("RENAME", 2),
     ("SET", 2),
     ("UNLINK", 1),

@@ -409,6 +409,10 @@ mod tests {
         ] {
             assert_eq!(value(name), Some(&*expected.to_string()), "{name}");
         }
+        let repair = with_parts(include_str!("../lua/repair.lua"));
+        for name in ["FINISHED_RETENTION", "JOURNAL_RETENTION"] {
+            assert_eq!(constant(&repair, name), value(name), "{name}");
+        }
         let failures = NewMessage::DEFAULT_MAX_FAILURES;
         let limits = format!("'\\0\\{failures}\\0\\{}'", NewMessage::DEFAULT_MAX_CRASHES);
         assert_eq!(value("DEFAULT_LIMITS"), Some(&*limits));

@@ -5,7 +5,7 @@ use super::*;
 /// What the scripts call, and what the drivers do: docs/wire.md lists the same.
 const COMMANDS: &str = "+evalsha +eval +info +ping +blpop +time +get +set +hget +hmget +hset +hdel \
                         +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore \
-                        +llen +lpush +unlink +rename +pexpire";
+                        +llen +lpush +unlink +rename +pexpire +pttl";
 
 fn user(rules: &str) -> Server {
     Server::builder().acl_user(&format!("worker on >secret {rules}")).start()

@@ -75,10 +75,19 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
     let unreadable = ["expiring", "leased", "ready"]
         .map(|name| Death { id: id(name), reason: DeathReason::Unreadable });
     assert_eq!(deaths, unreadable);
+    let ids = ["expiring", "leased", "ready"].map(id).to_vec();
     for name in ["ready", "expiring", "leased"] {
         assert_eq!(death_of(&queue, name).await, Some(DeathReason::Unreadable), "{name}");
     }
     assert_eq!(findings(&queue, 90_001).await, []);
+    // Their records are whole.
+    apply(&queue, 90_001, Op::Redrive(Redrive { ids, schedule: Schedule::NOW })).await;
+    let again = claimed(&queue, 90_001, 10).await.deliveries;
+    assert_eq!(again.len(), 3);
+    for delivery in again {
+        let sent = message(&delivery.message.info.id.to_string());
+        assert_eq!(delivery.message.payload, sent.payload);
+    }
 }
 
 /// One byte of one value is damaged, each byte in turn: the neighbours are delivered, and the

@@ -204,6 +204,7 @@ macro_rules! queue_cases {
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;
+            remembering: a_repair_limits_the_life_of_what_is_remembered;
             remembering: what_is_remembered_goes_by_itself;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;

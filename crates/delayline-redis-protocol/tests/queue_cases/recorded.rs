@@ -61,12 +61,18 @@ impl Recorded {
     /// All keys, as commands that bring them back.
     pub fn keys(&self) -> Vec<Command> {
         let names = self.key_names();
-        let dumps: Vec<_> = names.iter().map(|key| vec![b"DUMP".to_vec(), key.clone()]).collect();
-        let dumps = self.server.commands(&dumps);
-        let restore = |(key, dump): (Vec<u8>, Raw)| {
-            vec![b"RESTORE".to_vec(), key, b"0".to_vec(), bytes(dump)]
+        let of_each = |command: &str| {
+            let command = |key: &Vec<u8>| vec![command.as_bytes().to_vec(), key.clone()];
+            let commands: Vec<_> = names.iter().map(command).collect();
+            self.server.commands(&commands)
         };
-        names.into_iter().zip(dumps).map(restore).collect()
+        let (dumps, ttls) = (of_each("DUMP"), of_each("PTTL"));
+        let restore = |((key, dump), ttl_ms): ((&Vec<u8>, Raw), Raw)| {
+            let Raw::Int(ttl_ms) = ttl_ms else { panic!("{ttl_ms:?}") };
+            let ttl_ms = ttl_ms.max(0).to_string().into_bytes();
+            vec![b"RESTORE".to_vec(), key.clone(), ttl_ms, bytes(dump)]
+        };
+        names.iter().zip(dumps).zip(ttls).map(restore).collect()
     }
 
     pub fn restore(&self, keys: &[Command]) {

@@ -44,6 +44,37 @@ async fn finish(queue: &impl Backend, ms: u64, token: u8, end: End) {
     assert!(matches!(found[..], [Found::Finished(_)]), "{found:?} is not {end:?}");
 }
 
+/// A file may end just before the command that limits the life of what is remembered.
+pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
+    for (token, ms) in (1..).zip(instants) {
+        finish(&queue, ms, token, End::Acked).await;
+    }
+    let keys = queue.keys().all();
+    let now = instants[2];
+    for ([new, old], retention) in
+        [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
+    {
+        for (key, most) in [(new, 2 * retention), (old, retention)] {
+            let before = dump(&server, keys);
+            assert_eq!(server.command(&[b"PERSIST", &keys[key][..]]), Raw::Int(1));
+            assert_eq!(repair::repaired(&queue, now, 100).await, []);
+            let Raw::Int(ttl_ms) = server.command(&[b"PTTL", &keys[key][..]]) else { panic!() };
+            let most = i64::try_from(most).unwrap();
+            assert!((most - 60_000..=most).contains(&ttl_ms), "{:?} {ttl_ms}", keys[key]);
+            let after = dump(&server, keys);
+            let changed = (0..before.len()).filter(|key| before[*key] != after[*key]);
+            // The revision, and a ring.
+            assert!(changed.into_iter().all(|key| [0, 11].contains(&key)));
+        }
+    }
+    let before = dump(&server, keys);
+    assert_eq!(repair::repaired(&queue, now, 100).await, []);
+    assert_eq!(dump(&server, keys), before, "there is nothing left to do");
+}
+
 pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -210,7 +210,9 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
         server.command(&[b"ZREM", &keys[LEASED][..], &member(&server, &keys[LEASED], "a")]);
         server.command(&[b"HDEL", &keys[RECORDS][..], b"a"]);
         server.command(&[b"HSET", &keys[CONTENTS][..], b"c", b"content"]);
+        // The names of no messages.
         server.command(&[b"HSET", &keys[DETAILS][..], b"", b"junk"]);
+        server.command(&[b"HSET", &keys[CONTENTS][..], &[b'n'; 129], b"junk"]);
     };
 
     orphan().await;
@@ -218,7 +220,10 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
     for name in ["a", "c"] {
         assert!(found.contains(&Finding::Orphan { id: id(name) }), "{name}: {found:?}");
     }
-    repaired(&queue, 1, 100).await;
+    for index in [7, 8] {
+        assert!(found.contains(&Finding::MalformedEntry { index }), "{index}: {found:?}");
+    }
+    assert_eq!(repaired(&queue, 1, 100).await, found);
     for (key, left) in [(DETAILS, 1), (CONTENTS, 0)] {
         assert_eq!(server.command(&[b"HLEN", &keys[key][..]]), Raw::Int(left));
     }
@@ -334,9 +339,9 @@ pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() 
         });
         found.extend(ids);
         after = page.next;
-        if after.is_none() {
-            break;
-        }
+        let Some(next) = after else { break };
+        // What has no index has no instant.
+        assert!(next.index <= 5 || next.instant == Timestamp::MIN, "{next:?}");
     }
     assert_eq!(found.len(), names.len());
     repaired(&queue, 2, 100).await;

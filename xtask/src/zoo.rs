@@ -30,7 +30,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(!defects.is_empty(), "no defect in zoo/ has a name that contains {args:?}");
     let place = Workplace::new(&root, redis_server::ensure(shell)?)?;
     let mut baselines = HashMap::new();
-    let (count, mut survivors) = (defects.len(), Vec::new());
+    let (count, mut survivors, mut unjudged) = (defects.len(), Vec::new(), Vec::new());
     for (number, defect) in (1..).zip(&defects) {
         let name = &defect.name;
         for suite in defect.suites() {
@@ -40,16 +40,24 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
                 unknown.insert(time);
             }
         }
-        match place.with_patch(&defect.patch, || hunt(&place, defect, &baselines))? {
-            Some((by, after)) => println!("{number}/{count} {name}: caught in {after:.0?} by {by}"),
-            None => {
+        match place.with_patch(&defect.patch, || hunt(&place, defect, &baselines)) {
+            Ok(Some((by, after))) => {
+                println!("{number}/{count} {name}: caught in {after:.0?} by {by}");
+            }
+            Ok(None) => {
                 println!("{number}/{count} {name}: SURVIVED: {}", defect.what);
                 survivors.push(name.as_str());
             }
+            // The others can be judged all the same.
+            Err(error) => {
+                println!("{number}/{count} {name}: NOT JUDGED: {error:#}");
+                unjudged.push(name.as_str());
+            }
         }
     }
-    println!("zoo: {} of {count} defects caught", count - survivors.len());
+    println!("zoo: {} of {count} defects caught", count - survivors.len() - unjudged.len());
     ensure!(survivors.is_empty(), "these survived: {}", survivors.join(", "));
+    ensure!(unjudged.is_empty(), "these could not be judged: {}", unjudged.join(", "));
     Ok(())
 }
 

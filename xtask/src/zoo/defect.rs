@@ -64,7 +64,7 @@ impl Defect {
 }
 
 /// By the beginning of a path that a defect touches.
-const SUITES: [(&str, &[&str]); 6] = [
+const SUITES: [(&str, &[&str]); 7] = [
     (
         "crates/delayline-redis-protocol/lua",
         &[
@@ -86,6 +86,12 @@ const SUITES: [(&str, &[&str]); 6] = [
         &[
             "test -p delayline-redis-protocol --lib",
             "test -p delayline-redis --test transport --test wire",
+        ],
+    ),
+    (
+        "crates/delayline-cli",
+        &[
+            "test -p delayline-cli --lib --test work --test list_and_get --test dead --test refusals",
         ],
     ),
     ("crates/delayline", &["test -p delayline --lib --tests"]),

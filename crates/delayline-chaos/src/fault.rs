@@ -58,7 +58,39 @@ impl Fault {
     /// Those after which every call is answered.
     pub(crate) const HARMLESS: [Self; 3] = [Self::StepClock, Self::FlushScripts, Self::Freeze];
 
-    /// Those that are neither a kill nor a freeze.
+    /// What becomes of the calls that it meets.
+    pub(crate) const fn effect(self) -> Effect {
+        match self {
+            Self::FlushScripts | Self::CrashWorker | Self::StepClock => Effect::None,
+            Self::Freeze | Self::PauseClients | Self::Silence => Effect::Delay,
+            _ => Effect::Failure,
+        }
+    }
+
+    /// All kinds.
+    pub(crate) const ALL: [Self; 19] = [
+        Self::Kill,
+        Self::KillAndLoseTail,
+        Self::Restart,
+        Self::Freeze,
+        Self::FlushScripts,
+        Self::KillClients,
+        Self::PauseClients,
+        Self::LoseReplies,
+        Self::LoseRequests,
+        Self::Silence,
+        Self::WrongType,
+        Self::OutOfMemory,
+        Self::ReadOnly,
+        Self::TooFewReplicas,
+        Self::FailedSnapshot,
+        Self::BusyScript,
+        Self::TooManyClients,
+        Self::CrashWorker,
+        Self::StepClock,
+    ];
+
+    /// Those that are neither a kill nor a freeze. Two rounds in a row share them out.
     pub(crate) const OTHERS: [Self; 16] = [
         Self::Restart,
         Self::FlushScripts,
@@ -77,6 +109,17 @@ impl Fault {
         Self::TooManyClients,
         Self::CrashWorker,
     ];
+}
+
+/// What becomes of the calls that a fault meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Some get no answer.
+    Failure,
+    /// They are answered when it is over, unless their callers give up.
+    Delay,
+    /// They must only have been under way.
+    None,
 }
 
 /// Who brings faults about.
@@ -136,7 +179,13 @@ impl Adversary<'_> {
                 }
                 Ok(())
             }
-            Fault::WrongType => self.wrong_type().await,
+            Fault::WrongType => {
+                // Some keys are seldom used.
+                for key in self.chance.choose_multiple(self.keys.clone(), 3) {
+                    self.wrong_type(&key).await?;
+                }
+                Ok(())
+            }
             Fault::OutOfMemory => {
                 self.config("maxmemory", "1").await?;
                 self.outage().await;
@@ -225,9 +274,8 @@ impl Adversary<'_> {
         Ok(())
     }
 
-    async fn wrong_type(&mut self) -> Result<()> {
-        let Some(key) = self.chance.choice(&self.keys).cloned() else { return Ok(()) };
-        let away = [b"away:", &key[..]].concat();
+    async fn wrong_type(&mut self, key: &[u8]) -> Result<()> {
+        let away = [b"away:", key].concat();
         // In one step, and so is the way back: the key is never missing.
         let there = "redis.call('DEL', KEYS[2]) \
              local is = redis.call('TYPE', KEYS[1]).ok \
@@ -236,7 +284,7 @@ impl Adversary<'_> {
         let back = "redis.call('DEL', KEYS[1]) \
              if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[1]) end";
         let script = |text: &str| {
-            let words = [b"EVAL", text.as_bytes(), b"2", &key[..], &away[..]];
+            let words = [b"EVAL", text.as_bytes(), b"2", key, &away[..]];
             words.map(<[u8]>::to_vec)
         };
         self.command(&script(there)).await?;

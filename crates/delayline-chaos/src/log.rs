@@ -63,6 +63,13 @@ pub(crate) struct Entry {
     pub(crate) outcome: Outcome,
 }
 
+impl Entry {
+    /// Whether it was under way at some time between two instants.
+    fn is_between(&self, from: Duration, to: Duration) -> bool {
+        self.called <= to && self.returned.is_none_or(|returned| returned >= from)
+    }
+}
+
 /// What a caller knows of its call.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -98,15 +105,25 @@ impl Log {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a fault that struck at `from` and was over at `to` met a call: one that was under way
-    /// when it struck, or one whose answer it took.
-    pub(crate) fn met(&self, from: Duration, to: Duration) -> bool {
-        let met = |entry: &Entry| {
-            let unheard = matches!(entry.outcome, Outcome::Unknown);
-            let latest_call = if unheard { to } else { from };
-            entry.called <= latest_call && entry.returned.is_none_or(|returned| returned >= from)
-        };
-        self.entries().iter().rev().take(RECENT).any(met)
+    /// Whether a call was under way at some time between two instants.
+    pub(crate) fn was_busy(&self, from: Duration, to: Duration) -> bool {
+        self.entries().iter().rev().take(RECENT).any(|entry| entry.is_between(from, to))
+    }
+
+    /// Whether a call that was under way then got no answer.
+    pub(crate) fn has_failed(&self, from: Duration, to: Duration) -> bool {
+        let failed = |entry: &Entry| !matches!(entry.outcome, Outcome::Answered(_));
+        let entries = self.entries();
+        entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && failed(entry))
+    }
+
+    /// Whether a call that was under way then took as long as half of that time.
+    pub(crate) fn was_held_up(&self, from: Duration, to: Duration) -> bool {
+        let end = self.setting.elapsed();
+        let held_up =
+            |entry: &Entry| entry.returned.unwrap_or(end) - entry.called >= (to - from) / 2;
+        let entries = self.entries();
+        entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && held_up(entry))
     }
 
     /// How many calls have been answered.
@@ -145,11 +162,10 @@ impl<B: Backend> Backend for Recorded<B> {
             });
             entries.len() - 1
         };
-        // A caller that is dropped here leaves the entry as it is: unknown.
+        // A caller that is dropped here leaves the outcome as it is: unknown.
+        let _end = End { log: &self.log, number };
         let answer = self.inner.apply(at, op).await;
-        let mut entries = self.log.entries();
-        let entry = &mut entries[number];
-        entry.returned = Some(setting.elapsed());
+        let entry = &mut self.log.entries()[number];
         match &answer {
             Ok(applied) => entry.outcome = Outcome::Answered(applied.clone()),
             Err(error) if error.class() != Class::Ambiguous => {
@@ -158,6 +174,19 @@ impl<B: Backend> Backend for Recorded<B> {
             Err(_) => {}
         }
         answer
+    }
+}
+
+/// Writes down when a call returned, or was given up.
+struct End<'a> {
+    log: &'a Log,
+    number: usize,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let now = self.log.setting.elapsed();
+        self.log.entries()[self.number].returned = Some(now);
     }
 }
 

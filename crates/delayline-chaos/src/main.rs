@@ -45,8 +45,13 @@ struct Args {
     first: u64,
 }
 
-/// So many rounds must have seen everything.
+/// So many rounds must have judged every guarantee.
 const ENOUGH_ROUNDS: u64 = 4;
+/// In so many rounds every kind of fault must have been felt by a call.
+const ENOUGH_STRIKES: u64 = 12;
+
+/// So many cuts must have met an operation.
+const ENOUGH_CUTS: usize = 100;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -71,7 +76,7 @@ async fn main() -> ExitCode {
         let (struck, hits) = totals.faults(|_| true);
         let seconds = begin.elapsed().as_secs();
         println!(
-            "chaos: {} rounds in {seconds} s: {struck} faults, {hits} with a call under way, \
+            "chaos: {} rounds in {seconds} s: {struck} faults, {hits} of them felt by a call, \
              {kills} kills",
             number - first
         );
@@ -82,11 +87,21 @@ async fn main() -> ExitCode {
         println!("chaos: nothing to judge by for {}", unseen.join("; "));
         return ExitCode::FAILURE;
     }
+    let unmet = totals.unmet();
+    if !unmet.is_empty() && number - first >= ENOUGH_STRIKES {
+        println!("chaos: no call has felt these faults: {unmet:?}");
+        return ExitCode::FAILURE;
+    }
     match cuts::play(seed, cuts).await {
-        Ok(cuts::Cuts { all, within }) => println!(
-            "chaos: {all} ends of an append-only file cut off, {within} of them within an \
-             operation; what was left was whole"
-        ),
+        Ok(cuts::Cuts { all, within }) => {
+            println!(
+                "chaos: {all} ends of an append-only file cut off, {within} of them within an \
+                 operation; what was left was whole"
+            );
+            if within == 0 && all >= ENOUGH_CUTS {
+                return ExitCode::FAILURE;
+            }
+        }
         Err(error) => {
             println!("chaos: {error:#}\nplay it again with --seed {seed} --rounds 0");
             return ExitCode::FAILURE;

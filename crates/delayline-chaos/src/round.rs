@@ -10,7 +10,7 @@ use delayline_test_server::Server;
 use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
-use crate::fault::{Adversary, Fault, LONGEST_OUTAGE_MS};
+use crate::fault::{Adversary, Effect, Fault, LONGEST_OUTAGE_MS};
 use crate::load::{self, Improvised, Queue, Working};
 use crate::log::{Outcome, Setting};
 use crate::replay::{Account, replay};
@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// What happens in such a round, in an order left to chance.
-    fn schedule(self, chance: &mut fastrand::Rng) -> Vec<Fault> {
+    /// What happens in the `number`th round, in an order left to chance.
+    fn schedule(self, seed: u64, number: u64, chance: &mut fastrand::Rng) -> Vec<Fault> {
         let mut faults = Vec::new();
         let kill = match self {
             Self::Always | Self::EverySecond => Fault::Kill,
@@ -58,10 +58,21 @@ impl Kind {
         faults.extend([kill; KILLS]);
         faults.extend([Fault::Freeze; FREEZES]);
         faults.extend([Fault::StepClock; 2]);
-        faults.extend(chance.choose_multiple(Fault::OTHERS, OTHERS));
+        faults.extend(others(seed, number));
         chance.shuffle(&mut faults);
         faults
     }
+}
+
+/// The other faults of the `number`th round. The rounds that have such faults go in pairs, each of
+/// which has all of them; so there is a whole pair in any four rounds.
+fn others(seed: u64, number: u64) -> impl Iterator<Item = Fault> {
+    let place = number / 4 * 3 + number % 4;
+    let mut deck = Fault::OTHERS;
+    fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(place / 2))
+        .shuffle(&mut deck);
+    let half = deck.len() / 2;
+    deck.into_iter().skip(if place.is_multiple_of(2) { 0 } else { half }).take(half)
 }
 
 /// Plays a round and judges it.
@@ -100,7 +111,7 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         furthest_step_ms: 0,
     };
 
-    for fault in kind.schedule(&mut chance) {
+    for fault in kind.schedule(seed, number, &mut chance) {
         tokio::time::sleep(Duration::from_millis(chance.u64(..100))).await;
         let from = setting.elapsed();
         adversary.strike(fault, &mut workers).await.with_context(|| format!("{fault:?}"))?;
@@ -109,8 +120,12 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
             recover(queue, &setting).await.with_context(|| format!("after {fault:?}"))?;
         }
         totals.note_recovery(setting.elapsed() - healed);
-        let hit = queues.iter().any(|queue| queue.log.met(from, healed));
-        totals.note_fault(fault, hit);
+        let met = |queue: &Queue| match fault.effect() {
+            Effect::Failure => queue.log.has_failed(from, healed),
+            Effect::Delay => queue.log.was_held_up(from, healed),
+            Effect::None => queue.log.was_busy(from, healed),
+        };
+        totals.note_fault(fault, queues.iter().any(met));
     }
     adversary.heal_clock();
     let era_ends = adversary.era_ends;
@@ -192,10 +207,29 @@ fn keep(queue: &Queue, account: &Account) -> Result<PathBuf> {
 
 const KILLS: usize = 7;
 const FREEZES: usize = 7;
-const OTHERS: usize = 8;
 const HARMLESS: usize = 8;
 /// So many answers, and the load is running again.
 const RECOVERED: usize = 20;
 /// How soon clients must be back when a fault is over (G21). They are much sooner; a machine that
 /// has much else to do may take its time.
 const LONGEST_HEALING: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::Kind;
+    use crate::fault::Fault;
+
+    #[test]
+    fn every_kind_of_fault_strikes_in_any_four_rounds() {
+        for first in 0..50 {
+            let mut faults = BTreeSet::new();
+            for number in first..first + 4 {
+                let mut chance = fastrand::Rng::with_seed(number);
+                faults.extend(Kind::of(number).schedule(7, number, &mut chance));
+            }
+            assert_eq!(faults, BTreeSet::from(Fault::ALL), "from round {first} on");
+        }
+    }
+}

@@ -8,13 +8,13 @@ use delayline_core::{
     Cancelled, Enqueued, Extended, Op, Outcome, Redriven, Reply, Settled, Status,
 };
 
-use crate::fault::Fault;
+use crate::fault::{Effect, Fault};
 use crate::replay::Replayed;
 
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// How often each fault struck, and how often while a call was under way.
+    /// How often each fault struck, and how often a call felt it.
     faults: BTreeMap<Fault, (usize, usize)>,
     /// Calls that took place, and the answers that their callers never got.
     calls: usize,
@@ -109,7 +109,13 @@ impl Totals {
         }
     }
 
-    /// How often it struck, and how often while a call was under way.
+    /// The kinds of fault that no call has felt.
+    pub(crate) fn unmet(&self) -> Vec<Fault> {
+        let unmet = |fault: &Fault| self.faults.get(fault).is_none_or(|(_, hits)| *hits == 0);
+        Fault::ALL.into_iter().filter(unmet).collect()
+    }
+
+    /// How often it struck, and how often a call felt it.
     pub(crate) fn faults(&self, which: impl Fn(Fault) -> bool) -> (usize, usize) {
         let chosen = self.faults.iter().filter(|(fault, _)| which(**fault));
         chosen.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
@@ -185,10 +191,15 @@ fn count<T>(items: &[T], which: impl Fn(&T) -> bool) -> usize {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (fault, (struck, hits)) in &self.faults {
-            writeln!(f, "{struck:>8}  {fault:?}, {hits} of them with a call under way")?;
+            let how = match fault.effect() {
+                Effect::Failure => "and a call failed",
+                Effect::Delay => "and a call was held up",
+                Effect::None => "while a call was under way",
+            };
+            writeln!(f, "{struck:>8}  {fault:?}, {hits} times {how}")?;
         }
         let (struck, hits) = self.faults(|_| true);
-        writeln!(f, "{struck:>8}  faults in all, {hits} of them with a call under way")?;
+        writeln!(f, "{struck:>8}  faults in all, {hits} times with an effect on a call")?;
         writeln!(f)?;
         let Self { calls, executed_unheard, never_executed, refused, taken_back, handled, .. } =
             self;
@@ -206,5 +217,25 @@ impl fmt::Display for Totals {
             writeln!(f, "{:>4} held {times:>8}  {what}", format!("{guarantee:?}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Totals;
+    use crate::fault::Fault;
+
+    #[test]
+    fn a_fault_that_no_call_has_felt_is_told() {
+        let mut totals = Totals::default();
+        assert_eq!(totals.unmet(), Fault::ALL);
+        for fault in Fault::ALL {
+            totals.note_fault(fault, true);
+        }
+        totals.note_fault(Fault::Kill, false);
+        assert_eq!(totals.unmet(), []);
+        let mut totals = Totals::default();
+        totals.note_fault(Fault::Kill, false);
+        assert!(totals.unmet().contains(&Fault::Kill));
     }
 }

@@ -33,14 +33,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (count, mut survivors, mut unjudged) = (defects.len(), Vec::new(), Vec::new());
     for (number, defect) in (1..).zip(&defects) {
         let name = &defect.name;
-        for suite in defect.suites() {
-            if let Entry::Vacant(unknown) = baselines.entry(suite) {
-                let time = baseline(&place, unknown.key())?;
-                println!("{}: passes without a defect in {time:.0?}", unknown.key());
-                unknown.insert(time);
-            }
-        }
-        match place.with_patch(&defect.patch, || hunt(&place, defect, &baselines)) {
+        match hunt(&place, defect, &mut baselines) {
             Ok(Some((by, after))) => {
                 println!("{number}/{count} {name}: caught in {after:.0?} by {by}");
             }
@@ -94,43 +87,62 @@ fn baseline(place: &Workplace, suite: &Suite) -> Result<Duration> {
     }
 }
 
-/// The test that catches a defect, and how long that took.
+/// The test that catches a defect, and how long that took. The later suites are run only if the
+/// earlier ones see nothing.
 fn hunt(
     place: &Workplace,
     defect: &Defect,
-    baselines: &HashMap<Suite, Duration>,
+    baselines: &mut HashMap<Suite, Duration>,
 ) -> Result<Option<(String, Duration)>> {
-    let name = &defect.name;
     for suite in defect.suites() {
-        place.build(&suite).with_context(|| format!("{name} does not compile"))?;
-        let baseline = baselines.get(&suite).copied().unwrap_or(LONGEST_BASELINE);
-        let (start, patience) = (Instant::now(), LEAST_PATIENCE.max(baseline * 4));
-        match place.run(&suite, patience)? {
-            Outcome::Passed { .. } => {}
-            Outcome::Failed { tests, log } => {
-                let wanted = defect.caught_by.as_ref();
-                let by = wanted.map_or_else(
-                    || tests.first(),
-                    |wanted| tests.iter().find(|test| bare(test) == wanted),
-                );
-                let Some(by) = by else {
-                    let wanted = wanted.map_or("any test by name", String::as_str);
-                    bail!("{name}: {suite} fails, but not {wanted}: {tests:?}\n{log}")
-                };
-                return Ok(Some((by.clone(), start.elapsed())));
+        let baseline = match baselines.entry(suite.clone()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => {
+                let time = baseline(place, &suite)?;
+                println!("{suite}: passes without a defect in {time:.0?}");
+                *unknown.insert(time)
             }
-            Outcome::Hung { log } => {
-                // The test programs name a test that runs for more than a minute.
-                let Some(test) = suite::hanging_test(&log) else {
-                    bail!(
-                        "{name}: {suite} is not over after {patience:.0?}, and names no test\n{log}"
-                    )
-                };
-                return Ok(Some((format!("{test}, which hangs"), start.elapsed())));
-            }
+        };
+        let patience = LEAST_PATIENCE.max(baseline * 4);
+        let hunt = || hunt_with(place, defect, &suite, patience);
+        if let Some(caught) = place.with_patch(&defect.patch, hunt)? {
+            return Ok(Some(caught));
         }
     }
     Ok(None)
+}
+
+/// The same with one suite, while the defect is there.
+fn hunt_with(
+    place: &Workplace,
+    defect: &Defect,
+    suite: &Suite,
+    patience: Duration,
+) -> Result<Option<(String, Duration)>> {
+    place.build(suite).context("with it the tests do not compile")?;
+    let start = Instant::now();
+    match place.run(suite, patience)? {
+        Outcome::Passed { .. } => Ok(None),
+        Outcome::Failed { tests, log } => {
+            let wanted = defect.caught_by.as_ref();
+            let by = wanted.map_or_else(
+                || tests.first(),
+                |wanted| tests.iter().find(|test| bare(test) == wanted),
+            );
+            let Some(by) = by else {
+                let wanted = wanted.map_or("any test by name", String::as_str);
+                bail!("{suite} fails, but not {wanted}: {tests:?}\n{log}")
+            };
+            Ok(Some((by.clone(), start.elapsed())))
+        }
+        Outcome::Hung { log } => {
+            // The test programs name a test that runs for more than a minute.
+            let Some(test) = suite::hanging_test(&log) else {
+                bail!("{suite} is not over after {patience:.0?}, and names no test\n{log}")
+            };
+            Ok(Some((format!("{test}, which hangs"), start.elapsed())))
+        }
+    }
 }
 
 /// No suite takes as long on sound code.

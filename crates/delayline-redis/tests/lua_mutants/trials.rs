@@ -79,16 +79,16 @@ impl Trials {
             (std::cmp::Reverse(catches.copied().unwrap_or_default()), trial.took)
         });
         let run = |trial: &Trial| run_within(&trial.run, LONGEST_TRIAL + PATIENCE * trial.took);
-        let caught = order.into_iter().find(|trial| match run(trial) {
-            Ok(()) => false,
-            Err(reason) if reason == HANGS => true,
+        let caught = order.into_iter().find_map(|trial| match run(trial) {
+            Ok(()) => None,
+            Err(reason) if reason == HANGS => Some((trial.name.clone(), ", which does not end")),
             // Not for another reason, such as a busy machine: it fails again.
-            Err(_) => run(trial).is_err(),
+            Err(_) => run(trial).is_err().then(|| (trial.name.clone(), "")),
         });
-        let by = caught?.name.clone();
+        let (by, how) = caught?;
         *self.catches.entry((script, by.clone())).or_default() += 1;
         self.replace_a_stuck_server();
-        Some(by)
+        Some(by + how)
     }
 
     /// A script without end keeps the server busy, and what waits for it with it.

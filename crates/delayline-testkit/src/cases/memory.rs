@@ -13,6 +13,7 @@ super::cases! { "memory",
     what_finishes_later_begins_a_generation: "G15, G24",
     a_claim_is_forgotten_at_its_instant: "G16",
     what_is_forgotten_does_not_come_back_with_the_clock: "G15, G16, G19",
+    each_way_to_finish_makes_room: "G15, G24",
 }
 
 const BEGIN: u64 = 10;
@@ -122,4 +123,35 @@ async fn what_is_forgotten_does_not_come_back_with_the_clock(queue: &Queue) {
     assert_eq!(queue.claim_ids(late + 2 * JOURNAL_RETENTION_MS, take(9)).await, ["b"]);
     assert_eq!(queue.claim_ids(late, take(8)).await, [""; 0]);
     assert_eq!(queue.claim_ids(late, take(9)).await, ["b"]);
+}
+
+/// Whatever finishes first after a long time takes the place of what finished before.
+async fn each_way_to_finish_makes_room(queue: &Queue) {
+    let mut before: Option<String> = None;
+    for (n, way) in (1..).zip(["ack", "purge", "cancel", "claim", "ack"]) {
+        let (name, ms) = (n.to_string(), BEGIN + u64::from(n) * (2 * FINISHED_RETENTION_MS + 1));
+        let held = queue.leased_as(n, ms, message(&name), 1).await;
+        match way {
+            "ack" => drop(queue.end(ms, &name, held, Outcome::Ack).await),
+            "purge" => {
+                queue.end(ms, &name, held, reject("boom")).await;
+                queue.purge(ms, &name).await;
+            }
+            "cancel" => {
+                queue.end(ms, &name, held, Outcome::Release).await;
+                queue.cancel(ms, &name).await;
+            }
+            _ => {
+                queue.cancel(ms, &name).await;
+                queue.claim(ms + 1, claim(n + 100, 1, 1)).await;
+            }
+        }
+        assert!(matches!(queue.get(ms, &name).await, Found::Finished(_)), "{way}");
+        if let Some(before) = &before {
+            for ms in [ms, BEGIN] {
+                assert_eq!(queue.get(ms, before).await, Found::Unknown, "{way} at {ms}");
+            }
+        }
+        before = Some(name);
+    }
 }

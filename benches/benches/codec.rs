@@ -140,8 +140,8 @@ impl Transport for Recording {
         self.transport.wait(bell, timeout).await
     }
 
-    async fn info(&self) -> Result<String, CallError> {
-        self.transport.info().await
+    async fn info(&self, key: &Bytes) -> Result<String, CallError> {
+        self.transport.info(key).await
     }
 }
 
@@ -163,7 +163,7 @@ impl Transport for Replaying {
         Ok(false)
     }
 
-    async fn info(&self) -> Result<String, CallError> {
+    async fn info(&self, _key: &Bytes) -> Result<String, CallError> {
         Ok(String::new())
     }
 }

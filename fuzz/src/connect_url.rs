@@ -1,6 +1,6 @@
 //! Server addresses.
 
-use delayline_redis_protocol::{Address, ConnectOptions};
+use delayline_redis_protocol::{Address, ConnectOptions, Topology};
 
 /// What is shown must be the same with either of them. Two, because the fuzzer would find one and
 /// put it where it may be shown.
@@ -19,7 +19,7 @@ pub fn connect_url(data: &[u8]) {
     }
     let (before, after) = text.split_once('|').unwrap_or((&text, ""));
     // Behind a colon it is the password, whatever comes before; so it is nobody's name.
-    for scheme in ["redis", "rediss"] {
+    for scheme in ["redis", "rediss", "redis-cluster", "rediss-sentinel"] {
         is_not_shown(|password| format!("{scheme}://{before}:{password}{after}"));
     }
     // A question mark ends the path.
@@ -44,10 +44,10 @@ fn does_not_depend_on_the_password(options: &ConnectOptions) {
 
 /// The path of a unix socket may begin with slashes that are read as part of the scheme.
 fn reads_back(options: &ConnectOptions) {
-    if !matches!(options.address, Address::Unix(_)) {
+    if !matches!(options.topology, Topology::Single(Address::Unix(_))) {
         let shown = options.to_string();
         let again = shown.parse::<ConnectOptions>();
         let again = again.unwrap_or_else(|violation| panic!("{shown} is refused: {violation}"));
-        assert_eq!(again.address, options.address);
+        assert_eq!(again.topology, options.topology);
     }
 }

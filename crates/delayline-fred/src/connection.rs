@@ -12,7 +12,7 @@ use crate::failure;
 
 /// A client without reconnect policy. Its router task ends with the socket, or when it can't
 /// connect in the first place.
-pub(crate) struct FredConnection {
+pub struct FredConnection {
     client: Client,
     /// The router would live on without its client.
     router: DriverTask,
@@ -77,6 +77,8 @@ fn converted(frame: Resp3Frame) -> Result<Value, Error> {
         | Resp3Frame::SimpleString { data, .. }
         | Resp3Frame::VerbatimString { data, .. } => Value::Bytes(data),
         Resp3Frame::Array { data, .. } => array(data)?,
+        // Flat, as RESP2 would send it.
+        Resp3Frame::Map { data, .. } => array(data.into_iter().flat_map(<[_; 2]>::from))?,
         // With RESP2, fred takes an inner array like `{"message", a, b}` for a message of a channel
         // and puts this word in front. At the top level it would be lost: there, the first element
         // is always an integer.

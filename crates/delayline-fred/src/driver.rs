@@ -19,7 +19,12 @@ use fred::types::config::{
 use crate::connection::FredConnection;
 
 /// Makes connections with fred: one [`Client`] each, never reused.
-pub(crate) struct FredDriver {
+///
+/// What fred would do by itself about lost connections is switched off, because it sends commands
+/// again. Two limits are fred's: database numbers end at 255
+/// ([`ErrorKind::Unsupported`]), and a password for a server that wants none is no error, because
+/// fred takes the server's answer for a success.
+pub struct FredDriver {
     /// What `Debug` shows.
     address: String,
     config: Config,
@@ -28,55 +33,26 @@ pub(crate) struct FredDriver {
 }
 
 impl FredDriver {
-    pub(crate) fn from_options(options: &ConnectOptions) -> Result<Self, Error> {
-        let server = match &options.address {
-            Address::Tcp { host, port } | Address::Tls { host, port } => {
-                ServerConfig::Centralized { server: Server::new(host.as_str(), *port) }
-            }
-            Address::Unix(path) => ServerConfig::Unix { path: path.clone() },
-        };
-        let number = u8::try_from(options.database)
-            .map_err(|_| Error::new(ErrorKind::Unsupported("a database number above 255")))?;
-        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
-        let mut config = Config {
-            server,
-            username: options.username.clone(),
-            password: options.exposed_login().map(|(_, password)| password.to_owned()),
-            version: match options.resp {
-                Resp::V2 => RespVersion::RESP2,
-                Resp::V3 => RespVersion::RESP3,
-            },
-            database: Some(number).filter(|&number| number != 0),
-            ..Config::default()
-        };
-        if let Address::Tls { .. } = &options.address {
-            #[cfg(feature = "tls")]
-            {
-                use fred::types::config::TlsConnector;
-
-                let tls = delayline_redis_protocol::tls::client_config(options.ca_pem.as_deref())?;
-                config.tls = Some(TlsConnector::from(tls).into());
-            }
-            #[cfg(not(feature = "tls"))]
-            {
-                return Err(Error::new(ErrorKind::Unsupported("TLS in this build")));
-            }
-        }
-        let address = options.to_string();
-        Ok(Self::new(address, config, ConnectionConfig::default()))
-    }
-
-    pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
+    /// Connects like the client: with its address, login, TLS connector and TCP settings. For
+    /// [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
+    ///
+    /// For what [`ConnectOptions`] cannot say, client certificates for example. The connections are
+    /// the driver's own, with `TCP_NODELAY`; the client is left as it is and need not be connected.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if the client is for a cluster or for sentinels.
+    pub fn from_client(client: &Client) -> Result<Self, Error> {
         let config = client.client_config();
         let address = match &config.server {
             ServerConfig::Centralized { server } => server.to_string(),
             ServerConfig::Unix { path } => format!("unix:{}", path.display()),
             _ => return Err(Error::new(ErrorKind::Unsupported("a client for several servers"))),
         };
-        Ok(Self::new(address, config, client.connection_config().clone()))
+        Ok(Self::configured(address, config, client.connection_config().clone()))
     }
 
-    fn new(address: String, config: Config, connection: ConnectionConfig) -> Self {
+    fn configured(address: String, config: Config, connection: ConnectionConfig) -> Self {
         let version = config.version;
         let config = Config {
             fail_fast: true,
@@ -124,6 +100,43 @@ impl FredDriver {
 #[async_trait]
 impl Driver for FredDriver {
     type Connection = FredConnection;
+
+    fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error> {
+        let server = match address {
+            Address::Tcp { host, port } | Address::Tls { host, port } => {
+                ServerConfig::Centralized { server: Server::new(host.as_str(), *port) }
+            }
+            Address::Unix(path) => ServerConfig::Unix { path: path.clone() },
+        };
+        let number = u8::try_from(options.database)
+            .map_err(|_| Error::new(ErrorKind::Unsupported("a database number above 255")))?;
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
+        let mut config = Config {
+            server,
+            username: options.username.clone(),
+            password: options.exposed_login().map(|(_, password)| password.to_owned()),
+            version: match options.resp {
+                Resp::V2 => RespVersion::RESP2,
+                Resp::V3 => RespVersion::RESP3,
+            },
+            database: Some(number).filter(|&number| number != 0),
+            ..Config::default()
+        };
+        if let Address::Tls { .. } = address {
+            #[cfg(feature = "tls")]
+            {
+                use fred::types::config::TlsConnector;
+
+                let tls = delayline_redis_protocol::tls::client_config(options.ca_pem.as_deref())?;
+                config.tls = Some(TlsConnector::from(tls).into());
+            }
+            #[cfg(not(feature = "tls"))]
+            {
+                return Err(Error::new(ErrorKind::Unsupported("TLS in this build")));
+            }
+        }
+        Ok(Self::configured(address.to_string(), config, ConnectionConfig::default()))
+    }
 
     async fn connect(&self) -> Result<FredConnection, Error> {
         // Without a reconnect policy a client ends with its connection, and answers for all that

@@ -16,6 +16,8 @@
 mod connection;
 mod driver;
 mod failure;
-mod transport;
 
-pub use transport::FredTransport;
+pub use driver::FredDriver;
+
+/// A [`Transport`](delayline_redis_protocol::Transport) over fred.
+pub type FredTransport = delayline_redis_protocol::DriverTransport<FredDriver>;

@@ -5,11 +5,12 @@ mod conformance_fixture;
 
 use std::process::ExitCode;
 
-use conformance_fixture::Setup;
+use conformance_fixture::{Place, Setup};
 use delayline_fred::FredTransport;
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    let setup = Setup { name: "fred", resp: Resp::V2, tcp: false, least_privilege: false };
+    let setup =
+        Setup { name: "fred", resp: Resp::V2, place: Place::UnixSocket, least_privilege: false };
     conformance_fixture::run(&setup, async |options| FredTransport::connect(&options).await)
 }

@@ -4,7 +4,7 @@
 mod transport_cases;
 
 use delayline_core::{Error, ErrorKind};
-use delayline_fred::FredTransport;
+use delayline_fred::{FredDriver, FredTransport};
 use delayline_redis_protocol::ConnectOptions;
 use delayline_test_server::Server;
 use fred::types::Builder;
@@ -30,7 +30,8 @@ async fn ready_client_is_enough() {
     for resp in ["", "?version=resp3"] {
         let url = format!("{}{resp}", server.url_with_login("", "pw"));
         let client = Builder::from_config(Config::from_url(&url).unwrap()).build().unwrap();
-        let transport = FredTransport::from_client(&client).await.unwrap();
+        let driver = FredDriver::from_client(&client).unwrap();
+        let transport = FredTransport::over(driver).await.unwrap();
         assert!(increment(&transport).await.is_ok());
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         heals(&transport).await;
@@ -42,6 +43,6 @@ async fn ready_client_is_enough() {
 async fn client_for_a_cluster_is_refused() {
     let config = Config::from_url("redis-cluster://127.0.0.1:1").unwrap();
     let client = Builder::from_config(config).build().unwrap();
-    let error = FredTransport::from_client(&client).await.unwrap_err();
+    let error = FredDriver::from_client(&client).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use delayline_core::{Error, QueueName};
 
 use crate::classify::classify;
-use crate::keys::{BELL, KEY_PREFIX, Keys};
+use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
@@ -105,7 +105,10 @@ pub struct Denial {
 ///
 /// Like a call; [`ErrorKind::PermissionDenied`](delayline_core::ErrorKind::PermissionDenied) if the
 /// user may not even ask, which takes `EVAL` on the queue's keys.
-async fn denials(transport: &impl Transport, queue: &QueueName) -> Result<Vec<Denial>, Error> {
+async fn denials(
+    transport: &(impl Transport + ?Sized),
+    queue: &QueueName,
+) -> Result<Vec<Denial>, Error> {
     let keys = Keys::new(queue);
     let needs = |role: Role| -> BTreeSet<Need> {
         let scripts = role.scripts().into_iter().flat_map(|script| script.needs.clone());
@@ -142,8 +145,11 @@ pub struct Inspection {
 ///
 /// Like a call; [`ErrorKind::PermissionDenied`](delayline_core::ErrorKind::PermissionDenied) if the
 /// user may not call scripts on the queue's keys.
-pub async fn inspect(transport: &impl Transport, queue: &QueueName) -> Result<Inspection, Error> {
-    let text = match transport.info().await {
+pub async fn inspect(
+    transport: &(impl Transport + ?Sized),
+    queue: &QueueName,
+) -> Result<Inspection, Error> {
+    let text = match transport.info(&Keys::new(queue).named(CONTROL)).await {
         Ok(text) => text,
         Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
         Err(CallError::Reply(line)) => return Err(classify(&line)),

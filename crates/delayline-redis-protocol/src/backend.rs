@@ -10,7 +10,7 @@ use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Wakeup};
 use crate::classify::{classify, is_no_script};
 use crate::decode::decode;
 use crate::encode::encode;
-use crate::keys::{BELL, Keys};
+use crate::keys::{BELL, CONTROL, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::script::Script;
@@ -20,12 +20,12 @@ use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 ///
 /// Queues that share a transport share its connections.
 #[derive(Debug)]
-pub struct ScriptBackend<T> {
+pub struct ScriptBackend<T: ?Sized> {
     transport: Arc<T>,
     keys: Keys,
 }
 
-impl<T: Transport> ScriptBackend<T> {
+impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// Opens the queue `name`, after a look at the server: whether it takes writes and does not
     /// evict messages. A server that forbids the look (`INFO`) is taken at its word.
     ///
@@ -41,12 +41,12 @@ impl<T: Transport> ScriptBackend<T> {
         name: QueueName,
         allow_eviction: bool,
     ) -> Result<Self, Error> {
-        match transport.info().await {
+        let queue = Self::new(transport, &name);
+        match queue.transport.info(&queue.keys.named(CONTROL)).await {
             Ok(info) => check_server(&info, allow_eviction)?,
             Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
             Err(error) => return Err(into_error(error)),
         }
-        let queue = Self::new(transport, &name);
         queue.apply(At::Server, &Op::Stats).await?;
         Ok(queue)
     }
@@ -85,7 +85,7 @@ impl<T: Transport> ScriptBackend<T> {
 }
 
 #[async_trait]
-impl<T: Transport> Backend for ScriptBackend<T> {
+impl<T: Transport + ?Sized> Backend for ScriptBackend<T> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
         let reply = self.run(Script::of(op), &encode(at, op)).await;
@@ -94,7 +94,7 @@ impl<T: Transport> Backend for ScriptBackend<T> {
 }
 
 #[async_trait]
-impl<T: Transport> Wakeup for ScriptBackend<T> {
+impl<T: Transport + ?Sized> Wakeup for ScriptBackend<T> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.transport.wait(&self.keys.named(BELL), timeout).await.map_err(into_error)
     }

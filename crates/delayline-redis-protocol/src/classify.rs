@@ -71,7 +71,10 @@ fn general_kind(words: &str) -> ErrorKind {
     } else if begins("unknown command") {
         // Refused before execution. Inside a script the words are others.
         ErrorKind::Unsupported("a command")
-    } else if begins("db index is out of range") || begins("invalid db index") {
+    } else if begins("db index is out of range")
+        || begins("invalid db index")
+        || begins("select is not allowed in cluster mode")
+    {
         ErrorKind::Unsupported("the database number")
     } else {
         ErrorKind::Server
@@ -196,6 +199,10 @@ mod tests {
             ("ERR AUTH <password> called without any password", ErrorKind::Authentication),
             ("ERR Client sent AUTH, but no password is set", ErrorKind::Authentication),
             ("ERR DB index is out of range", ErrorKind::Unsupported("the database number")),
+            (
+                "ERR SELECT is not allowed in cluster mode",
+                ErrorKind::Unsupported("the database number"),
+            ),
             ("ERR unknown command 'EVALSHA'", ErrorKind::Unsupported("a command")),
             ("NOPROTO unsupported protocol version", ErrorKind::Unsupported("the RESP version")),
             (

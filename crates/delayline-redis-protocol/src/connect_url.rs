@@ -7,26 +7,105 @@ use delayline_core::Violation;
 use percent_encoding::percent_decode_str;
 use url::{ParseError, Url};
 
-use crate::{Address, ConnectOptions, Resp};
+use crate::{Address, ConnectOptions, Resp, Topology};
 
 const DEFAULT_PORT: u16 = 6379;
-const EXPECTED: &str = "it must begin with redis://, rediss:// or unix:";
+const SENTINEL_PORT: u16 = 26379;
+const LONGEST_SERVICE: usize = 255;
+const EXPECTED: &str = "it must begin with redis://, redis-cluster://, redis-sentinel://, the same with \
+                        rediss, or unix:";
 
-/// Reads `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, the same with `rediss:` (TLS), or `unix:PATH`, with the
-/// query parameter `protocol=resp2|resp3`, and for a unix socket also `db`, `user` and `password`.
+/// Reads
 ///
-/// Without PORT it is 6379. Reserved characters in a user name or password are percent-encoded, as
+/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server,
+/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...][/DB]`: a cluster, some of whose
+///   nodes these are,
+/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DB]`: the primary that
+///   these sentinels call SERVICE; user and password are the server's,
+/// - `rediss://`, `rediss-cluster://` and `rediss-sentinel://`: the same over TLS, all of it,
+/// - `unix:PATH`: one server,
+///
+/// with the query parameter `protocol=resp2|resp3`, and for a unix socket also `db`, `user` and
+/// `password`.
+///
+/// Without PORT it is 6379, and 26379 for a sentinel. Reserved characters in a user name or password are percent-encoded, as
 /// in every URL; the path of a unix socket is taken literally, up to a `?`. The error never repeats
 /// the text, which may hold a password.
 impl FromStr for ConnectOptions {
     type Err = Violation;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_prefix("unix:") {
-            Some(rest) => unix(rest),
-            None => tcp(text),
+        if let Some(rest) = text.strip_prefix("unix:") {
+            return unix(rest);
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(malformed(EXPECTED));
+        };
+        match scheme {
+            "redis" | "rediss" => single(text, DEFAULT_PORT),
+            "redis-cluster" => cluster("redis", rest),
+            "rediss-cluster" => cluster("rediss", rest),
+            "redis-sentinel" => sentinel("redis", rest),
+            "rediss-sentinel" => sentinel("rediss", rest),
+            unknown => Err(unknown_scheme(unknown)),
         }
     }
+}
+
+fn cluster(scheme: &str, rest: &str) -> Result<ConnectOptions, Violation> {
+    let (seeds, options) = several(scheme, rest, DEFAULT_PORT)?;
+    Ok(ConnectOptions { topology: Topology::Cluster { seeds }, ..options })
+}
+
+fn sentinel(scheme: &str, rest: &str) -> Result<ConnectOptions, Violation> {
+    let missing = || malformed("the service name is missing: write HOST:PORT,HOST:PORT/SERVICE");
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let (hosts, query) = rest.split_at(end);
+    let (hosts, path) = hosts.split_once('/').ok_or_else(missing)?;
+    let (service, database) = match path.split_once('/') {
+        Some((service, database)) => (service, format!("/{database}")),
+        None => (path, String::new()),
+    };
+    let service = percent_decode_str(service).decode_utf8();
+    let service = service.map_err(|_| malformed("the service name is not UTF-8"))?.into_owned();
+    if service.is_empty() {
+        return Err(missing());
+    }
+    // The rule of Sentinel.
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if service.len() > LONGEST_SERVICE || !service.bytes().all(is_of_names) {
+        return Err(malformed("the service name may have letters, digits and .-_ only"));
+    }
+    let rest = format!("{hosts}{database}{query}");
+    let (sentinels, options) = several(scheme, &rest, SENTINEL_PORT)?;
+    Ok(ConnectOptions { topology: Topology::Sentinel { sentinels, service }, ..options })
+}
+
+/// Reads what stands behind `://` where there are several hosts: each as if it were the only one.
+fn several(
+    scheme: &str,
+    rest: &str,
+    default_port: u16,
+) -> Result<(Vec<Address>, ConnectOptions), Violation> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let (mut addresses, mut first) = (Vec::new(), None);
+    for host in hosts.split(',') {
+        let options = single(&format!("{scheme}://{login}{host}{rest}"), default_port)?;
+        for address in options.topology.addresses() {
+            if addresses.contains(address) {
+                return Err(malformed("a host stands twice"));
+            }
+            addresses.push(address.clone());
+        }
+        first.get_or_insert(options);
+    }
+    let options = first.ok_or_else(|| malformed("the host is missing"))?;
+    Ok((addresses, options))
 }
 
 fn unix(rest: &str) -> Result<ConnectOptions, Violation> {
@@ -54,18 +133,12 @@ fn unix(rest: &str) -> Result<ConnectOptions, Violation> {
     Ok(options)
 }
 
-fn tcp(text: &str) -> Result<ConnectOptions, Violation> {
-    let Some((scheme, _)) = text.split_once("://") else {
-        return Err(malformed(EXPECTED));
-    };
-    if scheme != "redis" && scheme != "rediss" {
-        return Err(unknown_scheme(scheme));
-    }
+fn single(text: &str, default_port: u16) -> Result<ConnectOptions, Violation> {
     let url = Url::parse(text).map_err(unreadable)?;
     if url.fragment().is_some() {
         return Err(malformed("a # in a user name or password must be written %23"));
     }
-    let address = address(&url, scheme == "rediss")?;
+    let address = address(&url, default_port)?;
     let mut options = ConnectOptions::new(address);
     options.username = Some(decoded(url.username())?).filter(|user| !user.is_empty());
     options.password = url.password().map(decoded).transpose()?.map(Into::into);
@@ -84,7 +157,7 @@ fn tcp(text: &str) -> Result<ConnectOptions, Violation> {
     Ok(options)
 }
 
-fn address(url: &Url, tls: bool) -> Result<Address, Violation> {
+fn address(url: &Url, default_port: u16) -> Result<Address, Violation> {
     let host = url.host_str().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| malformed("the host is missing"))?;
     // What needed encoding can't be a host name.
@@ -92,11 +165,12 @@ fn address(url: &Url, tls: bool) -> Result<Address, Violation> {
         return Err(malformed("the host is not a host name or address"));
     }
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = url.port().unwrap_or(DEFAULT_PORT);
+    let port = url.port().unwrap_or(default_port);
     if port == 0 {
         return Err(malformed("the port must be from 1 to 65535"));
     }
-    Ok(if tls { Address::Tls { host, port } } else { Address::Tcp { host, port } })
+    let is_encrypted = url.scheme() == "rediss";
+    Ok(if is_encrypted { Address::Tls { host, port } } else { Address::Tcp { host, port } })
 }
 
 /// The parameters of a query, not decoded. A `+` stays a `+`: only forms read it as a space.
@@ -192,14 +266,18 @@ mod tests {
         error.to_string()
     }
 
-    fn tcp_address(host: &str, port: u16) -> Address {
-        Address::Tcp { host: host.to_owned(), port }
+    fn tcp_address(host: &str, port: u16) -> Topology {
+        Topology::Single(Address::Tcp { host: host.to_owned(), port })
+    }
+
+    fn unix_address(path: &str) -> Topology {
+        Topology::Single(Address::Unix(path.into()))
     }
 
     #[test]
     fn host_alone_takes_the_defaults() {
         let options = read("redis://localhost");
-        assert_eq!(options.address, tcp_address("localhost", 6379));
+        assert_eq!(options.topology, tcp_address("localhost", 6379));
         assert_eq!((options.username.as_deref(), options.exposed_password()), (None, None));
         assert_eq!((options.database, options.resp), (0, Resp::V2));
         assert_eq!(read("redis://localhost/").database, 0);
@@ -208,7 +286,8 @@ mod tests {
     #[test]
     fn every_part_is_read() {
         let options = read("rediss://alice:p%40ss%2Fw%3A%23@db.example:6380/5?protocol=resp3");
-        assert_eq!(options.address, Address::Tls { host: "db.example".into(), port: 6380 });
+        let address = Address::Tls { host: "db.example".into(), port: 6380 };
+        assert_eq!(options.topology, Topology::Single(address));
         assert_eq!(options.username.as_deref(), Some("alice"));
         assert_eq!(options.exposed_password(), Some("p@ss/w:#"));
         assert_eq!((options.database, options.resp), (5, Resp::V3));
@@ -229,6 +308,33 @@ mod tests {
     }
 
     #[test]
+    fn clusters_have_several_hosts() {
+        let options = read("redis-cluster://alice:p%2Cw@a:7000,[::1]:7001,c/5?protocol=resp3");
+        let tcp = |host: &str, port| Address::Tcp { host: host.into(), port };
+        let seeds = vec![tcp("a", 7000), tcp("::1", 7001), tcp("c", 6379)];
+        assert_eq!(options.topology, Topology::Cluster { seeds });
+        assert_eq!(options.username.as_deref(), Some("alice"));
+        assert_eq!(options.exposed_password(), Some("p,w"));
+        assert_eq!((options.database, options.resp), (5, Resp::V3));
+        assert_eq!(options.to_string(), "redis-cluster://a:7000,[::1]:7001,c:6379");
+        assert!(read("rediss-cluster://a,b").topology.is_encrypted());
+        assert!(!read("redis-cluster://a,b").topology.is_encrypted());
+    }
+
+    #[test]
+    fn sentinels_watch_over_a_service() {
+        let options = read("rediss-sentinel://:hunter2@a,b:5000/my-primary/3?protocol=resp3");
+        let tls = |host: &str, port| Address::Tls { host: host.into(), port };
+        let sentinels = vec![tls("a", 26379), tls("b", 5000)];
+        let service = "my-primary".to_owned();
+        assert_eq!(options.topology, Topology::Sentinel { sentinels, service });
+        assert_eq!(options.exposed_password(), Some("hunter2"));
+        assert_eq!((options.database, options.resp), (3, Resp::V3));
+        assert_eq!(options.to_string(), "rediss-sentinel://a:26379,b:5000/my-primary");
+        assert_eq!(read("redis-sentinel://a/s").database, 0);
+    }
+
+    #[test]
     fn plus_is_a_plus() {
         assert_eq!(read("redis://:a+b@h").exposed_password(), Some("a+b"));
         assert_eq!(read("unix:/s?password=a+b%20c").exposed_password(), Some("a+b c"));
@@ -236,18 +342,18 @@ mod tests {
 
     #[test]
     fn addresses_of_version_6_lose_their_brackets() {
-        assert_eq!(read("redis://[::1]:7000").address, tcp_address("::1", 7000));
+        assert_eq!(read("redis://[::1]:7000").topology, tcp_address("::1", 7000));
         assert_eq!(read("redis://[::1]:7000").to_string(), "redis://[::1]:7000");
     }
 
     #[test]
     fn unix_path_is_literal() {
         for text in ["unix:/a/b.sock", "unix:///a/b.sock"] {
-            assert_eq!(read(text).address, Address::Unix("/a/b.sock".into()));
+            assert_eq!(read(text).topology, unix_address("/a/b.sock"));
         }
-        assert_eq!(read("unix:rel/b%20c#d").address, Address::Unix("rel/b%20c#d".into()));
+        assert_eq!(read("unix:rel/b%20c#d").topology, unix_address("rel/b%20c#d"));
         let options = read("unix:/a?db=1&user=al%20ice&password=p%26w&protocol=resp3");
-        assert_eq!(options.address, Address::Unix("/a".into()));
+        assert_eq!(options.topology, unix_address("/a"));
         assert_eq!(options.username.as_deref(), Some("al ice"));
         assert_eq!(options.exposed_password(), Some("p&w"));
         assert_eq!((options.database, options.resp), (1, Resp::V3));
@@ -280,6 +386,17 @@ mod tests {
             ("redis://h%20i", "the host is not"),
             ("redis://:%ff@h", "not UTF-8"),
             ("redis://[::1", "the host is not a valid address"),
+            ("redis-cluster://", "the host is missing"),
+            ("redis-cluster://a,,b", "the host is missing"),
+            ("redis-cluster://a,b,a", "a host stands twice"),
+            ("redis-cluster://a:0,b", "the port must be"),
+            ("redis-cluster://u:hunter2/x@a,b", "the port must be"),
+            ("redis-cluster://a,b/x", "the database must be a number"),
+            ("redis-cluster://u:hunter2,a,b", "the port must be"),
+            ("redis-sentinel://a,b", "the service name is missing"),
+            ("redis-sentinel://a,b/", "the service name is missing"),
+            ("redis-sentinel://a/hunter2@b", "the service name may have letters"),
+            ("redis-sentinel://a/s/x", "the database must be a number"),
             ("unix:", "the path of the unix socket is missing"),
             ("unix:?db=1", "the path of the unix socket is missing"),
             ("unix://host/path", "a unix socket has no host"),
@@ -300,7 +417,7 @@ mod tests {
 
         #[test]
         fn text_near_a_url_never_panics(
-            text in "(redis|rediss|unix):(//)?[a-z0-9:@/?#%&=\\[\\].\u{e9}-]{0,24}",
+            text in "(redis|rediss|unix|redis-cluster|redis-sentinel):(//)?[a-z0-9:@/?#,%&=\\[\\].\u{e9}-]{0,24}",
         ) {
             let _ = text.parse::<ConnectOptions>();
         }
@@ -308,8 +425,9 @@ mod tests {
         #[test]
         fn displayed_address_reads_back(host in "[a-z][a-z0-9-]{0,9}", port in 1_u16.., tls in any::<bool>()) {
             let address = if tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
-            let options = ConnectOptions::new(address.clone());
-            prop_assert_eq!(read(&options.to_string()).address, address);
+            let topology = Topology::Single(address);
+            let options = ConnectOptions::of(topology.clone());
+            prop_assert_eq!(read(&options.to_string()).topology, topology);
         }
 
         #[test]

@@ -37,6 +37,8 @@ pub const KEY_NAMES: [&str; 12] = [
 
 /// The key that is popped to wait for a hint.
 pub(crate) const BELL: &str = "bell";
+/// The key that every queue has once it was used.
+pub(crate) const CONTROL: &str = "control";
 
 /// What every key begins with.
 pub const KEY_PREFIX: &str = "delayline:";

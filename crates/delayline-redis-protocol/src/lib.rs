@@ -2,7 +2,7 @@
 //! and replies, the classes of errors, and the upkeep of connections.
 //!
 //! A driver implements [`Driver`] and [`Connection`], about what a library connects and sends with,
-//! and gets a [`Link`], which is a [`Transport`]. [`ScriptBackend`] is the queue over any transport.
+//! and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
 //! `docs/wire.md` in the repository describes what stands in Redis.
 
 mod acl;
@@ -11,14 +11,18 @@ mod classify;
 mod commands;
 mod connect_url;
 mod decode;
+mod driver_transport;
 mod encode;
+mod handshake;
 mod keys;
 mod link;
 mod options;
 mod permissions;
 mod preflight;
 mod record;
+mod route;
 mod script;
+mod stream;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod transport;
@@ -27,9 +31,13 @@ pub use acl::{Denial, Inspection, Role, inspect};
 pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
 pub use decode::{SCHEMA_VERSION, decode};
+pub use driver_transport::DriverTransport;
+pub use handshake::log_in;
 pub use keys::{KEY_NAMES, KEY_PREFIX, Keys};
+pub use link::MAX_CALLS_IN_FLIGHT;
 pub use link::driver::{Connection, Driver, DriverTask, TCP_UPKEEP, TcpUpkeep};
-pub use link::{Link, MAX_CALLS_IN_FLIGHT};
-pub use options::{Address, ConnectOptions, Resp};
+pub use options::{Address, ConnectOptions, Resp, Topology};
+pub use route::HostPort;
 pub use script::{Script, all_scripts};
+pub use stream::{Dialer, Stream};
 pub use transport::{CallError, ScriptCall, ScriptName, Transport, Value};

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::Semaphore;
@@ -23,7 +22,7 @@ use self::driver::{Connection as _, Driver};
 use self::ear::Ear;
 use self::line::Line;
 use self::standby::Standby;
-use crate::{CallError, ScriptCall, ScriptName, Transport, Value};
+use crate::{Address, CallError, ConnectOptions, ScriptCall, ScriptName, Value};
 
 /// Calls that may wait for a reply at once; more fail with
 /// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It bounds the memory that a
@@ -32,23 +31,8 @@ pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
 /// The longest single wait; a longer one ends early.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// A [`Transport`] over any [`Driver`].
-///
-/// - One connection carries all calls. It is made on first use, and anew after it was lost, after
-///   a reply that did not come within the response timeout, and after a reply of `READONLY` or
-///   `NOAUTH`: after a failover the same address leads to another server.
-/// - Attempts to connect are spaced by 0, 50, 100 ms and so on up to 2 s, each pause shortened by up
-///   to half by chance. Calls in between fail
-///   at once with the error of the last attempt; no call starts a second attempt while one runs.
-/// - A call that is dropped may still be executed. Its connection has to answer a `PING` then, so
-///   that callers who give up sooner than the response timeout don't stay with a silent one.
-/// - Nothing is ever sent twice.
-/// - All waits share one connection of their own, with one blocking command over all their lists.
-///   For some seconds there can be two, when a list is added. When nobody waits for a list any
-///   more, the connection that could still pop from it is closed.
-///
-/// Everything runs on the tokio runtime of the callers.
-pub struct Link<D: Driver> {
+/// The connections to one server. [`DriverTransport`](crate::DriverTransport) says what they promise.
+pub(crate) struct Link<D: Driver> {
     calls: Line<D>,
     ear: Ear<D>,
     permits: Semaphore,
@@ -57,11 +41,20 @@ pub struct Link<D: Driver> {
 }
 
 impl<D: Driver> Link<D> {
+    /// A link to the server at `address`.
+    ///
+    /// # Errors
+    ///
+    /// What the driver cannot do of the options.
+    pub(crate) fn of(address: &Address, options: &ConnectOptions) -> Result<Self, Error> {
+        let driver = D::new(address, options)?;
+        Ok(Self::new(driver, options.connect_timeout, options.response_timeout))
+    }
+
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
     /// a call when its reply takes longer than `response_timeout`; a call that has to connect first
     /// can take both.
-    #[must_use]
-    pub fn new(driver: D, connect_timeout: Duration, response_timeout: Duration) -> Self {
+    pub(crate) fn new(driver: D, connect_timeout: Duration, response_timeout: Duration) -> Self {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
             calls: Line::new(Arc::clone(&dial)),
@@ -72,17 +65,32 @@ impl<D: Driver> Link<D> {
         }
     }
 
+    /// The same to a node of a cluster, where one command reaches keys of one slot only.
+    pub(crate) fn sharded(mut self) -> Self {
+        self.ear = self.ear.sharded();
+        self
+    }
+
     /// Connects now rather than with the first call.
     ///
     /// # Errors
     ///
     /// What the driver's [`connect`](Driver::connect) answers, or what the server answers to a
     /// `PING`; never of [`Class::Ambiguous`](delayline_core::Class::Ambiguous).
-    pub async fn connect(&self) -> Result<(), Error> {
+    pub(crate) async fn connect(&self) -> Result<(), Error> {
         self.calls.get().await.map(drop)
     }
 
-    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+    /// Sends one command at most once.
+    ///
+    /// # Errors
+    ///
+    /// The server's refusal, or what happened to the connection.
+    pub(crate) async fn request(
+        &self,
+        command: &'static str,
+        args: Vec<Bytes>,
+    ) -> Result<Value, CallError> {
         let Ok(_permit) = self.permits.try_acquire() else {
             return Err(overloaded().into());
         };
@@ -97,11 +105,9 @@ impl<D: Driver> Link<D> {
         }
         reply
     }
-}
 
-#[async_trait]
-impl<D: Driver> Transport for Link<D> {
-    async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+    /// As [`Transport::call`](crate::Transport::call).
+    pub(crate) async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
         let (command, script) = match call.script {
             ScriptName::Sha1(sha1) => ("EVALSHA", sha1),
             ScriptName::Source(source) => ("EVAL", source),
@@ -114,11 +120,13 @@ impl<D: Driver> Transport for Link<D> {
         self.request(command, args).await
     }
 
-    async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
+    /// As [`Transport::wait`](crate::Transport::wait).
+    pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
         self.ear.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
-    async fn info(&self) -> Result<String, CallError> {
+    /// As [`Transport::info`](crate::Transport::info).
+    pub(crate) async fn info(&self) -> Result<String, CallError> {
         match self.request("INFO", Vec::new()).await? {
             Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
             Value::Nil | Value::Int(_) | Value::Array(_) => Err(unexpected("INFO").into()),

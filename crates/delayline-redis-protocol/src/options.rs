@@ -1,11 +1,15 @@
-//! Where the server is and how to speak with it: one description for both drivers.
+//! Where the servers are and how to speak with it: one description for both drivers.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use delayline_core::Violation;
 use secrecy::{ExposeSecret, SecretString};
+
+use crate::HostPort;
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,92 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
+/// Which servers hold the queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server.
+    Single(Address),
+    /// A Redis Cluster: `redis-cluster://host:port,host:port`.
+    Cluster {
+        /// Nodes to ask for the others, one at least. All TCP, or all TLS.
+        seeds: Vec<Address>,
+    },
+    /// Whichever server is the primary: `redis-sentinel://host:port,host:port/service`.
+    Sentinel {
+        /// The sentinels, one at least. All TCP, or all TLS, and the servers like them.
+        sentinels: Vec<Address>,
+        /// What the sentinels call the primary.
+        service: String,
+    },
+}
+
+impl Topology {
+    /// The addresses that were given.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        match self {
+            Self::Single(address) => std::slice::from_ref(address),
+            Self::Cluster { seeds } => seeds,
+            Self::Sentinel { sentinels, .. } => sentinels,
+        }
+    }
+
+    /// Whether connections are encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.addresses().iter().all(|address| matches!(address, Address::Tls { .. }))
+    }
+
+    /// The addresses by host and port, and whether they are encrypted.
+    ///
+    /// # Errors
+    ///
+    /// There is none, there is a unix socket among them, or only some of them are encrypted.
+    pub(crate) fn names(&self) -> Result<(Vec<HostPort>, bool), Violation> {
+        let refused = |reason: &str| Violation::Malformed {
+            what: "list of servers",
+            value: self.to_string(),
+            reason: reason.to_owned(),
+        };
+        let (mut names, is_encrypted) = (Vec::new(), self.is_encrypted());
+        for address in self.addresses() {
+            match address {
+                Address::Tls { host, port } if is_encrypted => {
+                    names.push(HostPort { host: host.clone(), port: *port });
+                }
+                Address::Tcp { host, port } => {
+                    names.push(HostPort { host: host.clone(), port: *port });
+                }
+                Address::Tls { .. } => return Err(refused("some are encrypted and some are not")),
+                Address::Unix(_) => return Err(refused("a unix socket leads to one server only")),
+            }
+        }
+        if names.is_empty() { Err(refused("it is empty")) } else { Ok((names, is_encrypted)) }
+    }
+}
+
+/// Shows the URL without user name and password.
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, addresses, service) = match self {
+            Self::Single(address) => return write!(f, "{address}"),
+            Self::Cluster { seeds } => ("cluster", seeds, None),
+            Self::Sentinel { sentinels, service } => ("sentinel", sentinels, Some(service)),
+        };
+        write!(f, "redis{}-{kind}://", if self.is_encrypted() { "s" } else { "" })?;
+        for (number, address) in addresses.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            match address {
+                Address::Tcp { host, port } | Address::Tls { host, port } => {
+                    write!(f, "{comma}{}:{port}", bracketed(host))?;
+                }
+                Address::Unix(path) => write!(f, "{comma}{}", path.display())?,
+            }
+        }
+        service.map_or(Ok(()), |service| write!(f, "/{service}"))
+    }
+}
+
 /// Which version of the wire protocol to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resp {
@@ -57,24 +147,31 @@ pub enum Resp {
     V3,
 }
 
-/// How to reach a Redis server.
+/// How to reach Redis.
 ///
-/// Made from a URL (see [`FromStr`](#impl-FromStr-for-ConnectOptions)) or from an [`Address`], and
+/// Made from a URL (see [`FromStr`](#impl-FromStr-for-ConnectOptions)) or from a [`Topology`], and
 /// changed field by field. Neither `Debug` nor `Display` shows the password.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Where the server listens.
-    pub address: Address,
+    /// Which servers hold the queues.
+    pub topology: Topology,
     /// The ACL user; `None` is the server's default user.
     pub username: Option<String>,
     /// The password, if the server wants one.
     pub password: Option<SecretString>,
     /// The logical database, 0 by default.
     pub database: u32,
+    /// The ACL user for the sentinels, which may differ from the servers'.
+    pub sentinel_username: Option<String>,
+    /// The password for the sentinels; they get no other.
+    pub sentinel_password: Option<SecretString>,
+    /// Where nodes are dialed whose own address does not lead to them from here, as behind address
+    /// translation: from what the cluster or the sentinels say to what is dialed.
+    pub address_map: HashMap<HostPort, HostPort>,
     /// The wire protocol.
     pub resp: Resp,
-    /// Authorities to trust instead of the public ones, as PEM text. Only for [`Address::Tls`].
+    /// Authorities to trust instead of the public ones, as PEM text. Only with TLS.
     pub ca_pem: Option<Vec<u8>>,
     /// Longest time to set up a connection: 2 s by default.
     pub connect_timeout: Duration,
@@ -89,15 +186,24 @@ impl ConnectOptions {
     /// The default options for a server at `address`.
     #[must_use]
     pub fn new(address: Address) -> Self {
+        Self::of(Topology::Single(address))
+    }
+
+    /// The default options for these servers.
+    #[must_use]
+    pub fn of(topology: Topology) -> Self {
         Self {
-            address,
+            topology,
             username: None,
             password: None,
             database: 0,
+            sentinel_username: None,
+            sentinel_password: None,
+            address_map: HashMap::new(),
             resp: Resp::V2,
             ca_pem: None,
-            connect_timeout: Duration::from_secs(2),
-            response_timeout: Duration::from_secs(5),
+            connect_timeout: CONNECT_TIMEOUT,
+            response_timeout: RESPONSE_TIMEOUT,
             allow_eviction: false,
         }
     }
@@ -112,10 +218,14 @@ impl ConnectOptions {
     /// another host than this one.
     #[must_use]
     pub fn exposes_password(&self) -> bool {
-        let Address::Tcp { host, .. } = &self.address else { return false };
-        let is_here = host.eq_ignore_ascii_case("localhost")
-            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        self.password.is_some() && !is_here
+        let is_exposed = |address: &Address| {
+            let Address::Tcp { host, .. } = address else { return false };
+            let is_here = host.eq_ignore_ascii_case("localhost")
+                || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+            !is_here
+        };
+        let has_password = self.password.is_some() || self.sentinel_password.is_some();
+        has_password && self.topology.addresses().iter().any(is_exposed)
     }
 
     /// The user name and password to log in with, in clear; `None` where no login is needed.
@@ -132,10 +242,13 @@ impl ConnectOptions {
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectOptions")
-            .field("address", &self.address)
+            .field("topology", &self.topology)
             .field("username", &self.username)
             .field("password", &self.password)
             .field("database", &self.database)
+            .field("sentinel_username", &self.sentinel_username)
+            .field("sentinel_password", &self.sentinel_password)
+            .field("address_map", &self.address_map)
             .field("resp", &self.resp)
             // Not the text: somebody may have put a private key into it.
             .field("ca_pem", &self.ca_pem.as_ref().map(Vec::len))
@@ -146,12 +259,17 @@ impl fmt::Debug for ConnectOptions {
     }
 }
 
-/// Shows the address without user name and password.
+/// Shows the URL without user name and password.
 impl fmt::Display for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)
+        write!(f, "{}", self.topology)
     }
 }
+
+/// The default of [`ConnectOptions::connect_timeout`].
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The default of [`ConnectOptions::response_timeout`].
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

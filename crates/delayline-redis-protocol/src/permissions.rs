@@ -22,7 +22,7 @@ const QUESTION: &str = include_str!("../lua/permissions.lua");
 /// first write, so what it stops inside a script that writes may have happened in part: that is
 /// [`ErrorKind::Server`], whose outcome is unknown.
 pub(crate) async fn explained(
-    transport: &impl Transport,
+    transport: &(impl Transport + ?Sized),
     keys: &Keys,
     script: &Script,
     error: CallError,
@@ -51,7 +51,7 @@ fn last_write() -> Need {
 
 /// What of `needs` the user may not do.
 pub(crate) async fn ask(
-    transport: &impl Transport,
+    transport: &(impl Transport + ?Sized),
     keys: &Keys,
     needs: &[Need],
 ) -> Result<BTreeSet<Need>, CallError> {

@@ -93,10 +93,10 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// Like [`call`](Self::call). The caller waits on its own timer meanwhile.
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError>;
 
-    /// The server's `INFO` text: the default sections.
+    /// The `INFO` text of the server that has the key: the default sections.
     ///
     /// # Errors
     ///
     /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` where it is not permitted.
-    async fn info(&self) -> Result<String, CallError>;
+    async fn info(&self, key: &Bytes) -> Result<String, CallError>;
 }

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerError};
 
 /// A multiplexed connection: requests of many tasks, replies in the order of the requests.
-pub(crate) struct RedisConnection {
+pub struct RedisConnection {
     inner: MultiplexedConnection,
     /// The task that reads and writes, where it is ours.
     driver: Option<DriverTask>,
@@ -79,7 +79,7 @@ fn converted(value: redis::Value) -> Result<Value, Error> {
         }
         redis::Value::Okay => Value::Bytes(Bytes::from_static(b"OK")),
         redis::Value::Array(values) => array(values)?,
-        // The answer to `HELLO`; flat, as RESP2 would send it.
+        // Flat, as RESP2 would send it.
         redis::Value::Map(pairs) => array(pairs.into_iter().flat_map(<[_; 2]>::from))?,
         // Not the value: it may hold a payload.
         _ => return Err(Error::with_detail(ErrorKind::Protocol, "a reply of an unexpected type")),

@@ -4,19 +4,18 @@ use std::fmt;
 
 use async_trait::async_trait;
 use delayline_core::Error;
-use delayline_redis_protocol::{ConnectOptions, Driver};
+use delayline_redis_protocol::{Address, ConnectOptions, Dialer, Driver, log_in};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisConnectionInfo};
 
 use crate::connection::RedisConnection;
-use crate::handshake;
-use crate::stream::Dialer;
+use crate::failure::failure;
 
 /// Requests that wait inside of redis-rs for the socket. More wait outside, which is as good.
 const PIPELINE_BUFFER: usize = 1024;
 
 /// Makes connections with redis-rs.
-pub(crate) struct RedisDriver {
+pub struct RedisDriver {
     /// What `Debug` shows.
     address: String,
     target: Target,
@@ -30,21 +29,27 @@ enum Target {
 }
 
 impl RedisDriver {
-    pub(crate) fn from_options(options: &ConnectOptions) -> Result<Self, Error> {
-        let dialer = Dialer::new(&options.address, options.ca_pem.as_deref())?;
-        Ok(Self {
-            address: options.to_string(),
-            target: Target::Options(Box::new(options.clone()), dialer),
-        })
-    }
-
-    pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
+    /// Connects like the client: with its address, login, TLS parameters and TCP settings. For
+    /// [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
+    ///
+    /// For what [`ConnectOptions`] cannot say, client certificates for example; TLS then comes from
+    /// the client's build of redis-rs. The connections are the driver's own, with `TCP_NODELAY`.
+    ///
+    /// A connection that the server closed while nothing was on its way is noticed only by the next
+    /// call, which fails with
+    /// [`ErrorKind::ConnectionLost`](delayline_core::ErrorKind::ConnectionLost).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) if redis-rs refuses the
+    /// client's configuration.
+    pub fn from_client(client: &Client) -> Result<Self, Error> {
         let info = client.get_connection_info();
         let address = info.addr().to_string();
         // Off by default, it costs half of the throughput (redis-rs#2195).
         let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.clone().set_tcp_settings(tcp))
-            .map_err(|error| handshake::failure(&error))?;
+        let client =
+            Client::open(info.clone().set_tcp_settings(tcp)).map_err(|error| failure(&error))?;
         Ok(Self { address, target: Target::Client(Box::new(client)) })
     }
 }
@@ -52,6 +57,14 @@ impl RedisDriver {
 #[async_trait]
 impl Driver for RedisDriver {
     type Connection = RedisConnection;
+
+    fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error> {
+        let dialer = Dialer::new(address, options.ca_pem.as_deref())?;
+        Ok(Self {
+            address: address.to_string(),
+            target: Target::Options(Box::new(options.clone()), dialer),
+        })
+    }
 
     async fn connect(&self) -> Result<RedisConnection, Error> {
         match &self.target {
@@ -62,16 +75,16 @@ impl Driver for RedisDriver {
                 let (connection, driver) =
                     MultiplexedConnection::new_with_config(&bare, stream, settings())
                         .await
-                        .map_err(|error| handshake::failure(&error))?;
+                        .map_err(|error| failure(&error))?;
                 let connection = RedisConnection::driven(connection, driver);
-                handshake::log_in(&connection, options).await?;
+                log_in(&connection, options).await?;
                 Ok(connection)
             }
             Target::Client(client) => {
                 let connection = client
                     .get_multiplexed_async_connection_with_config(&settings())
                     .await
-                    .map_err(|error| handshake::failure(&error))?;
+                    .map_err(|error| failure(&error))?;
                 Ok(RedisConnection::new(connection))
             }
         }

@@ -15,8 +15,9 @@
 
 mod connection;
 mod driver;
-mod handshake;
-mod stream;
-mod transport;
+mod failure;
 
-pub use transport::RedisTransport;
+pub use driver::RedisDriver;
+
+/// A [`Transport`](delayline_redis_protocol::Transport) over redis-rs.
+pub type RedisTransport = delayline_redis_protocol::DriverTransport<RedisDriver>;

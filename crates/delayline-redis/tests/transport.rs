@@ -4,7 +4,7 @@
 mod transport_cases;
 
 use delayline_core::{Error, ErrorKind};
-use delayline_redis::RedisTransport;
+use delayline_redis::{RedisDriver, RedisTransport};
 use delayline_redis_protocol::ConnectOptions;
 use delayline_test_server::Server;
 use transport_cases::{Connect, heals, increment, transport_cases};
@@ -28,7 +28,8 @@ async fn ready_client_is_enough() {
     for resp in ["", "?protocol=resp3"] {
         let client =
             redis::Client::open(format!("{}{resp}", server.url_with_login("", "pw"))).unwrap();
-        let transport = RedisTransport::from_client(&client).await.unwrap();
+        let driver = RedisDriver::from_client(&client).unwrap();
+        let transport = RedisTransport::over(driver).await.unwrap();
         assert!(increment(&transport).await.is_ok());
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         heals(&transport).await;
@@ -41,7 +42,11 @@ async fn failures_of_a_ready_client_have_their_kind() {
     let server = Server::builder().tcp().password("right").start();
     let kind = async |url: String| {
         let client = redis::Client::open(url).unwrap();
-        RedisTransport::from_client(&client).await.unwrap_err().kind().clone()
+        let error = match RedisDriver::from_client(&client) {
+            Ok(driver) => RedisTransport::over(driver).await.unwrap_err(),
+            Err(error) => error,
+        };
+        error.kind().clone()
     };
     assert_eq!(kind(server.url()).await, ErrorKind::Authentication);
     let url = server.url_with_login("", "wrong");

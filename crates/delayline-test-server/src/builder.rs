@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::launch::Listen;
+use crate::tls::Identity;
 use crate::{Server, StartError};
 
 /// The certificate that a TLS server shows.
@@ -18,6 +19,15 @@ pub enum Certificate {
     WrongHost,
 }
 
+/// What a server is among others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    #[default]
+    Alone,
+    ClusterNode,
+    Sentinel,
+}
+
 /// Says what a server is to be like: [`Server::builder`].
 ///
 /// Without calls: a unix socket only, no password, nothing kept on disk.
@@ -28,6 +38,9 @@ pub struct Builder {
     /// Lines of the configuration file.
     pub(crate) settings: String,
     pub(crate) directory: Option<PathBuf>,
+    pub(crate) role: Role,
+    /// Where several servers trust one authority.
+    pub(crate) identity: Option<Identity>,
     pub(crate) own_clock: bool,
 }
 
@@ -113,7 +126,7 @@ impl Builder {
     }
 
     /// Appends one line. A line break would smuggle in a second directive: it becomes a space.
-    fn setting(&mut self, name: &str, value: &str) {
+    pub(crate) fn setting(&mut self, name: &str, value: &str) {
         let value = value.replace(['\n', '\r'], " ");
         // Writing to a `String` cannot fail.
         let _ = writeln!(self.settings, "{name} {value}");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 use tempfile::TempDir;
 
+use crate::builder::Role;
 use crate::clock::Clock;
 use crate::process::Process;
 use crate::tls::Identity;
@@ -37,6 +38,7 @@ pub(crate) struct Launch {
     data: PathBuf,
     settings: String,
     pub(crate) listen: Listen,
+    role: Role,
     /// The TCP or TLS port, 0 without one.
     pub(crate) port: u16,
     pub(crate) ca_pem: Option<String>,
@@ -53,7 +55,10 @@ impl Launch {
         let ca_pem = match builder.listen {
             Listen::Unix | Listen::Tcp => None,
             Listen::Tls(certificate) => {
-                let identity = Identity::generate(certificate)?;
+                let identity = match &builder.identity {
+                    Some(identity) => identity.clone(),
+                    None => Identity::generate(certificate)?,
+                };
                 let write = |name, text: &str| {
                     write_private(&home.path().join(name), text)
                         .map_err(StartError::io("write the certificates"))
@@ -73,6 +78,7 @@ impl Launch {
             data,
             settings: builder.settings.clone(),
             listen: builder.listen,
+            role: builder.role,
             port: 0,
             ca_pem,
             clock,
@@ -144,13 +150,21 @@ impl Launch {
     }
 
     fn choose_port(&mut self) -> Result<(), StartError> {
-        if self.listen != Listen::Unix {
-            self.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        let free = |port| {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port))
                 .and_then(|listener| listener.local_addr())
-                .map_err(StartError::io("find a free port"))?
-                .port();
+                .map(|address| address.port())
+        };
+        if self.listen == Listen::Unix {
+            return Ok(());
         }
-        Ok(())
+        loop {
+            self.port = free(0).map_err(StartError::io("find a free port"))?;
+            let has_bus = || self.port.checked_add(BUS_OFFSET).is_some_and(|bus| free(bus).is_ok());
+            if self.role != Role::ClusterNode || has_bus() {
+                return Ok(());
+            }
+        }
     }
 
     fn start(&self) -> Result<Process, StartError> {
@@ -159,7 +173,8 @@ impl Launch {
             .map_err(StartError::io("write the server's configuration"))?;
         let environment = self.clock.as_ref().map(Clock::environment);
         let environment = environment.as_ref().map_or(&[][..], |pairs| &pairs[..]);
-        let mut process = Process::spawn(&self.binary, self.home.path(), environment)?;
+        let arguments: &[&str] = if self.role == Role::Sentinel { &["--sentinel"] } else { &[] };
+        let mut process = Process::spawn(&self.binary, self.home.path(), arguments, environment)?;
         self.await_ready(&mut process)?;
         Ok(process)
     }
@@ -279,5 +294,7 @@ const ADMIN: &str = "delayline-test-admin";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
+/// Nodes of a cluster talk to each other on their port and so much.
+const BUS_OFFSET: u16 = 10_000;
 const PORT_ATTEMPTS: u32 = 10;
 const LOG_TAIL_BYTES: u64 = 4096;

@@ -16,6 +16,8 @@
 //! assert_eq!(server.command(&["EXISTS", "color"]), delayline_test_server::Reply::Int(0));
 //! ```
 //!
+//! A [`Cluster`] and [`Sentinels`] are several of them.
+//!
 //! [`proxy`] stands between a client and a server and loses requests and replies on demand.
 //!
 //! Unix only.
@@ -23,18 +25,22 @@
 mod binary;
 mod builder;
 mod clock;
+mod cluster;
 mod error;
 mod launch;
 mod process;
 pub mod proxy;
+mod sentinels;
 mod server;
 mod tls;
 mod watchdog;
 
 pub use binary::find_server_binary;
 pub use builder::{Builder, Certificate};
+pub use cluster::{Cluster, ClusterBuilder};
 pub use error::StartError;
 /// What [`Server::command`] answers.
 pub use redis::Value as Reply;
+pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::Server;
 pub use tls::foreign_ca_pem;

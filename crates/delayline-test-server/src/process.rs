@@ -20,11 +20,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs `binary` with the configuration file `redis.conf` in `home`; what it says goes to
-    /// `server.log` there.
+    /// Runs `binary` with the configuration file `redis.conf` in `home` and these arguments; what it
+    /// says goes to `server.log` there.
     pub(crate) fn spawn(
         binary: &Path,
         home: &Path,
+        arguments: &[&str],
         environment: &[(&str, &Path)],
     ) -> Result<Self, StartError> {
         let log = File::create(home.join("server.log"))
@@ -32,6 +33,7 @@ impl Process {
         let errors = log.try_clone().map_err(StartError::io("create the server's log"))?;
         let child = Command::new(binary)
             .arg("redis.conf")
+            .args(arguments)
             .current_dir(home)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())

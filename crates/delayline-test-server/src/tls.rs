@@ -5,6 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use crate::Certificate;
 
 /// What a TLS server needs, as PEM text.
+#[derive(Clone)]
 pub(crate) struct Identity {
     /// The authority that signed `cert`.
     pub(crate) ca: String,
@@ -31,6 +32,13 @@ impl Identity {
         let key = KeyPair::generate()?;
         let cert = params.signed_by(&key, &authority)?;
         Ok(Self { ca: authority.pem(), cert: cert.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// Shows nothing of the key.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Identity")
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{Address, ConnectOptions, Inspection};
+use delayline_redis_protocol::{ConnectOptions, HostPort, Inspection, Topology, Transport};
 
 #[cfg(feature = "memory")]
 use crate::connection::Memory;
@@ -35,11 +35,15 @@ pub enum Driver {
 ///
 /// URLs are
 /// - `memory:`: a new queue in this process, which ends with it; needs the feature `memory`,
-/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`,
-/// - `rediss://` and so on: the same over TLS,
-/// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`.
+/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server,
+/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, found through
+///   any of these nodes,
+/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB]`: whichever server
+///   these sentinels name as the primary of SERVICE; the login is the server's,
+/// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS,
+/// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server.
 ///
-/// The last three take `protocol=resp3` in their query and need the feature `redis` or `fred`.
+/// All but the first take `protocol=resp3` in their query and need the feature `redis` or `fred`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -78,7 +82,8 @@ impl Connect {
         let queue = QueueName::new(queue)?;
         let place = match scheme(url)? {
             "memory" => Place::Memory,
-            "redis" | "rediss" | "unix" => server(url)?,
+            "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
+            | "rediss-sentinel" | "unix" => server(url)?,
             unknown => {
                 return Err(Violation::Malformed {
                     what: "the URL scheme",
@@ -102,18 +107,58 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] for anything but a `rediss://` URL, which alone is encrypted.
+    /// [`Error::Backend`] for anything but a `rediss` URL, which alone is encrypted.
     pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Result<Self, Error> {
         #[cfg(any(feature = "redis", feature = "fred"))]
         if let Place::Server(mut options) = self.place {
-            if matches!(options.address, Address::Tls { .. }) {
+            if options.topology.is_encrypted() {
                 options.ca_pem = Some(pem.into());
                 return Ok(Self { place: Place::Server(options), ..self });
             }
-            return Err(not_encrypted(options.address.to_string()));
+            return Err(not_encrypted(options.topology.to_string()));
         }
         drop(pem.into());
         Err(not_encrypted("memory:".to_owned()))
+    }
+
+    /// Logs in to the sentinels with this user (empty for the default user) and password. They get no
+    /// other login, and the servers don't get this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] for anything but a `redis-sentinel` or `rediss-sentinel` URL.
+    pub fn sentinel_login(self, user: &str, password: &str) -> Result<Self, Error> {
+        #[cfg(any(feature = "redis", feature = "fred"))]
+        if let Place::Server(mut options) = self.place {
+            if matches!(options.topology, Topology::Sentinel { .. }) {
+                options.sentinel_username = Some(user.to_owned()).filter(|user| !user.is_empty());
+                options.sentinel_password = Some(password.into());
+                return Ok(Self { place: Place::Server(options), ..self });
+            }
+            return Err(no_sentinels(options.topology.to_string()));
+        }
+        let _ = (user, password);
+        Err(no_sentinels("memory:".to_owned()))
+    }
+
+    /// Dials `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for address
+    /// translation, as between a container and its host. Certificates must name the host of `to`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if one of them is not `HOST:PORT`, or for anything but the URL of a cluster
+    /// or of sentinels.
+    pub fn map_address(self, from: &str, to: &str) -> Result<Self, Error> {
+        #[cfg(any(feature = "redis", feature = "fred"))]
+        if let Place::Server(mut options) = self.place {
+            if let Topology::Single(_) = options.topology {
+                return Err(nobody_names(options.topology.to_string()));
+            }
+            options.address_map.insert(from.parse::<HostPort>()?, to.parse()?);
+            return Ok(Self { place: Place::Server(options), ..self });
+        }
+        let _ = (from, to);
+        Err(nobody_names("memory:".to_owned()))
     }
 
     /// Whether the password travels over a network where others can read it: without TLS, and to
@@ -186,24 +231,25 @@ impl Connect {
             Place::Memory => memory(),
             #[cfg(any(feature = "redis", feature = "fred"))]
             Place::Server(options) => {
-                let allow_eviction = options.allow_eviction;
-                match self.driver {
-                    #[cfg(feature = "redis")]
-                    Driver::Redis => {
-                        let transport = delayline_redis::RedisTransport::connect(&options).await?;
-                        Ok(Way::Redis { transport: Arc::new(transport), allow_eviction })
-                    }
-                    #[cfg(feature = "fred")]
-                    Driver::Fred => {
-                        let transport = delayline_fred::FredTransport::connect(&options).await?;
-                        Ok(Way::Fred { transport: Arc::new(transport), allow_eviction })
-                    }
-                    #[cfg(not(all(feature = "redis", feature = "fred")))]
-                    _ => Err(unsupported("this driver")),
-                }
+                let transport = self.driver.connect(&options).await?;
+                Ok(Way::Server { transport, allow_eviction: options.allow_eviction })
             }
         };
         way.map(Connection::new)
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+impl Driver {
+    async fn connect(self, options: &ConnectOptions) -> Result<Arc<dyn Transport>, Error> {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis => Ok(Arc::new(delayline_redis::RedisTransport::connect(options).await?)),
+            #[cfg(feature = "fred")]
+            Self::Fred => Ok(Arc::new(delayline_fred::FredTransport::connect(options).await?)),
+            #[cfg(not(all(feature = "redis", feature = "fred")))]
+            _ => Err(unsupported("this driver")),
+        }
     }
 }
 
@@ -260,15 +306,27 @@ fn memory() -> Result<Way, Error> {
 }
 
 fn not_encrypted(address: String) -> Error {
-    let reason = "only a rediss:// connection is encrypted".to_owned();
+    let reason = "only the URL of rediss://, rediss-cluster:// and rediss-sentinel:// is encrypted"
+        .to_owned();
     Violation::Malformed { what: "a certificate authority for", value: address, reason }.into()
+}
+
+fn no_sentinels(address: String) -> Error {
+    let reason = "only a redis-sentinel:// URL has sentinels".to_owned();
+    Violation::Malformed { what: "a login for the sentinels of", value: address, reason }.into()
+}
+
+fn nobody_names(address: String) -> Error {
+    let reason = "only a cluster and sentinels name other servers".to_owned();
+    Violation::Malformed { what: "an address map for", value: address, reason }.into()
 }
 
 pub(crate) fn unsupported(capability: &'static str) -> Error {
     Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
 }
 
-const SCHEMES: &str = "memory:, redis://, rediss:// and unix:";
+const SCHEMES: &str =
+    "memory:, redis://, redis-cluster://, redis-sentinel://, the same with rediss, and unix:";
 
 #[cfg(test)]
 mod tests {

@@ -54,10 +54,8 @@ pub struct Connection(Way);
 pub(crate) enum Way {
     #[cfg(feature = "memory")]
     Memory(Memory),
-    #[cfg(feature = "redis")]
-    Redis { transport: Arc<delayline_redis::RedisTransport>, allow_eviction: bool },
-    #[cfg(feature = "fred")]
-    Fred { transport: Arc<delayline_fred::FredTransport>, allow_eviction: bool },
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    Server { transport: Arc<dyn Transport>, allow_eviction: bool },
 }
 
 impl Connection {
@@ -88,13 +86,10 @@ impl Connection {
         match &self.0 {
             #[cfg(feature = "memory")]
             Way::Memory(memory) => Ok(memory.queue(queue)),
-            #[cfg(feature = "redis")]
-            Way::Redis { transport, allow_eviction } => {
-                over(Arc::clone(transport), queue, *allow_eviction).await
-            }
-            #[cfg(feature = "fred")]
-            Way::Fred { transport, allow_eviction } => {
-                over(Arc::clone(transport), queue, *allow_eviction).await
+            #[cfg(any(feature = "redis", feature = "fred"))]
+            Way::Server { transport, allow_eviction } => {
+                let transport = Arc::clone(transport);
+                Ok(Arc::new(ScriptBackend::open(transport, queue, *allow_eviction).await?))
             }
             #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
             _ => {
@@ -111,10 +106,7 @@ impl Connection {
         match &self.0 {
             #[cfg(feature = "memory")]
             Way::Memory(_) => Err(crate::connect::unsupported("a look at a server that is none")),
-            #[cfg(feature = "redis")]
-            Way::Redis { transport, .. } => Ok(inspect(&**transport, queue).await?),
-            #[cfg(feature = "fred")]
-            Way::Fred { transport, .. } => Ok(inspect(&**transport, queue).await?),
+            Way::Server { transport, .. } => Ok(inspect(&**transport, queue).await?),
         }
     }
 }
@@ -141,13 +133,4 @@ impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("memory:")
     }
-}
-
-#[cfg(any(feature = "redis", feature = "fred"))]
-async fn over<T: Transport>(
-    transport: Arc<T>,
-    queue: QueueName,
-    allow_eviction: bool,
-) -> Result<Arc<dyn Queueing>, Error> {
-    Ok(Arc::new(ScriptBackend::open(transport, queue, allow_eviction).await?))
 }

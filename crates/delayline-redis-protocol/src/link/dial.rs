@@ -27,7 +27,10 @@ impl<D: Driver> Dial<D> {
 
     /// The error with the address, and with what may be wrong with it.
     fn named(&self, error: Error) -> Error {
-        if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Tls) {
+        if !matches!(
+            error.kind(),
+            ErrorKind::Unreachable | ErrorKind::Tls | ErrorKind::Authentication
+        ) {
             return error;
         }
         let address = format!("{:?}", self.driver);

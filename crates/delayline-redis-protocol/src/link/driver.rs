@@ -10,13 +10,24 @@ use delayline_core::{Error, ErrorKind};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
-use crate::{CallError, Value};
+use crate::{Address, CallError, ConnectOptions, Value};
 
-/// Makes connections with one Redis driver. [`Link`](crate::Link) does everything else.
+/// Makes connections to one server with one Redis library.
+/// [`DriverTransport`](crate::DriverTransport) does everything else.
+///
+/// `Debug` shows the address, and neither user name nor password.
 #[async_trait]
-pub trait Driver: Debug + Send + Sync + 'static {
+pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// A connection of this driver.
     type Connection: Connection;
+
+    /// For connections to the server at `address`, with the login, the database, the protocol and
+    /// the authorities of `options`. Connects nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// What this driver or this build cannot do of it, or authorities that cannot be read.
+    fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error>;
 
     /// Makes one connection and logs in. It has no time limit of its own.
     ///

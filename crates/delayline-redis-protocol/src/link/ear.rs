@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::driver::{Connection as _, Driver};
 use super::standby::Standby;
 use super::{no_reply, unexpected};
+use crate::route::slot_of;
 use crate::{CallError, Value};
 
 /// Hears bells for those who wait.
@@ -28,12 +29,14 @@ use crate::{CallError, Value};
 pub(crate) struct Ear<D: Driver> {
     standby: Arc<Standby<D>>,
     groups: Mutex<Groups<D>>,
+    /// Bells of different hash slots cannot share a command.
+    is_sharded: bool,
 }
 
 struct Groups<D: Driver> {
     of_bell: HashMap<Bytes, Arc<Group<D>>>,
-    /// The one that is not full yet, and how many bells it has.
-    latest: (Arc<Group<D>>, usize),
+    /// By slot, where that matters: the one that is not full yet, and how many bells it has.
+    latest: HashMap<Option<u16>, (Arc<Group<D>>, usize)>,
 }
 
 struct Group<D: Driver> {
@@ -86,10 +89,12 @@ type Answer = Result<bool, CallError>;
 
 impl<D: Driver> Ear<D> {
     pub(crate) fn new(standby: Standby<D>) -> Self {
-        let standby = Arc::new(standby);
-        let latest = (Group::new(&standby), 0);
-        let groups = Groups { of_bell: HashMap::new(), latest };
-        Self { standby, groups: Mutex::new(groups) }
+        let groups = Groups { of_bell: HashMap::new(), latest: HashMap::new() };
+        Self { standby: Arc::new(standby), groups: Mutex::new(groups), is_sharded: false }
+    }
+
+    pub(crate) fn sharded(self) -> Self {
+        Self { is_sharded: true, ..self }
     }
 
     /// Waits until `bell` rings, for about `limit`. A `false` may come sooner.
@@ -115,11 +120,14 @@ impl<D: Driver> Ear<D> {
         if let Some(group) = groups.of_bell.get(bell) {
             return Arc::clone(group);
         }
-        if groups.latest.1 == MOST_BELLS {
-            groups.latest = (Group::new(&self.standby), 0);
+        let slot = self.is_sharded.then(|| slot_of(bell));
+        let fresh = || (Group::new(&self.standby), 0);
+        let (latest, bells) = groups.latest.entry(slot).or_insert_with(fresh);
+        if *bells == MOST_BELLS {
+            (*latest, *bells) = fresh();
         }
-        groups.latest.1 += 1;
-        let group = Arc::clone(&groups.latest.0);
+        *bells += 1;
+        let group = Arc::clone(latest);
         groups.of_bell.insert(bell.clone(), Arc::clone(&group));
         group
     }

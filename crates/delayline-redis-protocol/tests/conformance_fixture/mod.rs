@@ -8,32 +8,79 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use delayline_core::{Error, QueueName, Queueing};
 use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend, Transport};
-use delayline_test_server::Server;
+use delayline_test_server::{Cluster, Sentinels, Server};
 use delayline_testkit::{Fixture, async_trait};
 use tokio::sync::OnceCell;
+
+/// Where the queues are.
+#[allow(dead_code, reason = "each program has one")]
+pub(crate) enum Place {
+    UnixSocket,
+    Tcp,
+    /// Three nodes.
+    Cluster,
+    /// Three nodes, encrypted.
+    TlsCluster,
+    /// A primary and a replica behind three sentinels.
+    Sentinel,
+}
+
+/// Those that run. They are only held on to.
+enum Servers {
+    One(Box<Server>),
+    Cluster { _cluster: Cluster },
+    Sentinel { _sentinels: Sentinels },
+}
+
+impl Place {
+    fn start(&self) -> (Servers, String, Option<Vec<u8>>) {
+        match self {
+            Self::UnixSocket | Self::Tcp => {
+                let builder = Server::builder();
+                let is_tcp = matches!(self, Self::Tcp);
+                let server = if is_tcp { builder.tcp().start() } else { builder.start() };
+                let url = server.url();
+                (Servers::One(Box::new(server)), url, None)
+            }
+            Self::Cluster => {
+                let cluster = Cluster::start();
+                let url = cluster.url();
+                (Servers::Cluster { _cluster: cluster }, url, None)
+            }
+            Self::TlsCluster => {
+                let cluster = Cluster::builder().tls().start();
+                let (url, ca) = (cluster.url(), cluster.nodes()[0].ca_pem().into());
+                (Servers::Cluster { _cluster: cluster }, url, Some(ca))
+            }
+            Self::Sentinel => {
+                let sentinels = Sentinels::start();
+                let url = sentinels.url();
+                (Servers::Sentinel { _sentinels: sentinels }, url, None)
+            }
+        }
+    }
+}
 
 /// How the queues are reached.
 pub(crate) struct Setup {
     /// The driver's name, for the output.
     pub(crate) name: &'static str,
     pub(crate) resp: Resp,
-    /// Over TCP instead of a unix socket.
-    pub(crate) tcp: bool,
+    pub(crate) place: Place,
     /// Each queue has a user of its own, who may touch its declared keys and use the documented
     /// commands, and nothing else.
     pub(crate) least_privilege: bool,
 }
 
-/// Runs the suite on a private server, over one connection.
+/// Runs the suite on private servers, over one transport.
 pub(crate) fn run<T, C, F>(setup: &Setup, connect: C) -> ExitCode
 where
     T: Transport,
     C: Fn(ConnectOptions) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let builder = Server::builder();
-    let server = if setup.tcp { builder.tcp().start() } else { builder.start() };
-    let mut options: ConnectOptions = match server.url().parse() {
+    let (servers, url, ca_pem) = setup.place.start();
+    let mut options: ConnectOptions = match url.parse() {
         Ok(options) => options,
         Err(violation) => {
             eprintln!("the server's address: {violation}");
@@ -41,10 +88,11 @@ where
         }
     };
     options.resp = setup.resp;
-    let name = format!("{} ({:?}, {})", setup.name, setup.resp, server.url());
+    options.ca_pem = ca_pem;
+    let name = format!("{} ({:?}, {url})", setup.name, setup.resp);
     let (shared, queues) = (OnceCell::new(), AtomicU64::new(0));
     let least_privilege = setup.least_privilege;
-    let fixture = RedisFixture { connect, options, shared, queues, least_privilege, server };
+    let fixture = RedisFixture { connect, options, shared, queues, least_privilege, servers };
     delayline_testkit::main(&name, fixture)
 }
 
@@ -54,7 +102,7 @@ struct RedisFixture<T, C> {
     shared: OnceCell<ScriptBackend<T>>,
     queues: AtomicU64,
     least_privilege: bool,
-    server: Server,
+    servers: Servers,
 }
 
 #[async_trait]
@@ -67,9 +115,9 @@ where
     async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         let name = QueueName::new(format!("queue-{number}"))?;
-        if self.least_privilege {
+        if let (true, Servers::One(server)) = (self.least_privilege, &self.servers) {
             let mut options = self.options.clone();
-            options.username = Some(user_of(&self.server, &name));
+            options.username = Some(user_of(server, &name));
             let transport = Arc::new((self.connect)(options).await?);
             return Ok(Arc::new(ScriptBackend::open(transport, name, false).await?));
         }

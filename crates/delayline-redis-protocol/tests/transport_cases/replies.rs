@@ -172,7 +172,7 @@ pub async fn info_is_text<C: Connect>() {
         let mut options = options(&server.url());
         options.resp = resp;
         let transport = C::connect(&options).await.unwrap();
-        let info = transport.info().await.unwrap();
+        let info = transport.info(&Bytes::from_static(b"k")).await.unwrap();
         assert!(info.contains("redis_version:") && info.contains("maxmemory_policy:"), "{info}");
     }
 }

@@ -81,7 +81,7 @@ impl Transport for Mutated {
         self.0.wait(bell, timeout).await
     }
 
-    async fn info(&self) -> Result<String, CallError> {
-        self.0.info().await
+    async fn info(&self, key: &Bytes) -> Result<String, CallError> {
+        self.0.info(key).await
     }
 }

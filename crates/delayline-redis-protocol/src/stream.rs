@@ -1,30 +1,37 @@
-//! The byte stream under a connection: TCP, TLS or a unix socket.
+//! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open their
+//! own.
 
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{Address, TCP_UPKEEP};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::{Address, TCP_UPKEEP};
+
 /// Any of the streams.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Opens streams to one address.
-pub(crate) struct Dialer {
+pub struct Dialer {
     address: Address,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Dialer {
-    /// Reads the authorities now, so that unreadable ones are refused at once.
+    /// For streams to `address`, over TLS with the authorities in `ca_pem`, or with the system's.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Tls`] if the authorities cannot be read, `Unsupported` if the address wants TLS and
+    /// this build has none.
     #[cfg(feature = "tls")]
-    pub(crate) fn new(address: &Address, ca_pem: Option<&[u8]>) -> Result<Self, Error> {
+    pub fn new(address: &Address, ca_pem: Option<&[u8]>) -> Result<Self, Error> {
         let tls = match address {
             Address::Tls { .. } => {
-                let config = delayline_redis_protocol::tls::client_config(ca_pem)?;
+                let config = crate::tls::client_config(ca_pem)?;
                 Some(std::sync::Arc::new(config).into())
             }
             Address::Tcp { .. } | Address::Unix(_) => None,
@@ -32,8 +39,13 @@ impl Dialer {
         Ok(Self { address: address.clone(), tls })
     }
 
+    /// For streams to `address`. This build has no TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if the address wants TLS.
     #[cfg(not(feature = "tls"))]
-    pub(crate) fn new(address: &Address, _ca_pem: Option<&[u8]>) -> Result<Self, Error> {
+    pub fn new(address: &Address, _ca_pem: Option<&[u8]>) -> Result<Self, Error> {
         match address {
             Address::Tls { .. } => Err(without_tls()),
             Address::Tcp { .. } | Address::Unix(_) => Ok(Self { address: address.clone() }),
@@ -41,7 +53,11 @@ impl Dialer {
     }
 
     /// Opens one stream. It has no time limit of its own.
-    pub(crate) async fn dial(&self) -> Result<Box<dyn Stream>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`] or [`ErrorKind::Tls`].
+    pub async fn dial(&self) -> Result<Box<dyn Stream>, Error> {
         match &self.address {
             Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port).await?)),
             Address::Unix(path) => {
@@ -99,10 +115,9 @@ fn unreachable(error: &std::io::Error) -> Error {
 /// Tells a refused certificate or protocol from a server that went away in between.
 #[cfg(feature = "tls")]
 fn tls_failure(error: &std::io::Error) -> Error {
-    let cause =
-        error.get_ref().and_then(|cause| cause.downcast_ref::<tokio_rustls::rustls::Error>());
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
-        Some(cause) => delayline_redis_protocol::tls::failure(&format!("{cause:?}")),
+        Some(cause) => crate::tls::failure(&format!("{cause:?}")),
         None => unreachable(error),
     }
 }

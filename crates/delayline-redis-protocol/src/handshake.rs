@@ -1,15 +1,17 @@
-//! What is said on a new connection before it carries calls.
+//! What is said on a new connection before it carries calls, for drivers that leave it to us.
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{CallError, ConnectOptions, Connection, Resp, classify};
-use redis::RedisError;
+
+use crate::{CallError, ConnectOptions, Connection, Resp, classify};
 
 /// Chooses the protocol, logs in and selects the database.
-pub(crate) async fn log_in(
-    connection: &impl Connection,
-    options: &ConnectOptions,
-) -> Result<(), Error> {
+///
+/// # Errors
+///
+/// [`ErrorKind::Authentication`], [`ErrorKind::Unsupported`] for the protocol or the database, or
+/// whatever the connection says.
+pub async fn log_in(connection: &impl Connection, options: &ConnectOptions) -> Result<(), Error> {
     match (options.resp, options.exposed_login()) {
         (Resp::V2, None) => {}
         (Resp::V2, Some((None, password))) => said(connection, "AUTH", &[password]).await?,
@@ -25,36 +27,6 @@ pub(crate) async fn log_in(
         select(connection, options.database).await?;
     }
     Ok(())
-}
-
-/// The kind of an error with which redis-rs gives up on a new connection.
-pub(crate) fn failure(error: &RedisError) -> Error {
-    if let Some(code) = error.code() {
-        return classify(&format!("{code} {}", error.detail().unwrap_or_default()));
-    }
-    match error.kind() {
-        redis::ErrorKind::AuthenticationFailed => {
-            // The detail is the server's answer, which could repeat what was sent.
-            let answer = classify(error.detail().unwrap_or_default());
-            Error::with_detail(ErrorKind::Authentication, answer.detail())
-        }
-        redis::ErrorKind::RESP3NotSupported => Error::new(ErrorKind::Unsupported("RESP3")),
-        redis::ErrorKind::InvalidClientConfig => Error::with_detail(
-            ErrorKind::Unsupported("the client's configuration"),
-            category(error),
-        ),
-        _ => Error::with_detail(ErrorKind::Unreachable, category(error)),
-    }
-}
-
-/// What happened, in words that can't hold a password.
-fn category(error: &RedisError) -> String {
-    match std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref::<std::io::Error>())
-    {
-        Some(io) => io.kind().to_string(),
-        None => error.category().to_owned(),
-    }
 }
 
 async fn select(connection: &impl Connection, number: u32) -> Result<(), Error> {

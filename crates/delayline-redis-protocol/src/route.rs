@@ -1,0 +1,376 @@
+//! Calls over several servers: each goes to the one that serves its keys.
+
+mod directory;
+mod fleet;
+mod map;
+mod slot;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
+
+use self::directory::Directory;
+use self::fleet::{Fleet, Node, Nodes};
+pub use self::map::HostPort;
+use self::map::{Map, Moved};
+pub(crate) use self::slot::slot_of;
+use crate::link::Link;
+use crate::link::driver::Driver;
+use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};
+
+/// So often a call goes on to the server that the last one named.
+const MOST_HOPS: usize = 5;
+/// A call that takes longer than this makes us look whether its server still serves its keys.
+const DOUBT: Duration = Duration::from_secs(1);
+/// The time between two looks, at least.
+const APART: Duration = Duration::from_millis(200);
+/// After a sign of a change, one look follows another for so long, or until one shows it.
+const ALERT: Duration = Duration::from_secs(10);
+
+/// Sends each call to the server that its first key belongs to, over one [`Link`] for each.
+///
+/// - Nothing is sent twice: a call goes on to another server only after `MOVED`, with which a server
+///   refuses what it has not executed.
+/// - A call under way to a server that turns out to have lost the keys ends at once with
+///   [`ErrorKind::ConnectionLost`]: the answer of a server that was replaced means nothing. For the
+///   same reason a server that was silent for a while is believed after a look only.
+/// - Who serves what is asked unprompted from time to time, and soon after any sign of a change.
+pub(crate) struct Router<D: Driver>(Arc<Shared<D>>);
+
+struct Shared<D: Driver> {
+    topology: Topology,
+    fleet: Fleet<D>,
+    directory: Directory<D>,
+    map: watch::Sender<Arc<Nodes<D>>>,
+    /// When the latest look began that a call waited for.
+    latest_look: tokio::sync::Mutex<Option<Instant>>,
+    /// A sign of a change was seen.
+    sign: Arc<Notify>,
+    /// Who knows of the latest change.
+    witness: Mutex<Option<HostPort>>,
+    /// The task that looks is alive.
+    is_watched: Arc<AtomicBool>,
+}
+
+impl<D: Driver> Router<D> {
+    /// Finds out who serves what.
+    ///
+    /// # Errors
+    ///
+    /// Nobody answered, or nobody knows; the detail has what each of them said.
+    pub(crate) async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
+        let (directory, is_encrypted) = directory(options)?;
+        let is_sharded = matches!(options.topology, Topology::Cluster { .. });
+        let shared = Arc::new(Shared {
+            topology: options.topology.clone(),
+            fleet: Fleet::new(options.clone(), is_encrypted, is_sharded),
+            directory,
+            map: watch::Sender::new(Arc::default()),
+            latest_look: tokio::sync::Mutex::default(),
+            sign: Arc::default(),
+            witness: Mutex::default(),
+            is_watched: Arc::default(),
+        });
+        shared.look().await?;
+        Ok(Self(shared))
+    }
+
+    pub(crate) async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+        self.route(&Call(call)).await
+    }
+
+    pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
+        self.route(&Wait(bell, limit)).await
+    }
+
+    pub(crate) async fn info(&self, key: &Bytes) -> Result<String, CallError> {
+        self.route(&Info(key)).await
+    }
+
+    async fn route<E: Errand>(&self, errand: &E) -> Result<E::Answer, CallError> {
+        let shared = &self.0;
+        shared.keep_watch();
+        let slot = slot_of(errand.key());
+        let mut map = shared.map.subscribe();
+        let mut hops = 0;
+        loop {
+            let owner = map.borrow_and_update().owner(slot).cloned();
+            let Some((name, node)) = owner else {
+                shared.noticed(None);
+                return Err(nobody_serves(slot).into());
+            };
+            let is_replaced = |map: &Arc<Nodes<D>>| {
+                map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, &node))
+            };
+            let answer = tokio::select! {
+                // A reply that comes too late counts for nothing.
+                biased;
+                _ = map.wait_for(is_replaced) => return E::replaced(&name),
+                answer = errand.run(&node.link) => answer,
+                never = shared.doubt(&node), if E::IS_BRIEF => match never {},
+            };
+            match &answer {
+                Ok(_) if node.is_in_doubt.load(Ordering::Acquire) => {
+                    let is_sure = shared.look_after(Instant::now()).await;
+                    if !is_sure || is_replaced(&shared.map.borrow()) {
+                        return E::replaced(&name);
+                    }
+                    node.is_in_doubt.store(false, Ordering::Release);
+                    return answer;
+                }
+                Err(CallError::Reply(line)) if line.starts_with("MOVED ") => {
+                    hops += 1;
+                    if !shared.moved(line, &name) || hops > MOST_HOPS {
+                        return answer;
+                    }
+                }
+                Err(error) if is_sign(error) => {
+                    shared.noticed(None);
+                    return answer;
+                }
+                _ => return answer,
+            }
+        }
+    }
+}
+
+/// What is sent to a server.
+trait Errand: Sync {
+    type Answer: Send;
+    /// It should be answered within [`DOUBT`].
+    const IS_BRIEF: bool;
+
+    /// Where it goes.
+    fn key(&self) -> &[u8];
+
+    fn run<D: Driver>(
+        &self,
+        link: &Link<D>,
+    ) -> impl Future<Output = Result<Self::Answer, CallError>> + Send;
+
+    /// The server has lost the key meanwhile.
+    fn replaced(server: &HostPort) -> Result<Self::Answer, CallError> {
+        let detail = format!("{server} no longer serves the queue; whether it did is not known");
+        Err(Error::with_detail(ErrorKind::ConnectionLost, detail).into())
+    }
+}
+
+struct Call<'a>(ScriptCall<'a>);
+
+impl Errand for Call<'_> {
+    type Answer = Value;
+    const IS_BRIEF: bool = true;
+
+    fn key(&self) -> &[u8] {
+        self.0.keys.first().map_or(&[], |key| key)
+    }
+
+    async fn run<D: Driver>(&self, link: &Link<D>) -> Result<Value, CallError> {
+        link.call(self.0).await
+    }
+}
+
+struct Wait<'a>(&'a Bytes, Duration);
+
+impl Errand for Wait<'_> {
+    type Answer = bool;
+    const IS_BRIEF: bool = false;
+
+    fn key(&self) -> &[u8] {
+        self.0
+    }
+
+    async fn run<D: Driver>(&self, link: &Link<D>) -> Result<bool, CallError> {
+        link.wait(self.0, self.1).await
+    }
+
+    fn replaced(_: &HostPort) -> Result<bool, CallError> {
+        Ok(false)
+    }
+}
+
+struct Info<'a>(&'a Bytes);
+
+impl Errand for Info<'_> {
+    type Answer = String;
+    const IS_BRIEF: bool = true;
+
+    fn key(&self) -> &[u8] {
+        self.0
+    }
+
+    async fn run<D: Driver>(&self, link: &Link<D>) -> Result<String, CallError> {
+        link.info().await
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// Asks who serves what, and goes by it. Answers whether it has changed.
+    async fn look(&self) -> Result<bool, Error> {
+        let witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let current = Arc::clone(&self.map.borrow());
+        let view = self.directory.look(&self.fleet, &current, witness.as_ref()).await?;
+        // `MOVED` may have changed it meanwhile, and its links are to be kept.
+        let current = Arc::clone(&self.map.borrow());
+        let next = Map::of(&view, |name| self.fleet.node(name, &current))?;
+        let has_changed = !next.is_like(&current);
+        if !has_changed && next.epoch == current.epoch {
+            return Ok(false);
+        }
+        if has_changed {
+            let nodes: Vec<_> = next.nodes().iter().map(|(name, _)| name.to_string()).collect();
+            tracing::info!(topology = %self.topology, epoch = view.epoch, ?nodes, "new topology");
+        }
+        self.map.send_replace(Arc::new(next));
+        Ok(has_changed)
+    }
+
+    /// A server says that another one has the slot. Answers whether that one can be asked.
+    fn moved(&self, line: &str, asked: &HostPort) -> bool {
+        let Some(moved) = Moved::read(line, asked) else {
+            self.noticed(None);
+            return false;
+        };
+        let mut is_known = true;
+        self.map.send_modify(|map| match map.with(&moved, |name| self.fleet.node(name, map)) {
+            Ok(next) => *map = Arc::new(next),
+            Err(_) => is_known = false,
+        });
+        self.noticed(Some(moved.to));
+        is_known
+    }
+
+    /// Something hints at a change, of which `witness` knows.
+    fn noticed(&self, witness: Option<HostPort>) {
+        if witness.is_some() {
+            *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness;
+        }
+        self.sign.notify_one();
+    }
+
+    /// A server that is slow to answer may have been replaced. A server that was frozen answers what
+    /// waited in its sockets before it hears that it was.
+    async fn doubt(&self, node: &Node<D>) -> Infallible {
+        loop {
+            sleep(DOUBT).await;
+            node.is_in_doubt.store(true, Ordering::Release);
+            self.noticed(None);
+        }
+    }
+
+    /// Looks, unless somebody began to after that instant. Answers whether anybody knew.
+    async fn look_after(&self, instant: Instant) -> bool {
+        let mut latest = self.latest_look.lock().await;
+        if latest.is_none_or(|latest| latest < instant) {
+            let begin = Instant::now();
+            if self.look().await.is_err() {
+                return false;
+            }
+            *latest = Some(begin);
+        }
+        true
+    }
+
+    /// Makes sure that somebody looks: the runtime of the task that did may have ended.
+    fn keep_watch(self: &Arc<Self>) {
+        if !self.is_watched.load(Ordering::Relaxed)
+            && !self.is_watched.swap(true, Ordering::Relaxed)
+        {
+            let ends = Ends(Arc::clone(&self.is_watched));
+            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(&self.sign), ends));
+        }
+    }
+}
+
+/// Looks from time to time, and again and again for a while after a sign.
+async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: Ends) {
+    let mut alert_until = None;
+    loop {
+        let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
+        let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
+        let pause = if is_alert { APART } else { poll };
+        tokio::select! {
+            () = sign.notified() => alert_until = Some(Instant::now() + ALERT),
+            () = sleep(pause) => {}
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        match shared.look().await {
+            Ok(true) => alert_until = None,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(topology = %shared.topology, %error, "nobody knows"),
+        }
+        drop(shared);
+        sleep(APART).await;
+    }
+}
+
+/// Tells when the task that looks has ended, whatever ended it.
+struct Ends(Arc<AtomicBool>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<D: Driver> Drop for Router<D> {
+    fn drop(&mut self) {
+        // The task looks up and finds that nobody needs it.
+        self.0.sign.notify_one();
+    }
+}
+
+/// Shows the URL without user name and password.
+impl<D: Driver> fmt::Debug for Router<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.topology)
+    }
+}
+
+/// Who is asked, and whether everything is encrypted.
+fn directory<D: Driver>(options: &ConnectOptions) -> Result<(Directory<D>, bool), Error> {
+    let (names, is_encrypted) = options.topology.names()?;
+    let directory = match &options.topology {
+        Topology::Sentinel { service, .. } => {
+            let login = ConnectOptions {
+                username: options.sentinel_username.clone(),
+                password: options.sentinel_password.clone(),
+                database: 0,
+                ..options.clone()
+            };
+            let fleet = Fleet::new(login, is_encrypted, false);
+            let link = |name: HostPort| Ok((name.clone(), fleet.node(&name, &Map::default())?));
+            let sentinels = names.into_iter().map(link).collect::<Result<_, Error>>()?;
+            Directory::Sentinel { sentinels, service: service.clone() }
+        }
+        Topology::Single(_) | Topology::Cluster { .. } => Directory::Cluster { seeds: names },
+    };
+    Ok((directory, is_encrypted))
+}
+
+/// Whether a failure may come from a change of the topology.
+fn is_sign(error: &CallError) -> bool {
+    const CODES: [&str; 5] = ["READONLY", "CLUSTERDOWN", "UNBLOCKED", "MASTERDOWN", "ASK"];
+    match error {
+        CallError::Reply(line) => {
+            let code = line.split(' ').next().unwrap_or_default();
+            CODES.contains(&code) || classify(line).kind() == &ErrorKind::ReadOnly
+        }
+        CallError::Failed(error) => matches!(
+            error.kind(),
+            ErrorKind::Unreachable | ErrorKind::ConnectionLost | ErrorKind::Timeout
+        ),
+    }
+}
+
+fn nobody_serves(slot: u16) -> Error {
+    Error::with_detail(ErrorKind::Busy, format!("no server of the cluster serves slot {slot}"))
+}

@@ -1,0 +1,279 @@
+//! Who is asked which node serves what: the nodes of a cluster, or sentinels.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::{Error, ErrorKind};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::link::driver::Driver;
+use crate::{CallError, Value, classify};
+
+use super::fleet::{Fleet, Node, Nodes};
+use super::map::{HostPort, View};
+
+/// How long one of them may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// When the next one is asked beside one that is silent.
+const NEXT_AFTER: Duration = Duration::from_millis(200);
+
+/// Those who know.
+pub(crate) enum Directory<D: Driver> {
+    /// Any node of the cluster; the seeds where no other answers.
+    Cluster { seeds: Vec<HostPort> },
+    /// Sentinels that watch over a primary called `service`.
+    Sentinel { sentinels: Vec<(HostPort, Arc<Node<D>>)>, service: String },
+}
+
+impl<D: Driver> Directory<D> {
+    /// How often they are asked while nothing is amiss.
+    pub(crate) fn poll(&self) -> Duration {
+        match self {
+            // A node that has lost a slot says so.
+            Self::Cluster { .. } => Duration::from_secs(30),
+            // A demoted primary takes writes, and loses them, until a sentinel reaches it.
+            Self::Sentinel { .. } => Duration::from_secs(1),
+        }
+    }
+
+    /// Asks who serves what, `first` before others.
+    ///
+    /// # Errors
+    ///
+    /// Nobody answered, or nobody knows.
+    pub(crate) async fn look(
+        &self,
+        fleet: &Fleet<D>,
+        current: &Nodes<D>,
+        first: Option<&HostPort>,
+    ) -> Result<View, Error> {
+        match self {
+            Self::Cluster { seeds } => cluster(fleet, current, seeds, first).await,
+            Self::Sentinel { sentinels, service } => {
+                sentinel(fleet, current, sentinels, service).await
+            }
+        }
+    }
+}
+
+/// The first view of a healthy node that is not older than the map; where there is none, the newest
+/// of the others.
+async fn cluster<D: Driver>(
+    fleet: &Fleet<D>,
+    current: &Nodes<D>,
+    seeds: &[HostPort],
+    first: Option<&HostPort>,
+) -> Result<View, Error> {
+    let mut known: Vec<_> = current.nodes().iter().map(|(name, _)| name).collect();
+    fastrand::shuffle(&mut known);
+    let mut names: Vec<&HostPort> = Vec::new();
+    for name in first.into_iter().chain(known).chain(seeds) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let (mut asked, mut failures, mut doubtful) = (JoinSet::new(), Failures::default(), None);
+    let mut names = names.into_iter();
+    loop {
+        if let Some(name) = names.next() {
+            match fleet.node(name, current) {
+                Ok(node) => drop(asked.spawn(in_time(name.clone(), view_of(node, name.clone())))),
+                Err(error) => failures.add(name, error),
+            }
+        }
+        let answer = if names.len() == 0 {
+            asked.join_next().await
+        } else {
+            match timeout(NEXT_AFTER, asked.join_next()).await {
+                Ok(answer) => answer,
+                Err(_) => continue,
+            }
+        };
+        match answer {
+            Some(Ok((_, Ok((view, true))))) if view.epoch >= current.epoch => return Ok(view),
+            Some(Ok((_, Ok((view, _))))) => {
+                let is_newer = |best: &View| view.epoch > best.epoch;
+                if doubtful.as_ref().is_none_or(is_newer) {
+                    doubtful = Some(view);
+                }
+            }
+            Some(Ok((name, Err(error)))) => failures.add(&name, error),
+            Some(Err(_)) => {}
+            None if names.len() == 0 => return doubtful.ok_or_else(|| failures.into_error()),
+            None => {}
+        }
+    }
+}
+
+/// What a node of a cluster says, and whether it is in touch with most of the others.
+async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View, bool), Error> {
+    let info = match node.link.request("CLUSTER", words(&["INFO"])).await {
+        Ok(Value::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
+        Ok(_) => return Err(no_answer("CLUSTER INFO")),
+        // Whoever may not ask for it goes by the slots alone.
+        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
+        Err(error) => return Err(refusal(error)),
+    };
+    let field = |name: &str| {
+        let value =
+            |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned());
+        info.lines().find_map(value)
+    };
+    let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    let is_healthy = field("cluster_state").is_none_or(|state| state == "ok");
+    let reply = node.link.request("CLUSTER", words(&["SLOTS"])).await.map_err(refusal)?;
+    let view = View::of_slots(epoch, &reply, &name).ok_or_else(|| no_answer("CLUSTER SLOTS"))?;
+    Ok((view, is_healthy))
+}
+
+/// The primary that the sentinel with the newest knowledge names, if it takes itself for one.
+async fn sentinel<D: Driver>(
+    fleet: &Fleet<D>,
+    current: &Nodes<D>,
+    sentinels: &[(HostPort, Arc<Node<D>>)],
+    service: &str,
+) -> Result<View, Error> {
+    let (mut asked, mut failures) = (JoinSet::new(), Failures::default());
+    for (name, node) in sentinels {
+        let answer = primary_of(Arc::clone(node), service.to_owned());
+        asked.spawn(in_time(name.clone(), answer));
+    }
+    let mut answers: Vec<(u64, HostPort)> = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok((_, Ok(answer))) => answers.push(answer),
+            Ok((name, Err(error))) => failures.add(&name, error),
+            Err(_) => {}
+        }
+        if answers.len() > sentinels.len() / 2 {
+            break;
+        }
+    }
+    answers.sort_by(|(one, _), (other, _)| other.cmp(one));
+    for (epoch, name) in answers {
+        let is_known = current.owner(0).is_some_and(|(known, _)| *known == name);
+        if is_known {
+            return Ok(View::of_one(epoch, name));
+        }
+        if epoch < current.epoch {
+            continue;
+        }
+        let node = fleet.node(&name, current)?;
+        match in_time(name.clone(), is_primary(node)).await.1 {
+            Ok(true) => return Ok(View::of_one(epoch, name)),
+            Ok(false) => failures.add(&name, no_primary()),
+            Err(error) => failures.add(&name, error),
+        }
+    }
+    Err(failures.into_error())
+}
+
+/// What a sentinel calls the primary of a service, and how new that is.
+async fn primary_of<D: Driver>(
+    node: Arc<Node<D>>,
+    service: String,
+) -> Result<(u64, HostPort), Error> {
+    let reply = node.link.request("SENTINEL", words(&["MASTER", &service])).await;
+    let fields = match reply {
+        Ok(Value::Array(fields)) => fields,
+        Ok(_) => return Err(no_answer("SENTINEL MASTER")),
+        Err(CallError::Reply(line)) if line.contains("No such master") => {
+            let detail = format!("{service:?} is not among those that it watches over");
+            return Err(Error::with_detail(
+                ErrorKind::Unsupported("the service name of the sentinel URL"),
+                detail,
+            ));
+        }
+        Err(error) => return Err(refusal(error)),
+    };
+    let field = |name: &str| {
+        let mut pairs = fields.chunks_exact(2);
+        pairs.find_map(|pair| match pair {
+            [Value::Bytes(field), Value::Bytes(value)] if field == name => {
+                Some(String::from_utf8_lossy(value).into_owned())
+            }
+            _ => None,
+        })
+    };
+    let host = field("ip").unwrap_or_default();
+    let port = field("port").and_then(|port| port.parse().ok()).unwrap_or(0);
+    let name = HostPort::told(&host, port).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
+    let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Ok((epoch, name))
+}
+
+/// Whether a server takes itself for a primary. One that may not be asked is believed to.
+async fn is_primary<D: Driver>(node: Arc<Node<D>>) -> Result<bool, Error> {
+    match node.link.request("ROLE", Vec::new()).await {
+        Ok(Value::Array(parts)) => Ok(parts.first() == Some(&Value::Bytes("master".into()))),
+        Ok(_) => Err(no_answer("ROLE")),
+        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => Ok(true),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// The answer of one who was asked, within [`PATIENCE`].
+async fn in_time<T>(
+    name: HostPort,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> (HostPort, Result<T, Error>) {
+    let answer = timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+        Err(Error::with_detail(ErrorKind::Unreachable, format!("no answer within {PATIENCE:?}")))
+    });
+    (name, answer)
+}
+
+fn words(words: &[&str]) -> Vec<Bytes> {
+    words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
+}
+
+fn refusal(error: CallError) -> Error {
+    match error {
+        CallError::Reply(line) if line.contains("cluster support disabled") => Error::with_detail(
+            ErrorKind::Unsupported("a cluster URL"),
+            "the server is not in cluster mode: its URL begins with redis:// or rediss://",
+        ),
+        CallError::Reply(line) => classify(&line),
+        CallError::Failed(error) => error,
+    }
+}
+
+fn no_answer(command: &str) -> Error {
+    Error::with_detail(ErrorKind::Protocol, format!("{command} brought something else"))
+}
+
+fn no_primary() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "it is called the primary and is a replica")
+}
+
+/// Why nobody knew.
+#[derive(Default)]
+struct Failures(Vec<(HostPort, Error)>);
+
+impl Failures {
+    fn add(&mut self, name: &HostPort, error: Error) {
+        self.0.push((name.clone(), error));
+    }
+
+    /// All of them, of the kind of the one that most needs somebody to do something.
+    fn into_error(self) -> Error {
+        let is_temporary = |kind: &ErrorKind| {
+            matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Overloaded)
+        };
+        let kinds = || self.0.iter().map(|(_, error)| error.kind());
+        let lasting = kinds()
+            .find(|kind| !is_temporary(kind) && kind.class() != delayline_core::Class::Ambiguous);
+        let kind = lasting.cloned().unwrap_or(ErrorKind::Unreachable);
+        let detail = |(name, error): &(HostPort, Error)| match error.detail() {
+            "" => format!("{name}: {error}"),
+            // An attempt to connect that failed names the address itself.
+            detail if detail.contains(&name.to_string()) => detail.to_owned(),
+            detail => format!("{name}: {detail}"),
+        };
+        let details: Vec<_> = self.0.iter().map(detail).collect();
+        Error::with_detail(kind, details.join("; "))
+    }
+}

@@ -1,0 +1,57 @@
+//! Servers that others name.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use delayline_core::Error;
+
+use crate::link::Link;
+use crate::link::driver::Driver;
+use crate::{Address, ConnectOptions};
+
+use super::map::{HostPort, Map};
+
+/// A server and what is known of it.
+pub(crate) struct Node<D: Driver> {
+    pub(crate) link: Link<D>,
+    /// A call was not answered for a while.
+    pub(crate) is_in_doubt: AtomicBool,
+}
+
+/// Which of them serves which slot.
+pub(crate) type Nodes<D> = Map<Arc<Node<D>>>;
+
+/// How every node is dialed: whatever it is called, with the same login, and over TLS where the URL
+/// says so.
+pub(crate) struct Fleet<D> {
+    options: ConnectOptions,
+    is_encrypted: bool,
+    is_sharded: bool,
+    driver: std::marker::PhantomData<fn() -> D>,
+}
+
+impl<D: Driver> Fleet<D> {
+    pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
+        Self { options, is_encrypted, is_sharded, driver: std::marker::PhantomData }
+    }
+
+    /// The node of the map, or a new one, which connects on first use.
+    ///
+    /// # Errors
+    ///
+    /// What the driver cannot do of the options.
+    pub(crate) fn node(&self, name: &HostPort, known: &Nodes<D>) -> Result<Arc<Node<D>>, Error> {
+        if let Some((_, node)) = known.nodes().iter().find(|(known, _)| known == name) {
+            return Ok(Arc::clone(node));
+        }
+        let HostPort { host, port } = self.options.address_map.get(name).unwrap_or(name).clone();
+        let address = if self.is_encrypted {
+            Address::Tls { host, port }
+        } else {
+            Address::Tcp { host, port }
+        };
+        let link = Link::of(&address, &self.options)?;
+        let link = if self.is_sharded { link.sharded() } else { link };
+        Ok(Arc::new(Node { link, is_in_doubt: AtomicBool::new(false) }))
+    }
+}

@@ -1,0 +1,245 @@
+//! Clusters of real servers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayline_core::{Class, ErrorKind, QueueName, Wakeup};
+use delayline_redis_protocol::ScriptBackend;
+use delayline_test_server::{Cluster, Reply, Server};
+
+use super::{
+    Connect, PATIENCE, enqueue, enqueues_through_an_outage, has, open, options, queue_of, slot,
+    until,
+};
+
+pub async fn queues_of_all_nodes_work_over_one_transport<C: Connect>() {
+    let cluster = Cluster::start();
+    let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
+    for node in cluster.nodes() {
+        let name = QueueName::new(queue_of(&cluster, node)).unwrap();
+        let queue = ScriptBackend::open(Arc::clone(&transport), name, false).await.unwrap();
+        enqueue(&queue, "a").await.unwrap();
+        assert!(has(&queue, "a").await);
+        assert_ne!(node.info("keyspace", "db0"), "");
+    }
+}
+
+pub async fn bells_of_different_slots_are_heard<C: Connect>() {
+    let cluster = Cluster::start();
+    let node = &cluster.nodes()[0];
+    let first = queue_of(&cluster, node);
+    let is_apart =
+        |name: &String| *name != first && std::ptr::eq(cluster.owner(node, slot(node, name)), node);
+    let second = (0..).map(|number| format!("other-{number}")).find(is_apart).unwrap();
+    let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
+    let queue = |name: &String| {
+        let name = QueueName::new(name.as_str()).unwrap();
+        ScriptBackend::open(Arc::clone(&transport), name, false)
+    };
+    let (first, second) = (queue(&first).await.unwrap(), queue(&second).await.unwrap());
+    let ring = async {
+        until("both wait", || node.info("clients", "blocked_clients") == "2").await;
+        first.ring().await.unwrap();
+        second.ring().await.unwrap();
+    };
+    let (one, other, ()) = tokio::join!(first.wait(PATIENCE), second.wait(PATIENCE), ring);
+    assert!(one.unwrap() && other.unwrap());
+}
+
+pub async fn a_killed_primary_is_replaced<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let primary = &cluster.nodes()[0];
+    let queue = open::<C>(&options(&cluster.url()), &queue_of(&cluster, primary)).await.unwrap();
+    enqueue(&queue, "before").await.unwrap();
+    until("the replica has it", || replicas_are_level(primary)).await;
+    primary.kill();
+    let acknowledged = enqueues_through_an_outage(&queue).await;
+    for text in acknowledged.iter().map(String::as_str).chain(["before"]) {
+        assert!(has(&queue, text).await, "{text} is lost");
+    }
+}
+
+pub async fn a_frozen_primary_keeps_no_call<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let primary = &cluster.nodes()[0];
+    // Much longer than the failover: what ends the call is that the primary is replaced.
+    let mut options = options(&cluster.url());
+    options.response_timeout = 2 * PATIENCE;
+    let queue = open::<C>(&options, &queue_of(&cluster, primary)).await.unwrap();
+    let call = async {
+        until("somebody waits", || primary.info("clients", "blocked_clients") == "1").await;
+        primary.pause();
+        tokio::time::timeout(PATIENCE, enqueue(&queue, "lost")).await
+    };
+    let wait = tokio::time::timeout(PATIENCE, queue.wait(2 * PATIENCE));
+    let (call, wait) = tokio::join!(call, wait);
+    let error = call.expect("the call hangs").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::ConnectionLost, "{error}");
+    assert_eq!(error.class(), Class::Ambiguous);
+    assert!(error.detail().contains(&primary.port().to_string()), "{error}");
+    assert!(!wait.expect("the wait hangs").unwrap(), "nothing rang");
+    // The new primary is known by now.
+    enqueue(&queue, "kept").await.unwrap();
+    primary.resume();
+    assert!(has(&queue, "kept").await);
+}
+
+/// A primary that was frozen executes and acknowledges what waits in its sockets before it hears that
+/// it was replaced, and loses it then.
+pub async fn what_a_frozen_primary_acknowledges_late_is_not_believed<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let primary = &cluster.nodes()[0];
+    let mut options = options(&cluster.url());
+    options.response_timeout = PATIENCE;
+    let name = queue_of(&cluster, primary);
+    let queue = Arc::new(open::<C>(&options, &name).await.unwrap());
+    let texts: Vec<_> = (0..50).map(|number| format!("message-{number}")).collect();
+    primary.pause();
+    let mut calls = tokio::task::JoinSet::new();
+    for text in texts {
+        let queue = Arc::clone(&queue);
+        calls.spawn(async move {
+            let outcome = enqueue(&*queue, &text).await;
+            (text, outcome)
+        });
+    }
+    await_failover(&cluster, &name, primary).await;
+    primary.resume();
+    while let Some(outcome) = calls.join_next().await {
+        match outcome.unwrap() {
+            (text, Ok(())) => assert!(has(&*queue, &text).await, "{text} was acknowledged"),
+            (_, Err(error)) => assert_ne!(error.class(), Class::Rejected, "{error}"),
+        }
+    }
+}
+
+pub async fn a_slot_that_moves_is_followed<C: Connect>() {
+    let cluster = Cluster::start();
+    let [from, to, _] = cluster.nodes() else { panic!("three nodes") };
+    let name = queue_of(&cluster, from);
+    let queue = open::<C>(&options(&cluster.url()), &name).await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+    let slot = slot(from, &name);
+    begin_to_move(&cluster, slot, from, to);
+    move_keys(from, to, &all_keys(from));
+    end_to_move(&cluster, slot, to);
+    let begin = Instant::now();
+    assert!(has(&queue, "a").await);
+    enqueue(&queue, "b").await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(5), "MOVED says where to go");
+    assert_ne!(to.info("keyspace", "db0"), "");
+}
+
+pub async fn a_queue_on_its_way_is_busy<C: Connect>() {
+    let cluster = Cluster::start();
+    let [from, to, _] = cluster.nodes() else { panic!("three nodes") };
+    let name = queue_of(&cluster, from);
+    let queue = open::<C>(&options(&cluster.url()), &name).await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+    let (slot, keys) = (slot(from, &name), all_keys(from));
+    assert!(keys.len() > 1, "{keys:?}");
+    begin_to_move(&cluster, slot, from, to);
+    let (first, rest) = keys.split_at(1);
+    for moved in [first, rest] {
+        move_keys(from, to, moved);
+        let error = enqueue(&queue, "b").await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
+        assert_eq!(error.class(), Class::NotExecuted);
+    }
+    end_to_move(&cluster, slot, to);
+    assert!(has(&queue, "a").await && !has(&queue, "b").await);
+}
+
+pub async fn a_flushed_node_gets_its_scripts_again<C: Connect>() {
+    let cluster = Cluster::start();
+    let node = &cluster.nodes()[1];
+    let queue = open::<C>(&options(&cluster.url()), &queue_of(&cluster, node)).await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+    node.command(&["SCRIPT", "FLUSH"]);
+    enqueue(&queue, "b").await.unwrap();
+    assert!(has(&queue, "a").await && has(&queue, "b").await);
+}
+
+/// After a failover the old primary, cut off from the others, still takes itself for the owner.
+pub async fn views_of_a_node_apart_change_nothing<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let primary = &cluster.nodes()[0];
+    let name = queue_of(&cluster, primary);
+    let queue = open::<C>(&options(&cluster.url()), &name).await.unwrap();
+    primary.pause();
+    await_failover(&cluster, &name, primary).await;
+    let begin = Instant::now();
+    while enqueue(&queue, "probe").await.is_err() {
+        assert!(begin.elapsed() < PATIENCE, "no recovery");
+    }
+    // Until it hears from the others it says what was true before.
+    primary.resume();
+    for number in 0..200 {
+        enqueue(&queue, &format!("after-{number}")).await.unwrap();
+    }
+}
+
+async fn await_failover(cluster: &Cluster, queue: &str, primary: &Server) {
+    let witness = &cluster.nodes()[1];
+    let slot = slot(witness, queue);
+    let is_over = || !std::ptr::eq(cluster.owner(witness, slot), primary);
+    until("somebody else serves the slot", is_over).await;
+}
+
+pub async fn addresses_are_mapped<C: Connect>() {
+    // A name wins over an address, and nobody knows this one.
+    let cluster = Cluster::builder().config("cluster-announce-hostname", "node.invalid").start();
+    let mut options = options(&cluster.url());
+    let error = super::refusal::<C>(&options, "q").await;
+    assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+    assert!(error.to_string().contains("node.invalid"), "{error}");
+    let map = cluster.nodes().iter().map(|node| {
+        let port = node.port();
+        let parse = |text: String| text.parse().unwrap();
+        (parse(format!("node.invalid:{port}")), parse(format!("127.0.0.1:{port}")))
+    });
+    options.address_map = map.collect::<HashMap<_, _>>();
+    let queue = open::<C>(&options, "q").await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+    assert!(has(&queue, "a").await);
+}
+
+/// Whether each replica has all that the primary has written.
+pub fn replicas_are_level(primary: &Server) -> bool {
+    let offset = primary.info("replication", "master_repl_offset");
+    let replica = primary.info("replication", "slave0");
+    replica.contains(&format!("offset={offset},"))
+}
+
+fn all_keys(node: &Server) -> Vec<String> {
+    let Reply::Array(keys) = node.command(&["KEYS", "*"]) else { panic!("no keys") };
+    let text = |key| match key {
+        Reply::BulkString(bytes) => String::from_utf8(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    keys.into_iter().map(text).collect()
+}
+
+fn begin_to_move(cluster: &Cluster, slot: u16, from: &Server, to: &Server) {
+    let slot = slot.to_string();
+    to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &cluster.id(from)]);
+    from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &cluster.id(to)]);
+}
+
+fn move_keys(from: &Server, to: &Server, keys: &[String]) {
+    let port = to.port().to_string();
+    let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+    command.extend(keys.iter().map(String::as_str));
+    from.command(&command);
+}
+
+fn end_to_move(cluster: &Cluster, slot: u16, to: &Server) {
+    let (slot, id) = (slot.to_string(), cluster.id(to));
+    let mut nodes: Vec<_> = cluster.nodes().iter().collect();
+    // The one that takes it first, so that nobody is sent to a node that does not have it.
+    nodes.sort_by_key(|node| !std::ptr::eq(*node, to));
+    for node in nodes {
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Sentinels over real servers.
+
+use std::time::{Duration, Instant};
+
+use delayline_test_server::Sentinels;
+
+use super::cluster::replicas_are_level;
+use super::{Connect, enqueue, enqueues_through_an_outage, has, open, options, until};
+
+pub async fn a_killed_primary_is_replaced<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    enqueue(&queue, "before").await.unwrap();
+    let primary = sentinels.primary();
+    until("the replica has it", || replicas_are_level(primary)).await;
+    primary.kill();
+    let acknowledged = enqueues_through_an_outage(&queue).await;
+    for text in acknowledged.iter().map(String::as_str).chain(["before"]) {
+        assert!(has(&queue, text).await, "{text} is lost");
+    }
+}
+
+/// The old primary takes writes for about ten seconds more, all of which are lost: the sentinels have
+/// to be asked.
+pub async fn a_failover_by_hand_is_followed<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    let old = sentinels.primary();
+    sentinels.sentinels()[0].command(&["SENTINEL", "FAILOVER", "primary"]);
+    until("the sentinels know the new primary", || !std::ptr::eq(sentinels.primary(), old)).await;
+    let begin = Instant::now();
+    let mut number = 0;
+    // The next look is a second away at most; calls until then may be lost.
+    while begin.elapsed() < Duration::from_secs(3) {
+        number += 1;
+        let _ = enqueue(&queue, &format!("early-{number}")).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    enqueue(&queue, "kept").await.unwrap();
+    until("the old primary is demoted", || old.info("replication", "role") == "slave").await;
+    assert!(has(&queue, "kept").await);
+}
+
+pub async fn a_sentinel_that_is_away_does_no_harm<C: Connect>() {
+    let sentinels = Sentinels::start();
+    for away in &sentinels.sentinels()[..2] {
+        away.pause();
+    }
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+    assert!(has(&queue, "a").await);
+}
+
+pub async fn logins_of_sentinels_and_servers_differ<C: Connect>() {
+    let sentinels = Sentinels::builder().password("server").sentinel_password("sentinel").start();
+    let mut options = options(&sentinels.url());
+    options.password = Some("server".into());
+    let error = super::refusal::<C>(&options, "q").await;
+    assert_eq!(error.kind(), &delayline_core::ErrorKind::Authentication, "{error}");
+    options.sentinel_password = Some("sentinel".into());
+    let queue = open::<C>(&options, "q").await.unwrap();
+    enqueue(&queue, "a").await.unwrap();
+}

@@ -49,9 +49,10 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
-    /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss://... for TLS, unix:PATH, or memory: for a
-    /// queue that ends with the command; a password is better put into the variable, where other
-    /// users of the machine do not see it
+    /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
+    /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH, or
+    /// memory: for a queue that ends with the command; a password is better put into the variable,
+    /// where other users of the machine do not see it
     #[arg(
         long,
         global = true,
@@ -69,9 +70,27 @@ pub(crate) struct Target {
     #[arg(long, global = true, value_enum, default_value_t = Driver::Redis)]
     pub(crate) driver: Driver,
 
-    /// PEM file of the authorities to trust instead of the public ones, for rediss://
+    /// PEM file of the authorities to trust instead of the public ones, for TLS
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
+
+    /// User for the sentinels, whose login is apart from the servers'
+    #[arg(long, global = true, value_name = "USER", requires = "sentinel_password")]
+    pub(crate) sentinel_user: Option<String>,
+
+    /// Password for the sentinels; better put into the variable
+    #[arg(
+        long,
+        global = true,
+        value_name = "PASSWORD",
+        env = "DELAYLINE_SENTINEL_PASSWORD",
+        hide_env_values = true
+    )]
+    pub(crate) sentinel_password: Option<String>,
+
+    /// Dial TO where the cluster or the sentinels name FROM, both as HOST:PORT; may be repeated
+    #[arg(long, global = true, value_name = "FROM=TO", value_parser = pair)]
+    pub(crate) map_address: Vec<(String, String)>,
 
     /// Use a server also if it may evict messages when its memory is full
     #[arg(long, global = true)]
@@ -261,6 +280,15 @@ impl Target {
             })?;
             connect = connect.ca_pem(pem)?;
         }
+        if let Some(password) = &self.sentinel_password
+            && url.contains("-sentinel://")
+        {
+            let user = self.sentinel_user.as_deref().unwrap_or_default();
+            connect = connect.sentinel_login(user, password)?;
+        }
+        for (from, to) in self.map_address.iter().filter(|_| url == self.url) {
+            connect = connect.map_address(from, to)?;
+        }
         Ok(connect)
     }
 
@@ -280,6 +308,12 @@ impl Target {
         }
         failure
     }
+}
+
+/// Reads `FROM=TO`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text.split_once('=').ok_or("it must be FROM=TO")?;
+    Ok((from.to_owned(), to.to_owned()))
 }
 
 impl From<Priority> for delayline::Priority {
@@ -336,6 +370,6 @@ A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_D
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
 DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. With any other it is tried again later, and
 the end of the command's stderr is kept as the reason; what it has left running is ended. Commands
-do not inherit DELAYLINE_URL, unless --pass-url is given. When work ends, a command that is still
+do not inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a command that is still
 running after the grace is ended as well, and its message is given back uncounted. A message is delivered at least once: a
 command can run twice for it, the second time with a higher DELAYLINE_EPOCH.";

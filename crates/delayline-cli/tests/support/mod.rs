@@ -17,6 +17,7 @@ pub const DRIVERS: [&str; 2] = ["redis", "fred"];
 pub fn bare(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayline"));
     command.args(args).env_remove("DELAYLINE_URL").env_remove("DELAYLINE_QUEUE");
+    command.env_remove("DELAYLINE_SENTINEL_PASSWORD");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

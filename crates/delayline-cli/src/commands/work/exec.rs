@@ -128,6 +128,7 @@ impl Command {
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
             .env_remove("DELAYLINE_URL")
+            .env_remove("DELAYLINE_SENTINEL_PASSWORD")
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.

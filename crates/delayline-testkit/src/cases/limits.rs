@@ -23,6 +23,7 @@ super::cases! { "limits",
     the_largest_message_is_kept: "G2, G20",
     the_longest_texts_are_kept: "G20",
     the_shortest_and_the_longest_lease_are_kept: "G5",
+    a_claim_counts_every_byte_of_headers_and_payloads: "G23",
     a_claim_stops_at_its_bytes: "G23",
 }
 
@@ -212,6 +213,26 @@ async fn a_claim_stops_at_its_bytes(queue: &Queue) {
     let first = queue.claim(0, claim(1, 100, 50)).await;
     assert_eq!((first.deliveries.len(), first.more, first.next), (fitting, true, Some(at(0))));
     assert_eq!(queue.claim_ids(0, claim(2, 100, 50)).await, [fitting.to_string()]);
+}
+
+async fn a_claim_counts_every_byte_of_headers_and_payloads(queue: &Queue) {
+    let large = many(3).into_iter().map(|id| NewMessage::new(id, zeros(MAX_PAYLOAD_BYTES)));
+    queue.enqueue(0, large.collect()).await;
+    // As many bytes again as one large message has, half of the messages with headers.
+    let small = (0..256_usize).map(|n| {
+        let mut small = message(&format!("small {n}"));
+        if n.is_multiple_of(2) {
+            let set = small.headers.set("name", vec![0; 300]);
+            set.unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        let payload = zeros(MAX_PAYLOAD_BYTES / 256 - small.headers.encoded_len());
+        NewMessage { payload, ..small }
+    });
+    queue.enqueue(0, small.collect()).await;
+    queue.enqueue_one(0, NewMessage { payload: zeros(1), ..message("one byte more") }).await;
+    let first = queue.claim(0, claim(1, MAX_BATCH, 50)).await;
+    assert_eq!((first.deliveries.len(), first.more), (3 + 256, true));
+    assert_eq!(queue.claim_ids(0, claim(2, MAX_BATCH, 50)).await, ["one byte more"]);
 }
 
 fn zeros(len: usize) -> Bytes {

@@ -90,7 +90,7 @@ const SUITES: [(&str, &[&str]); 7] = [
     ),
     (
         "crates/delayline-cli",
-        &["test -p delayline-cli --lib --test work --test list_and_get --test dead --test changes"],
+        &["test -p delayline-cli --lib --test list_and_get --test dead --test changes"],
     ),
     ("crates/delayline", &["test -p delayline --lib --tests"]),
 ];

@@ -121,7 +121,8 @@ fn hunt_with(
 ) -> Result<Option<(String, Duration)>> {
     place.build(suite).context("with it the tests do not compile")?;
     let start = Instant::now();
-    match place.run(suite, patience)? {
+    let chosen = defect.caught_by.as_ref().map_or_else(|| suite.clone(), |test| suite.only(test));
+    match place.run(&chosen, patience)? {
         Outcome::Passed { .. } => Ok(None),
         Outcome::Failed { tests, log } => {
             let wanted = defect.caught_by.as_ref();

@@ -45,6 +45,11 @@ impl Suite {
         Self(command.to_owned())
     }
 
+    /// Its tests of that name.
+    pub(super) fn only(&self, test: &str) -> Self {
+        Self(format!("{} {test}", self.0))
+    }
+
     /// The arguments that only build it.
     fn building(&self) -> Vec<&str> {
         let mut args: Vec<_> = self.0.split(' ').collect();

@@ -1,0 +1,136 @@
+//! A driver without servers: a function answers what is sent.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use delayline_core::Error;
+use delayline_redis_protocol::{
+    Address, CallError, ConnectOptions, Connection, Driver, DriverTransport, Value,
+};
+use tokio::time::{Instant, sleep};
+
+/// What a server does with a command.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// It answers.
+    Value(Value),
+    /// It refuses, with this line.
+    Line(String),
+    /// It answers so long afterwards.
+    #[allow(dead_code, reason = "not every program with fakes needs slow ones")]
+    After(Duration, Value),
+    /// It is silent.
+    #[allow(dead_code, reason = "not every program with fakes needs silent ones")]
+    Never,
+}
+
+/// A command that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    #[allow(dead_code, reason = "for those who ask how often")]
+    pub(crate) at: Instant,
+    /// `HOST:PORT`.
+    pub(crate) server: String,
+    /// With its arguments, as text.
+    pub(crate) command: String,
+}
+
+type Answers = dyn Fn(&str, &str) -> Answer + Send + Sync;
+
+/// Servers that answer by a function of `HOST:PORT` and the command with its arguments.
+pub(crate) struct World {
+    answers: Box<Answers>,
+    sent: Mutex<Vec<Sent>>,
+}
+
+/// Drivers are made from addresses and options alone: the user name leads to the world.
+static WORLDS: Mutex<Option<HashMap<String, Arc<World>>>> = Mutex::new(None);
+
+impl World {
+    pub(crate) fn new(answers: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { answers: Box::new(answers), sent: Mutex::default() })
+    }
+
+    /// Connects to the world at a URL without user.
+    pub(crate) async fn connect(
+        self: &Arc<Self>,
+        url: &str,
+    ) -> Result<DriverTransport<Fake>, Error> {
+        let mut options: ConnectOptions = url.parse()?;
+        let name = format!("{:p}", Arc::as_ptr(self));
+        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        worlds.get_or_insert_default().insert(name.clone(), Arc::clone(self));
+        drop(worlds);
+        options.username = Some(name.clone());
+        options.sentinel_username = Some(name);
+        DriverTransport::connect(&options).await
+    }
+
+    /// What was sent so far, but for pings.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(crate) struct Fake {
+    server: String,
+    world: Arc<World>,
+}
+
+#[async_trait]
+impl Driver for Fake {
+    type Connection = Self;
+
+    fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error> {
+        let server = address.to_string();
+        let server = server.split_once("://").map_or(server.as_str(), |(_, server)| server);
+        let worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = options.username.clone().unwrap_or_default();
+        let world = worlds.as_ref().and_then(|worlds| worlds.get(&name));
+        let world = Arc::clone(world.expect("the user of a world"));
+        Ok(Self { server: server.to_owned(), world })
+    }
+
+    async fn connect(&self) -> Result<Self, Error> {
+        Ok(Self { server: self.server.clone(), world: Arc::clone(&self.world) })
+    }
+}
+
+#[async_trait]
+impl Connection for Fake {
+    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+        if command == "PING" {
+            return Ok(Value::Bytes("PONG".into()));
+        }
+        let args = args.iter().map(|arg| String::from_utf8_lossy(arg));
+        let words: Vec<_> = std::iter::once(command.into()).chain(args).collect();
+        let command = words.join(" ");
+        let answer = (self.world.answers)(&self.server, &command);
+        let sent = Sent { at: Instant::now(), server: self.server.clone(), command };
+        self.world.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
+        match answer {
+            Answer::Value(value) => Ok(value),
+            Answer::Line(line) => Err(CallError::Reply(line)),
+            Answer::After(time, value) => {
+                sleep(time).await;
+                Ok(value)
+            }
+            Answer::Never => pending().await,
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for Fake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.server)
+    }
+}

@@ -1,0 +1,250 @@
+//! The way of calls through clusters and sentinels that say what they like, in paused time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod fake;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::{Class, ErrorKind};
+use delayline_redis_protocol::{
+    CallError, DriverTransport, ScriptCall, ScriptName, Transport, Value, classify,
+};
+use tokio::time::{Instant, advance, sleep, timeout};
+
+use fake::{Answer, Fake, World};
+
+const URL: &str = "redis-cluster://a:1,b:1";
+
+fn text(text: impl Into<Bytes>) -> Value {
+    Value::Bytes(text.into())
+}
+
+/// The answer to `CLUSTER SLOTS` with one owner of everything.
+fn slots(host: &str) -> Value {
+    let primary = Value::Array(vec![text(host.to_owned()), Value::Int(1), text("id")]);
+    Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), primary])])
+}
+
+fn info(epoch: u64) -> Value {
+    text(format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n"))
+}
+
+fn done() -> Answer {
+    Answer::Value(Value::Array(vec![Value::Int(1)]))
+}
+
+async fn call(transport: &DriverTransport<Fake>) -> Result<Value, CallError> {
+    let (keys, args) = ([Bytes::from_static(b"k")], []);
+    transport
+        .call(ScriptCall { script: ScriptName::Source("return {1}"), keys: &keys, args: &args })
+        .await
+}
+
+fn calls(world: &World) -> Vec<String> {
+    let sent = world.sent();
+    let calls = sent.iter().filter(|sent| sent.command.starts_with("EVAL"));
+    calls.map(|sent| sent.server.clone()).collect()
+}
+
+fn kind(result: Result<Value, CallError>) -> ErrorKind {
+    match result.unwrap_err() {
+        CallError::Reply(line) => classify(&line).kind().clone(),
+        CallError::Failed(error) => error.kind().clone(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_send_a_call_in_circles_end_it_soon() {
+    let world = World::new(|server, command| match (server, command) {
+        (_, "CLUSTER INFO") => Answer::Value(info(1)),
+        (_, "CLUSTER SLOTS") => Answer::Value(slots("a")),
+        ("a:1", _) => Answer::Line("MOVED 7629 b:1".to_owned()),
+        _ => Answer::Line("MOVED 7629 a:1".to_owned()),
+    });
+    let transport = world.connect(URL).await.unwrap();
+    // The map says something else than the lines, so it may also end as if its server was replaced.
+    let kind = kind(call(&transport).await);
+    assert!(matches!(kind, ErrorKind::Busy | ErrorKind::ConnectionLost), "{kind:?}");
+    let calls = calls(&world);
+    assert!((2..=6).contains(&calls.len()), "{calls:?}");
+    assert!(calls.chunks(2).all(|pair| pair[0] == "a:1" && pair.get(1).is_none_or(|it| it == "b:1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_moved_sends_a_call_on() {
+    for line in ["ASK 7629 b:1", "TRYAGAIN", "CLUSTERDOWN", "MOVED 7629 ?:1", "MOVED x", "ERR"] {
+        let world = World::new(move |_, command| match command {
+            "CLUSTER INFO" => Answer::Value(info(1)),
+            "CLUSTER SLOTS" => Answer::Value(slots("a")),
+            _ => Answer::Line(line.to_owned()),
+        });
+        let transport = world.connect(URL).await.unwrap();
+        assert!(call(&transport).await.is_err(), "{line}");
+        assert_eq!(calls(&world).len(), 1, "{line}");
+    }
+}
+
+/// A silent owner; after a while the others say that there is a new one.
+#[tokio::test(start_paused = true)]
+async fn a_call_to_a_replaced_server_ends_at_once_and_is_not_sent_again() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| match (server, command) {
+        ("a:1", command) if command.starts_with("EVAL") => Answer::Never,
+        ("a:1", _) if begin.elapsed() > Duration::from_millis(500) => Answer::Never,
+        (_, "CLUSTER INFO") => Answer::Value(info(1)),
+        (_, "CLUSTER SLOTS") if begin.elapsed() > Duration::from_secs(3) => {
+            Answer::Value(slots("b"))
+        }
+        (_, "CLUSTER SLOTS") => Answer::Value(slots("a")),
+        _ => done(),
+    });
+    let transport = world.connect(URL).await.unwrap();
+    assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+    let took = begin.elapsed();
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(calls(&world), ["a:1"]);
+    assert!(call(&transport).await.is_ok());
+    assert_eq!(calls(&world), ["a:1", "b:1"]);
+}
+
+/// The owner is silent for 1.5 s and then answers, but meanwhile it was replaced.
+#[tokio::test(start_paused = true)]
+async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
+    for (replaced_after_ms, is_believed) in [(60_000, true), (1_499, false)] {
+        let begin = Instant::now();
+        let world = World::new(move |server, command| match (server, command) {
+            (_, "CLUSTER INFO") => Answer::Value(info(1)),
+            // The look right before the answer comes does not see it yet.
+            (_, "CLUSTER SLOTS") if begin.elapsed().as_millis() > replaced_after_ms => {
+                Answer::Value(slots("b"))
+            }
+            (_, "CLUSTER SLOTS") => Answer::Value(slots("a")),
+            ("a:1", _) => {
+                Answer::After(Duration::from_millis(1_500), Value::Array(vec![Value::Int(1)]))
+            }
+            _ => done(),
+        });
+        let transport = world.connect(URL).await.unwrap();
+        let answer = call(&transport).await;
+        assert_eq!(answer.is_ok(), is_believed, "{answer:?}");
+        assert_eq!(calls(&world).len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_knows_less_ends_no_call() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| match (server, command) {
+        ("a:1", "CLUSTER INFO") => Answer::Value(info(7)),
+        ("a:1", "CLUSTER SLOTS") => Answer::Value(slots("a")),
+        // It missed the last failover.
+        (_, "CLUSTER INFO") => Answer::Value(info(6)),
+        (_, "CLUSTER SLOTS") => Answer::Value(slots("b")),
+        ("a:1", _) if begin.elapsed() < Duration::from_secs(100) => {
+            Answer::After(Duration::from_secs(4), Value::Array(vec![Value::Int(1)]))
+        }
+        _ => done(),
+    });
+    let transport = world.connect("redis-cluster://a:1").await.unwrap();
+    for _ in 0..10 {
+        assert!(call(&transport).await.is_ok());
+    }
+    assert_eq!(calls(&world), vec!["a:1"; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_more_than_twenty_times_a_second() {
+    let world = World::new(|server, command| match (server, command) {
+        (_, "CLUSTER INFO") => Answer::Value(info(1)),
+        (_, "CLUSTER SLOTS") => Answer::Value(slots("a")),
+        _ => Answer::Line("CLUSTERDOWN".to_owned()),
+    });
+    let transport = Arc::new(world.connect(URL).await.unwrap());
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(30) {
+        assert_eq!(kind(call(&transport).await), ErrorKind::Busy);
+        sleep(Duration::from_millis(1)).await;
+    }
+    let looks = world.sent().into_iter().filter(|sent| sent.command.starts_with("CLUSTER"));
+    let looks: Vec<_> = looks.collect();
+    assert!(looks.len() > 100, "{} looks", looks.len());
+    for (number, look) in looks.iter().enumerate() {
+        let within =
+            looks[number..].iter().take_while(|it| it.at - look.at < Duration::from_secs(1));
+        assert!(within.count() <= 20, "at {:?}", look.at - begin);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_transport_asks_one_node_in_half_a_minute() {
+    let world = World::new(|_, command| match command {
+        "CLUSTER INFO" => Answer::Value(info(1)),
+        "CLUSTER SLOTS" => Answer::Value(slots("a")),
+        _ => done(),
+    });
+    let transport = world.connect(URL).await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    let before = world.sent().len();
+    sleep(Duration::from_secs(301)).await;
+    let asked = world.sent().len() - before;
+    assert!((18..=20).contains(&asked), "{asked} commands in five minutes");
+    drop(transport);
+    sleep(Duration::from_secs(1)).await;
+    let before = world.sent().len();
+    advance(Duration::from_secs(300)).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.sent().len(), before, "nobody looks for a transport that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_answer_of_most_sentinels_counts() {
+    let epoch_of_b = Arc::new(AtomicU64::new(1));
+    let epoch = Arc::clone(&epoch_of_b);
+    let world = World::new(move |server, command| {
+        let master = |host: &str, epoch: u64| {
+            let fields = ["ip", host, "port", "1", "config-epoch", &epoch.to_string()];
+            Answer::Value(Value::Array(fields.map(|it| text(it.to_owned())).to_vec()))
+        };
+        match (server, command) {
+            // Cut off from the others, it never hears of a failover.
+            ("s1:26379", _) => master("a", 1),
+            ("s2:26379" | "s3:26379", _) => match epoch.load(Ordering::Relaxed) {
+                1 => master("a", 1),
+                newer => master("b", newer),
+            },
+            (_, "ROLE") => Answer::Value(Value::Array(vec![text("master")])),
+            _ => done(),
+        }
+    });
+    let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
+    let transport = world.connect(url).await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    assert_eq!(calls(&world), ["a:1"]);
+    epoch_of_b.store(2, Ordering::Relaxed);
+    sleep(Duration::from_secs(2)).await;
+    for _ in 0..10 {
+        assert!(call(&transport).await.is_ok());
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(calls(&world)[1..], vec!["b:1"; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passwords_of_servers_and_hosts_in_lines_go_nowhere_else() {
+    let world = World::new(|server, command| match (server, command) {
+        (_, "CLUSTER INFO") => Answer::Value(info(1)),
+        (_, "CLUSTER SLOTS") => Answer::Value(slots("a")),
+        // Nothing here is a host and a port.
+        ("a:1", _) => Answer::Line("MOVED 7629 user:secret@evil/x:1".to_owned()),
+        _ => done(),
+    });
+    let transport = world.connect(URL).await.unwrap();
+    assert!(timeout(Duration::from_secs(60), call(&transport)).await.unwrap().is_err());
+    let servers: HashSet<_> = world.sent().into_iter().map(|sent| sent.server).collect();
+    assert!(servers.iter().all(|server| ["a:1", "b:1"].contains(&server.as_str())), "{servers:?}");
+}

@@ -72,7 +72,9 @@ async fn servers_that_send_a_call_in_circles_end_it_soon() {
     assert!(matches!(kind, ErrorKind::Busy | ErrorKind::ConnectionLost), "{kind:?}");
     let calls = calls(&world);
     assert!((2..=6).contains(&calls.len()), "{calls:?}");
-    assert!(calls.chunks(2).all(|pair| pair[0] == "a:1" && pair.get(1).is_none_or(|it| it == "b:1")));
+    assert!(
+        calls.chunks(2).all(|pair| pair[0] == "a:1" && pair.get(1).is_none_or(|it| it == "b:1"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

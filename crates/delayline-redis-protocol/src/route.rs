@@ -110,6 +110,27 @@ impl<D: Driver> Router<D> {
             let is_replaced = |map: &Arc<Nodes<D>>| {
                 map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, &node))
             };
+            if E::IS_BRIEF {
+                let ready = tokio::select! {
+                    biased;
+                    _ = map.wait_for(is_replaced) => None,
+                    ready = node.link.connect() => Some(ready),
+                    never = shared.doubt(&node) => match never {},
+                };
+                match ready {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        shared.noticed(None);
+                        return Err(error.into());
+                    }
+                    // It was not sent yet, so it can go elsewhere.
+                    None if hops < MOST_HOPS => {
+                        hops += 1;
+                        continue;
+                    }
+                    None => return Err(in_circles(slot).into()),
+                }
+            }
             let answer = tokio::select! {
                 // A reply that comes too late counts for nothing.
                 biased;
@@ -369,6 +390,11 @@ fn is_sign(error: &CallError) -> bool {
             ErrorKind::Unreachable | ErrorKind::ConnectionLost | ErrorKind::Timeout
         ),
     }
+}
+
+fn in_circles(slot: u16) -> Error {
+    let detail = format!("the servers of slot {slot} change again and again");
+    Error::with_detail(ErrorKind::Busy, detail)
 }
 
 fn nobody_serves(slot: u16) -> Error {

@@ -63,9 +63,10 @@ impl World {
     ) -> Result<DriverTransport<Fake>, Error> {
         let mut options: ConnectOptions = url.parse()?;
         let name = format!("{:p}", Arc::as_ptr(self));
-        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
-        worlds.get_or_insert_default().insert(name.clone(), Arc::clone(self));
-        drop(worlds);
+        {
+            let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+            worlds.get_or_insert_default().insert(name.clone(), Arc::clone(self));
+        }
         options.username = Some(name.clone());
         options.sentinel_username = Some(name);
         DriverTransport::connect(&options).await
@@ -97,6 +98,9 @@ impl Driver for Fake {
     }
 
     async fn connect(&self) -> Result<Self, Error> {
+        if let Answer::Never = (self.world.answers)(&self.server, "connect") {
+            return pending().await;
+        }
         Ok(Self { server: self.server.clone(), world: Arc::clone(&self.world) })
     }
 }

@@ -97,7 +97,7 @@ fn damaged(value: &[u8], ways: usize) -> Vec<Vec<u8>> {
             }
         }
         let byte = value[position];
-        let others = [byte.wrapping_sub(1), byte ^ 0x20, byte ^ 0x40];
+        let others = [byte.wrapping_sub(1), byte ^ 0x10, byte ^ 0x20, byte ^ 0x40];
         let others = others.map(|other| {
             let mut changed = value.to_vec();
             changed[position] = other;
@@ -105,7 +105,7 @@ fn damaged(value: &[u8], ways: usize) -> Vec<Vec<u8>> {
         });
         all.extend([more].into_iter().chain(others).take(ways));
     }
-    let first = if ways > 2 { 0 } else { value.len().saturating_sub(14) };
+    let first = if ways > 1 { 0 } else { value.len().saturating_sub(14) };
     let ends = first..value.len().min(first + 80);
     all.extend(ends.chain([0, 1, 8, 20, 40]).filter_map(|end| Some(value.get(..end)?.to_vec())));
     all.insert([value, b"x"].concat());
@@ -115,11 +115,8 @@ fn damaged(value: &[u8], ways: usize) -> Vec<Vec<u8>> {
 
 pub async fn all_scripts_agree_which_records_are_readable<C: Connect>() {
     let trial = Trial::<C>::start().await;
-    for name in ["all", "headed", "large"] {
-        trial.damage(RECORDS, name, 4).await;
-    }
-    for name in ["again", "held", "large dead"] {
-        trial.damage(RECORDS, name, 1).await;
+    for (name, ways) in [("all", 2), ("headed", 2), ("large", 5), ("held", 1), ("large dead", 1)] {
+        trial.damage(RECORDS, name, ways).await;
     }
 }
 

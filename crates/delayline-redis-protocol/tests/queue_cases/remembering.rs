@@ -82,10 +82,14 @@ pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
         server.command(&["FLUSHALL"]);
         // The last two are of different generations of claims, and the first two of finished ids.
         let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
+        let keys = queue.keys().all();
         for (token, ms) in (1..).zip(instants) {
             finish(&queue, ms, token, end).await;
+            for [new, _] in [FINISHED, JOURNAL] {
+                let ttl_ms = server.command(&[b"PTTL", &keys[new][..]]);
+                assert!(matches!(ttl_ms, Raw::Int(1..)), "{end:?} at {ms}: {:?}", keys[new]);
+            }
         }
-        let keys = queue.keys().all();
         for ([new, old], retention) in
             [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
         {

@@ -10,6 +10,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
     let (mut sample, mut seed, mut script, mut again) = ("300", "1", None, None);
+    let mut trials = None;
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         let value = args.next().with_context(|| format!("{arg} needs a value"))?;
@@ -17,9 +18,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
             "--sample" => sample = value,
             "--seed" => seed = value,
             "--script" => script = Some(value),
+            "--trials" => trials = Some(value),
             "--again" => again = Some(std::path::absolute(value)?),
             unknown => {
-                bail!("`lua-mutants` takes --sample, --seed, --script and --again, not {unknown}")
+                bail!("`lua-mutants` does not take {unknown}; see `cargo xtask help`")
             }
         }
     }
@@ -27,6 +29,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let _seed = shell.push_env("DELAYLINE_SEED", seed);
     let _script = script.map(|script| shell.push_env("DELAYLINE_MUTANTS_OF", script));
     let _again = again.map(|output| shell.push_env("DELAYLINE_MUTANTS_AGAIN", output));
+    let _trials = trials.map(|trials| shell.push_env("DELAYLINE_TRIALS", trials));
     let test = ["-p", "delayline-redis", "--test", "lua_mutants", "--release", "--locked"];
     cmd!(shell, "cargo test --quiet {test...} -- --nocapture mutants_of_the_scripts").run()?;
     Ok(())

@@ -117,9 +117,10 @@ cargo xtask peers [QUEUE ...] [--messages N] [--save DIRECTORY]
 cargo xtask zoo [NAME ...]
     Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.
 
-cargo xtask lua-mutants [--sample N] [--seed S] [--script FILE] [--again OUTPUT]
+cargo xtask lua-mutants [--sample N] [--seed S] [--script FILE] [--again OUTPUT] [--trials A,B]
     Change the assembled scripts in small ways, and show which test catches each change. --script
-    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output.
+    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output;
+    --trials names parts of the names of the trials to run.
 
 cargo xtask mutants -p CRATE [--seed SEED] [--sample N] [--wide]
     Change a crate in N small ways that the seed decides, and show which changes its quick tests do

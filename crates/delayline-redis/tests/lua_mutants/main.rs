@@ -3,8 +3,8 @@
 //!
 //! `cargo xtask lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
 //! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`) or which
-//! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`). Without that
-//! a script that is plainly broken must be caught, and no other.
+//! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`), and which trials
+//! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be caught, and no other.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 
@@ -60,7 +60,10 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
         Ok(path) => Some(fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?),
         Err(_) => None,
     };
-    let mut trials = Trials::learn(RANDOM_CASES, |_| true)?;
+    let mut trials = Trials::learn(RANDOM_CASES, |name| {
+        env::var("DELAYLINE_TRIALS")
+            .map_or(true, |list| list.split(',').any(|it| name.contains(it)))
+    })?;
     let scripts = all_scripts();
     let mutants = match &again {
         Some(output) => survivors_in(output, &trials),

@@ -12,6 +12,7 @@ mod reply;
 mod retry_delay;
 mod simulation;
 mod times;
+mod topology;
 mod trace;
 
 pub use arguments::arguments;
@@ -24,13 +25,14 @@ pub use reply::reply;
 pub use retry_delay::retry_delay;
 pub use simulation::simulation;
 pub use times::times;
+pub use topology::topology;
 pub use trace::trace;
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("arguments", arguments),
     ("connect_url", connect_url),
     ("error_line", error_line),
@@ -41,5 +43,6 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("retry_delay", retry_delay),
     ("simulation", simulation),
     ("times", times),
+    ("topology", topology),
     ("trace", trace),
 ];

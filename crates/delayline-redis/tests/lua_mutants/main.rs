@@ -4,7 +4,8 @@
 //! `cargo xtask lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
 //! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`) or which
 //! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`), and which trials
-//! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be caught, and no other.
+//! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be
+//! caught, and no other.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 

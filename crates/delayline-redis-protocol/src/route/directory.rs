@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,49 +62,89 @@ impl<D: Driver> Directory<D> {
 
 /// The first view of a healthy node that is not older than the map; where there is none, the newest
 /// of the others.
+///
+/// A node that was silent for a while may believe what was true before. It is asked only if nobody
+/// else knows; so are seeds then, because one of them may be the same node by another name.
 async fn cluster<D: Driver>(
     fleet: &Fleet<D>,
     current: &Nodes<D>,
     seeds: &[HostPort],
     first: Option<&HostPort>,
 ) -> Result<View, Error> {
-    let mut known: Vec<_> = current.nodes().iter().map(|(name, _)| name).collect();
+    let mut known: Vec<_> = current.nodes().iter().collect();
     fastrand::shuffle(&mut known);
+    let (doubted, trusted): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|(_, node)| node.is_in_doubt.load(Ordering::Acquire));
+    let is_doubted = |name: &HostPort| doubted.iter().any(|(known, _)| known == name);
     let mut names: Vec<&HostPort> = Vec::new();
-    for name in first.into_iter().chain(known).chain(seeds) {
+    let first = first.filter(|name| !is_doubted(name));
+    for name in first.into_iter().chain(trusted.into_iter().map(|(name, _)| name)) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let (mut asked, mut failures, mut doubtful) = (JoinSet::new(), Failures::default(), None);
-    let mut names = names.into_iter();
-    loop {
-        if let Some(name) = names.next() {
-            match fleet.node(name, current) {
-                Ok(node) => drop(asked.spawn(in_time(name.clone(), view_of(node, name.clone())))),
-                Err(error) => failures.add(name, error),
-            }
+    let mut rest: Vec<&HostPort> = Vec::new();
+    for name in seeds.iter().chain(doubted.iter().map(|(name, _)| name)) {
+        if !names.contains(&name) && !rest.contains(&name) {
+            rest.push(name);
         }
-        let answer = if names.len() == 0 {
-            asked.join_next().await
-        } else {
-            match timeout(NEXT_AFTER, asked.join_next()).await {
-                Ok(answer) => answer,
-                Err(_) => continue,
-            }
-        };
-        match answer {
-            Some(Ok((_, Ok((view, true))))) if view.epoch >= current.epoch => return Ok(view),
-            Some(Ok((_, Ok((view, _))))) => {
-                let is_newer = |best: &View| view.epoch > best.epoch;
-                if doubtful.as_ref().is_none_or(is_newer) {
-                    doubtful = Some(view);
+    }
+    if doubted.is_empty() {
+        names.append(&mut rest);
+    }
+    let mut search = Search { fleet, current, newest: None, failures: Failures::default() };
+    for names in [names, rest] {
+        if let Some(view) = search.ask(names).await {
+            return Ok(view);
+        }
+    }
+    search.newest.ok_or_else(|| search.failures.into_error())
+}
+
+/// The questions of one look, and what came of them.
+struct Search<'a, D: Driver> {
+    fleet: &'a Fleet<D>,
+    current: &'a Nodes<D>,
+    /// The newest of the views that are not good enough.
+    newest: Option<View>,
+    failures: Failures,
+}
+
+impl<D: Driver> Search<'_, D> {
+    /// Asks one after the other, without waiting for long, until one has a good view.
+    async fn ask(&mut self, names: Vec<&HostPort>) -> Option<View> {
+        let (mut names, mut asked) = (names.into_iter(), JoinSet::new());
+        loop {
+            if let Some(name) = names.next() {
+                match self.fleet.node(name, self.current) {
+                    Ok(node) => {
+                        asked.spawn(in_time(name.clone(), view_of(node, name.clone())));
+                    }
+                    Err(error) => self.failures.add(name, error),
                 }
             }
-            Some(Ok((name, Err(error)))) => failures.add(&name, error),
-            Some(Err(_)) => {}
-            None if names.len() == 0 => return doubtful.ok_or_else(|| failures.into_error()),
-            None => {}
+            let answer = if names.len() == 0 {
+                asked.join_next().await
+            } else {
+                match timeout(NEXT_AFTER, asked.join_next()).await {
+                    Ok(answer) => answer,
+                    Err(_) => continue,
+                }
+            };
+            match answer {
+                Some(Ok((_, Ok((view, true))))) if view.epoch >= self.current.epoch => {
+                    return Some(view);
+                }
+                Some(Ok((_, Ok((view, _)))))
+                    if self.newest.as_ref().is_none_or(|newest| view.epoch > newest.epoch) =>
+                {
+                    self.newest = Some(view);
+                }
+                Some(Ok((_, Ok(_))) | Err(_)) => {}
+                Some(Ok((name, Err(error)))) => self.failures.add(&name, error),
+                None if names.len() == 0 => return None,
+                None => {}
+            }
         }
     }
 }

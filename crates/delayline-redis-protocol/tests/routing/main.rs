@@ -26,8 +26,12 @@ fn text(text: impl Into<Bytes>) -> Value {
 
 /// The answer to `CLUSTER SLOTS` with one owner of everything.
 fn slots(host: &str) -> Value {
+    Value::Array(vec![range(0, 16_383, host)])
+}
+
+fn range(first: i64, last: i64, host: &str) -> Value {
     let primary = Value::Array(vec![text(host.to_owned()), Value::Int(1), text("id")]);
-    Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), primary])])
+    Value::Array(vec![Value::Int(first), Value::Int(last), primary])
 }
 
 fn info(epoch: u64) -> Value {
@@ -154,6 +158,29 @@ async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
         let answer = call(&transport).await;
         assert_eq!(answer.is_ok(), is_believed, "{answer:?}");
         assert_eq!(calls(&world).len(), 1);
+    }
+}
+
+/// It wakes up, answers, and still takes itself for the owner, whatever name it is asked by.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_silent_cannot_confirm_itself() {
+    for _ in 0..20 {
+        let begin = Instant::now();
+        let is_replaced = move || begin.elapsed() >= Duration::from_millis(1_405);
+        let world = World::new(move |server, command| match (server, command) {
+            ("a:1" | "seed-of-a:1", "CLUSTER INFO") => Answer::Value(info(1)),
+            ("b:1", "CLUSTER INFO") => Answer::Value(info(1 + u64::from(is_replaced()))),
+            ("b:1", "CLUSTER SLOTS") if is_replaced() => Answer::Value(slots("b")),
+            (_, "CLUSTER SLOTS") => {
+                Answer::Value(Value::Array(vec![range(0, 8_000, "a"), range(8_001, 16_383, "b")]))
+            }
+            ("a:1", _) => {
+                Answer::After(Duration::from_millis(1_410), Value::Array(vec![Value::Int(1)]))
+            }
+            _ => done(),
+        });
+        let transport = world.connect("redis-cluster://seed-of-a:1").await.unwrap();
+        assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
     }
 }
 

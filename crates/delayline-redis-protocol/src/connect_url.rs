@@ -12,8 +12,8 @@ use crate::{Address, ConnectOptions, Resp, Topology};
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const LONGEST_SERVICE: usize = 255;
-const EXPECTED: &str = "it must begin with redis://, redis-cluster://, redis-sentinel://, the same with \
-                        rediss, or unix:";
+const EXPECTED: &str = "it must begin with redis://, redis-cluster:// or redis-sentinel://, with TLS \
+                        rediss://, rediss-cluster:// or rediss-sentinel://, or with unix:";
 
 /// Reads
 ///

@@ -325,8 +325,8 @@ pub(crate) fn unsupported(capability: &'static str) -> Error {
     Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
 }
 
-const SCHEMES: &str =
-    "memory:, redis://, redis-cluster://, redis-sentinel://, the same with rediss, and unix:";
+const SCHEMES: &str = "memory:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
+                       rediss-cluster:// and rediss-sentinel://, and unix:";
 
 #[cfg(test)]
 mod tests {

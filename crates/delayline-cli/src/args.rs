@@ -281,6 +281,7 @@ impl Target {
             connect = connect.ca_pem(pem)?;
         }
         if let Some(password) = &self.sentinel_password
+            && url == self.url
             && url.contains("-sentinel://")
         {
             let user = self.sentinel_user.as_deref().unwrap_or_default();

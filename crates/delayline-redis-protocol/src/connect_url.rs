@@ -28,9 +28,9 @@ const EXPECTED: &str = "it must begin with redis://, redis-cluster:// or redis-s
 /// with the query parameter `protocol=resp2|resp3`, and for a unix socket also `db`, `user` and
 /// `password`.
 ///
-/// Without PORT it is 6379, and 26379 for a sentinel. Reserved characters in a user name or password are percent-encoded, as
-/// in every URL; the path of a unix socket is taken literally, up to a `?`. The error never repeats
-/// the text, which may hold a password.
+/// Without PORT it is 6379, and 26379 for a sentinel. Reserved characters in a user name or password
+/// are percent-encoded, as in every URL; the path of a unix socket is taken literally, up to a `?`.
+/// The error never repeats the text, which may hold a password.
 impl FromStr for ConnectOptions {
     type Err = Violation;
 

@@ -108,10 +108,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
         match &self.0 {
             Way::Single(link) => {
                 let info = link.info().await?;
-                if info.contains("redis_mode:cluster") {
-                    return Err(node_of_a_cluster().into());
-                }
-                Ok(info)
+                not_alone(&info).map_or(Ok(info), |error| Err(error.into()))
             }
             Way::Routed(router) => router.info(key).await,
         }
@@ -128,10 +125,20 @@ impl<D: Driver> fmt::Debug for DriverTransport<D> {
     }
 }
 
-/// One node has a part of the queues only, and not for ever the same part.
-fn node_of_a_cluster() -> Error {
-    Error::with_detail(
-        ErrorKind::Unsupported("one node of a cluster"),
-        "a cluster's URL begins with redis-cluster:// or rediss-cluster://",
-    )
+/// Refuses one node of a cluster, which has a part of the queues only, and not for ever the same part;
+/// and a sentinel, which has none.
+fn not_alone(info: &str) -> Option<Error> {
+    let mode = info.lines().find_map(|line| line.strip_prefix("redis_mode:"))?;
+    let (what, advice) = match mode.trim() {
+        "cluster" => (
+            "one node of a cluster",
+            "a cluster's URL begins with redis-cluster:// or rediss-cluster://",
+        ),
+        "sentinel" => (
+            "a sentinel in the place of a server",
+            "its URL begins with redis-sentinel:// or rediss-sentinel:// and ends with the service",
+        ),
+        _ => return None,
+    };
+    Some(Error::with_detail(ErrorKind::Unsupported(what), advice))
 }

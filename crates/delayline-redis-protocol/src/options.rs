@@ -47,7 +47,7 @@ impl fmt::Display for Address {
 }
 
 /// An IPv6 address needs brackets before a port.
-fn bracketed(host: &str) -> String {
+pub(crate) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 

@@ -47,11 +47,11 @@ pub(crate) struct Router<D: Driver>(Arc<Shared<D>>);
 
 struct Shared<D: Driver> {
     topology: Topology,
-    fleet: Fleet<D>,
+    fleet: Fleet,
     directory: Directory<D>,
     map: watch::Sender<Arc<Nodes<D>>>,
-    /// When the latest look began that a call waited for.
-    latest_look: tokio::sync::Mutex<Option<Instant>>,
+    /// When the latest look began that a call waited for, and whether anybody knew.
+    latest_look: tokio::sync::Mutex<Option<(Instant, bool)>>,
     /// A sign of a change was seen.
     sign: Arc<Notify>,
     /// Who knows of the latest change.
@@ -290,14 +290,15 @@ impl<D: Driver> Shared<D> {
     /// Looks, unless somebody began to after that instant. Answers whether anybody knew.
     async fn look_after(&self, instant: Instant) -> bool {
         let mut latest = self.latest_look.lock().await;
-        if latest.is_none_or(|latest| latest < instant) {
-            let begin = Instant::now();
-            if self.look().await.is_err() {
-                return false;
-            }
-            *latest = Some(begin);
+        if let Some((begin, is_known)) = *latest
+            && begin >= instant
+        {
+            return is_known;
         }
-        true
+        let begin = Instant::now();
+        let is_known = self.look().await.is_ok();
+        *latest = Some((begin, is_known));
+        is_known
     }
 
     /// Makes sure that somebody looks: the runtime of the task that did may have ended.

@@ -47,7 +47,7 @@ impl<D: Driver> Directory<D> {
     /// Nobody answered, or nobody knows.
     pub(crate) async fn look(
         &self,
-        fleet: &Fleet<D>,
+        fleet: &Fleet,
         current: &Nodes<D>,
         first: Option<&HostPort>,
     ) -> Result<View, Error> {
@@ -66,7 +66,7 @@ impl<D: Driver> Directory<D> {
 /// A node that was silent for a while may believe what was true before. It is asked only if nobody
 /// else knows; so are seeds then, because one of them may be the same node by another name.
 async fn cluster<D: Driver>(
-    fleet: &Fleet<D>,
+    fleet: &Fleet,
     current: &Nodes<D>,
     seeds: &[HostPort],
     first: Option<&HostPort>,
@@ -103,7 +103,7 @@ async fn cluster<D: Driver>(
 
 /// The questions of one look, and what came of them.
 struct Search<'a, D: Driver> {
-    fleet: &'a Fleet<D>,
+    fleet: &'a Fleet,
     current: &'a Nodes<D>,
     /// The newest of the views that are not good enough.
     newest: Option<View>,
@@ -170,9 +170,9 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
     Ok((view, is_healthy))
 }
 
-/// The primary that the sentinel with the newest knowledge names, if it takes itself for one.
+/// The primary that the sentinels with the newest knowledge name, if it takes itself for one.
 async fn sentinel<D: Driver>(
-    fleet: &Fleet<D>,
+    fleet: &Fleet,
     current: &Nodes<D>,
     sentinels: &[(HostPort, Arc<Node<D>>)],
     service: &str,
@@ -193,14 +193,16 @@ async fn sentinel<D: Driver>(
             break;
         }
     }
-    answers.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let newest = answers.iter().map(|(epoch, _)| *epoch).max().unwrap_or(0);
+    // Sentinels that were set up anew count from the beginning; one that is cut off is alone.
+    let are_anew = newest < current.epoch && answers.len() > sentinels.len() / 2;
     for (epoch, name) in answers {
-        let is_known = current.owner(0).is_some_and(|(known, _)| *known == name);
-        if is_known {
-            return Ok(View::of_one(epoch, name));
-        }
-        if epoch < current.epoch {
+        if epoch < newest || epoch < current.epoch && !are_anew {
+            failures.add(&name, no_news());
             continue;
+        }
+        if current.owner(0).is_some_and(|(known, _)| *known == name) {
+            return Ok(View::of_one(epoch, name));
         }
         let node = fleet.node(&name, current)?;
         match in_time(name.clone(), is_primary(node)).await.1 {
@@ -277,6 +279,13 @@ fn refusal(error: CallError) -> Error {
             ErrorKind::Unsupported("a cluster URL"),
             "the server is not in cluster mode: its URL begins with redis:// or rediss://",
         ),
+        // Servers that are no sentinels do not know the command.
+        CallError::Reply(line) if line.to_ascii_lowercase().contains("command 'sentinel'") => {
+            Error::with_detail(
+                ErrorKind::Unsupported("a sentinel URL"),
+                "the server is no sentinel: its URL begins with redis:// or rediss://",
+            )
+        }
         CallError::Reply(line) => classify(&line),
         CallError::Failed(error) => error,
     }
@@ -284,6 +293,10 @@ fn refusal(error: CallError) -> Error {
 
 fn no_answer(command: &str) -> Error {
     Error::with_detail(ErrorKind::Protocol, format!("{command} brought something else"))
+}
+
+fn no_news() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "it was the primary before a failover")
 }
 
 fn no_primary() -> Error {

@@ -23,16 +23,15 @@ pub(crate) type Nodes<D> = Map<Arc<Node<D>>>;
 
 /// How every node is dialed: whatever it is called, with the same login, and over TLS where the URL
 /// says so.
-pub(crate) struct Fleet<D> {
+pub(crate) struct Fleet {
     options: ConnectOptions,
     is_encrypted: bool,
     is_sharded: bool,
-    driver: std::marker::PhantomData<fn() -> D>,
 }
 
-impl<D: Driver> Fleet<D> {
+impl Fleet {
     pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
-        Self { options, is_encrypted, is_sharded, driver: std::marker::PhantomData }
+        Self { options, is_encrypted, is_sharded }
     }
 
     /// The node of the map, or a new one, which connects on first use.
@@ -40,7 +39,11 @@ impl<D: Driver> Fleet<D> {
     /// # Errors
     ///
     /// What the driver cannot do of the options.
-    pub(crate) fn node(&self, name: &HostPort, known: &Nodes<D>) -> Result<Arc<Node<D>>, Error> {
+    pub(crate) fn node<D: Driver>(
+        &self,
+        name: &HostPort,
+        known: &Nodes<D>,
+    ) -> Result<Arc<Node<D>>, Error> {
         if let Some((_, node)) = known.nodes().iter().find(|(known, _)| known == name) {
             return Ok(Arc::clone(node));
         }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use delayline_core::Violation;
 
 use crate::Value;
+use crate::options::bracketed;
 
 use super::slot::SLOTS;
 
@@ -52,11 +53,7 @@ fn no_host_port(text: &str) -> Violation {
 
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
+        write!(f, "{}:{}", bracketed(&self.host), self.port)
     }
 }
 

@@ -161,6 +161,32 @@ async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
     }
 }
 
+/// Nobody can be asked when they all come at once.
+#[tokio::test(start_paused = true)]
+async fn many_answers_after_a_silence_wait_for_one_look() {
+    let begin = Instant::now();
+    let world = World::new(move |_, command| match command {
+        "connect" => done(),
+        _ if command.starts_with("EVAL") => {
+            Answer::After(Duration::from_secs(3), Value::Array(vec![Value::Int(1)]))
+        }
+        _ if begin.elapsed() > Duration::from_millis(500) => Answer::Never,
+        "CLUSTER INFO" => Answer::Value(info(1)),
+        _ => Answer::Value(slots("a")),
+    });
+    let transport = Arc::new(world.connect(URL).await.unwrap());
+    sleep(Duration::from_secs(1)).await;
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let transport = Arc::clone(&transport);
+        waiting.spawn(async move { kind(call(&transport).await) });
+    }
+    while let Some(kind) = waiting.join_next().await {
+        assert_eq!(kind.unwrap(), ErrorKind::ConnectionLost);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
 /// It wakes up, answers, and still takes itself for the owner, whatever name it is asked by.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_silent_cannot_confirm_itself() {
@@ -280,6 +306,29 @@ async fn the_newest_answer_of_most_sentinels_counts() {
         sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(calls(&world)[1..], vec!["b:1"; 10]);
+}
+
+/// Operators may remove a service from all sentinels and add it again.
+#[tokio::test(start_paused = true)]
+async fn sentinels_may_begin_to_count_anew() {
+    let epoch_and_host = Arc::new(std::sync::Mutex::new((9, "a")));
+    let now = Arc::clone(&epoch_and_host);
+    let world = World::new(move |_, command| match command {
+        _ if command.starts_with("SENTINEL") => {
+            let (epoch, host) = *now.lock().unwrap();
+            let fields = ["ip", host, "port", "1", "config-epoch", &epoch.to_string()];
+            Answer::Value(Value::Array(fields.map(|it| text(it.to_owned())).to_vec()))
+        }
+        "ROLE" => Answer::Value(Value::Array(vec![text("master")])),
+        _ => done(),
+    });
+    let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
+    let transport = world.connect(url).await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    *epoch_and_host.lock().unwrap() = (0, "b");
+    sleep(Duration::from_secs(3)).await;
+    assert!(call(&transport).await.is_ok());
+    assert_eq!(calls(&world), ["a:1", "b:1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{Class, ErrorKind, QueueName, Wakeup};
-use delayline_redis_protocol::ScriptBackend;
+use delayline_redis_protocol::{Role, ScriptBackend};
 use delayline_test_server::{Cluster, Reply, Server};
 
 use super::{
@@ -203,6 +203,26 @@ pub async fn addresses_are_mapped<C: Connect>() {
     let queue = open::<C>(&options, "q").await.unwrap();
     enqueue(&queue, "a").await.unwrap();
     assert!(has(&queue, "a").await);
+}
+
+pub async fn the_documented_permissions_are_enough<C: Connect>() {
+    let cluster = Cluster::start();
+    let name = QueueName::new("q").unwrap();
+    let allow = |more: &str| {
+        let rules = format!("ACL SETUSER app nopass {}{more}", Role::Worker.rules(&name));
+        let words: Vec<_> = rules.split(' ').collect();
+        cluster.nodes().iter().for_each(|node| drop(node.command(&words)));
+    };
+    let mut options = options(&cluster.url());
+    options.username = Some("app".to_owned());
+    allow("");
+    let error = super::refusal::<C>(&options, "q").await;
+    assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{error}");
+    for more in [" +cluster|slots", " +cluster|slots +cluster|info"] {
+        allow(more);
+        let queue = open::<C>(&options, "q").await.unwrap();
+        assert!(!queue.wait(Duration::from_millis(10)).await.unwrap());
+    }
 }
 
 /// Whether each replica has all that the primary has written.

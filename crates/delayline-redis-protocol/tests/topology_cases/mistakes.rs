@@ -24,6 +24,21 @@ pub async fn single_url_at_a_cluster<C: Connect>() {
     }
 }
 
+pub async fn single_url_at_a_sentinel<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let error = refusal::<C>(&options(&sentinels.sentinels()[0].url()), "q").await;
+    assert!(is_unsupported(&error), "{error:?}");
+    assert!(error.to_string().contains("redis-sentinel://"), "{error}");
+}
+
+pub async fn sentinel_url_at_a_server<C: Connect>() {
+    let server = Server::builder().tcp().start();
+    let url = format!("redis-sentinel://127.0.0.1:{}/primary", server.port());
+    let error = refusal::<C>(&options(&url), "q").await;
+    assert!(is_unsupported(&error), "{error:?}");
+    assert!(error.to_string().contains("no sentinel"), "{error}");
+}
+
 pub async fn wrong_service_name<C: Connect>() {
     let sentinels = Sentinels::start();
     let url = sentinels.url().replace("/primary", "/elsewhere");

@@ -144,14 +144,16 @@ macro_rules! topology_cases {
                 what_a_frozen_primary_acknowledges_late_is_not_believed
                 a_slot_that_moves_is_followed a_queue_on_its_way_is_busy
                 a_flushed_node_gets_its_scripts_again views_of_a_node_apart_change_nothing
-                addresses_are_mapped
+                addresses_are_mapped the_documented_permissions_are_enough
             ],
             sentinel: [
                 a_killed_primary_is_replaced a_failover_by_hand_is_followed
                 a_sentinel_that_is_away_does_no_harm logins_of_sentinels_and_servers_differ
+                the_documented_permissions_are_enough
             ],
             mistakes: [
-                cluster_url_at_a_single_server single_url_at_a_cluster wrong_service_name
+                cluster_url_at_a_single_server single_url_at_a_cluster
+                single_url_at_a_sentinel sentinel_url_at_a_server wrong_service_name
                 unreachable_seeds_are_all_named one_reachable_seed_is_enough
                 slot_without_an_owner database_number_in_a_cluster password_of_one_node_only
                 encrypted_url_at_a_plain_cluster

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use delayline_core::QueueName;
+use delayline_redis_protocol::Role;
 use delayline_test_server::{Reply, Sentinels};
 
 use super::cluster::replicas_are_level;
@@ -54,6 +56,20 @@ pub async fn a_sentinel_that_is_away_does_no_harm<C: Connect>() {
     let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
     enqueue(&queue, "a").await.unwrap();
     assert!(has(&queue, "a").await);
+}
+
+pub async fn the_documented_permissions_are_enough<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let name = QueueName::new("q").unwrap();
+    let mut options = options(&sentinels.url());
+    options.username = Some("app".to_owned());
+    for more in ["", " +role"] {
+        let rules = format!("ACL SETUSER app nopass {}{more}", Role::Producer.rules(&name));
+        let words: Vec<_> = rules.split(' ').collect();
+        sentinels.servers().iter().for_each(|server| drop(server.command(&words)));
+        let queue = open::<C>(&options, "q").await.unwrap();
+        enqueue(&queue, "a").await.unwrap();
+    }
 }
 
 pub async fn logins_of_sentinels_and_servers_differ<C: Connect>() {

@@ -3,20 +3,6 @@
 #[path = "../../delayline-redis-protocol/tests/queue_cases/mod.rs"]
 mod queue_cases;
 
-use delayline_core::Error;
-use delayline_fred::FredTransport;
-use delayline_redis_protocol::ConnectOptions;
-use queue_cases::{Connect, queue_cases};
+use queue_cases::queue_cases;
 
-/// Connects with fred.
-struct Fred;
-
-impl Connect for Fred {
-    type Transport = FredTransport;
-
-    async fn connect(options: &ConnectOptions) -> Result<FredTransport, Error> {
-        FredTransport::connect(options).await
-    }
-}
-
-queue_cases!(Fred);
+queue_cases!(delayline_fred::FredTransport);

@@ -3,26 +3,14 @@
 #[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
 mod transport_cases;
 
-use delayline_core::{Error, ErrorKind};
+use delayline_core::ErrorKind;
 use delayline_fred::{FredDriver, FredTransport};
-use delayline_redis_protocol::ConnectOptions;
 use delayline_test_server::Server;
 use fred::types::Builder;
 use fred::types::config::Config;
-use transport_cases::{Connect, heals, increment, transport_cases};
+use transport_cases::{heals, increment, transport_cases};
 
-/// Connects with fred.
-struct Fred;
-
-impl Connect for Fred {
-    type Transport = FredTransport;
-
-    async fn connect(options: &ConnectOptions) -> Result<FredTransport, Error> {
-        FredTransport::connect(options).await
-    }
-}
-
-transport_cases!(crate::Fred);
+transport_cases!(delayline_fred::FredTransport);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_client_is_enough() {

@@ -3,20 +3,6 @@
 #[path = "../../delayline-redis-protocol/tests/queue_cases/mod.rs"]
 mod queue_cases;
 
-use delayline_core::Error;
-use delayline_redis::RedisTransport;
-use delayline_redis_protocol::ConnectOptions;
-use queue_cases::{Connect, queue_cases};
+use queue_cases::queue_cases;
 
-/// Connects with redis-rs.
-struct Redis;
-
-impl Connect for Redis {
-    type Transport = RedisTransport;
-
-    async fn connect(options: &ConnectOptions) -> Result<RedisTransport, Error> {
-        RedisTransport::connect(options).await
-    }
-}
-
-queue_cases!(Redis);
+queue_cases!(delayline_redis::RedisTransport);

@@ -3,24 +3,12 @@
 #[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
 mod transport_cases;
 
-use delayline_core::{Error, ErrorKind};
+use delayline_core::ErrorKind;
 use delayline_redis::{RedisDriver, RedisTransport};
-use delayline_redis_protocol::ConnectOptions;
 use delayline_test_server::Server;
-use transport_cases::{Connect, heals, increment, transport_cases};
+use transport_cases::{heals, increment, transport_cases};
 
-/// Connects with redis-rs.
-struct Redis;
-
-impl Connect for Redis {
-    type Transport = RedisTransport;
-
-    async fn connect(options: &ConnectOptions) -> Result<RedisTransport, Error> {
-        RedisTransport::connect(options).await
-    }
-}
-
-transport_cases!(crate::Redis);
+transport_cases!(delayline_redis::RedisTransport);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_client_is_enough() {

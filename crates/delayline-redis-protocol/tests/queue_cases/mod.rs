@@ -13,6 +13,8 @@
 pub mod access;
 pub mod agreement;
 pub mod bells;
+#[path = "../connect/mod.rs"]
+pub mod connect;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
@@ -22,7 +24,6 @@ pub mod revoked;
 pub mod servers;
 pub mod torn;
 
-use std::future::Future;
 use std::sync::Arc;
 
 use delayline_core::{
@@ -30,17 +31,10 @@ use delayline_core::{
     List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule,
     Schedule, Settlement, Status, Timestamp,
 };
-use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_redis_protocol::{ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
 
-/// Connects with the driver under test.
-pub trait Connect {
-    type Transport: Transport;
-
-    fn connect(
-        options: &ConnectOptions,
-    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
-}
+pub use self::connect::Connect;
 
 /// A queue named `q` at an address.
 pub async fn open<C: Connect>(url: &str) -> Result<ScriptBackend<C::Transport>, Error> {

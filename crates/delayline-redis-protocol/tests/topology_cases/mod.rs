@@ -11,30 +11,24 @@
 )]
 
 pub mod cluster;
+#[path = "../connect/mod.rs"]
+pub mod connect;
 pub mod mistakes;
 pub mod sentinel;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{
     At, Backend, Class, Error, ErrorKind, Found, MessageId, NewMessage, Op, QueueName, Reply,
 };
-use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::{Cluster, Server};
+
+pub use self::connect::Connect;
 
 /// More than any failover takes on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Connects with the driver under test.
-pub trait Connect {
-    type Transport: Transport;
-
-    fn connect(
-        options: &ConnectOptions,
-    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
-}
 
 pub fn options(url: &str) -> ConnectOptions {
     url.parse().unwrap()
@@ -137,7 +131,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// One test for each case.
 macro_rules! topology_cases {
     ($connect:ty) => {
-        crate::topology_cases::topology_cases!(@each $connect,
+        crate::topology_cases::connect::each_case!(topology_cases, $connect,
             cluster: [
                 queues_of_all_nodes_work_over_one_transport bells_of_different_slots_are_heard
                 a_killed_primary_is_replaced a_frozen_primary_keeps_no_call
@@ -159,18 +153,6 @@ macro_rules! topology_cases {
                 encrypted_url_at_a_plain_cluster
             ],
         );
-    };
-    (@each $connect:ty, $($module:ident: [$($case:ident)*],)*) => {
-        $(
-            mod $module {
-                $(
-                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                    async fn $case() {
-                        crate::topology_cases::$module::$case::<$connect>().await;
-                    }
-                )*
-            }
-        )*
     };
 }
 pub(crate) use topology_cases;

@@ -9,13 +9,14 @@
     reason = "part of test programs, but not all in test functions"
 )]
 
+#[path = "../connect/mod.rs"]
+pub mod connect;
 pub mod connecting;
 pub mod faults;
 pub mod outages;
 pub mod replies;
 pub mod waits;
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,19 +26,12 @@ use delayline_redis_protocol::{
 };
 use delayline_test_server::Server;
 
+pub use self::connect::Connect;
+
 /// Longest time for a transport to work again after the server does.
 pub const HEALING: Duration = Duration::from_secs(5);
 /// More than any test needs on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Connects with the driver under test.
-pub trait Connect {
-    type Transport: Transport;
-
-    fn connect(
-        options: &ConnectOptions,
-    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
-}
 
 /// Connects to an address as the server or proxy shows it.
 pub async fn connected<C: Connect>(url: &str) -> C::Transport {
@@ -132,7 +126,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// One test for each case.
 macro_rules! transport_cases {
     ($connect:ty) => {
-        crate::transport_cases::transport_cases!(@each $connect,
+        crate::transport_cases::connect::each_case!(transport_cases, $connect,
             connecting: [
                 refused_port_is_unreachable missing_socket_is_unreachable
                 unknown_host_is_unreachable silent_peer_is_unreachable_in_time
@@ -176,18 +170,6 @@ macro_rules! transport_cases {
                 replaced_connection_serves_after_failover concurrent_calls_share_one_attempt
             ],
         );
-    };
-    (@each $connect:ty, $($module:ident: [$($case:ident)*],)*) => {
-        $(
-            mod $module {
-                $(
-                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                    async fn $case() {
-                        crate::transport_cases::$module::$case::<$connect>().await;
-                    }
-                )*
-            }
-        )*
     };
 }
 pub(crate) use transport_cases;

@@ -11,27 +11,21 @@
     reason = "part of test programs, but not all in test functions"
 )]
 
-use std::future::Future;
+#[path = "../connect/mod.rs"]
+pub mod connect;
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{
-    At, Backend, Check, Claim, ClaimId, Class, ConsumerName, Error, Extend, Lease, List, MessageId,
+    At, Backend, Check, Claim, ClaimId, Class, ConsumerName, Extend, Lease, List, MessageId,
     Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule, Schedule, Settlement,
     State, Status, Timestamp,
 };
-use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{End, Fault, Proxy};
 
-/// Connects with the driver under test.
-pub trait Connect {
-    type Transport: Transport;
-
-    fn connect(
-        options: &ConnectOptions,
-    ) -> impl Future<Output = Result<Self::Transport, Error>> + Send;
-}
+pub use self::connect::Connect;
 
 /// An operation, what comes before it, and what tidies up after it.
 pub struct Scene {

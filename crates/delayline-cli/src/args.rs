@@ -231,7 +231,8 @@ pub(crate) struct Work {
     #[arg(long)]
     pub(crate) until_empty: bool,
 
-    /// Give commands the server's URL as DELAYLINE_URL, with its password
+    /// Give commands the server's URL as DELAYLINE_URL, with its password, and the sentinels'
+    /// password as DELAYLINE_SENTINEL_PASSWORD
     #[arg(long, requires = "exec")]
     pub(crate) pass_url: bool,
 
@@ -371,6 +372,7 @@ A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_D
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
 DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. With any other it is tried again later, and
 the end of the command's stderr is kept as the reason; what it has left running is ended. Commands
-do not inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a command that is still
-running after the grace is ended as well, and its message is given back uncounted. A message is delivered at least once: a
-command can run twice for it, the second time with a higher DELAYLINE_EPOCH.";
+do not inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work
+ends, a command that is still running after the grace is ended as well, and its message is given back
+uncounted. A message is delivered at least once: a command can run twice for it, the second time with
+a higher DELAYLINE_EPOCH.";

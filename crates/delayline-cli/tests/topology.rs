@@ -39,7 +39,7 @@ fn a_cluster_is_found_through_one_node() {
 }
 
 #[test]
-fn sentinels_have_a_login_of_their_own_and_no_child_learns_it() {
+fn sentinels_have_a_login_of_their_own_which_no_command_learns_unasked() {
     let sentinels = Sentinels::builder().password("pw").sentinel_password("hunter2").start();
     let url = sentinels.url().replace("://", "://:pw@");
     for driver in DRIVERS {
@@ -56,6 +56,11 @@ fn sentinels_have_a_login_of_their_own_and_no_child_learns_it() {
         let ended = run(with(&work)).code(0);
         assert!(ended.stderr.contains("DELAYLINE_ID"), "{}", ended.stderr);
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+        // Without an id of its own: the other driver has sent one before.
+        run(with(&["send", "--payload", "x"])).code(0);
+        let work = ["work", "--until-empty", "--pass-url", "--exec", "sh", "-c", "env >&2"];
+        let ended = run(with(&work)).code(0);
+        assert!(ended.stderr.contains("DELAYLINE_SENTINEL_PASSWORD=hunter2"), "{}", ended.stderr);
     }
 }
 

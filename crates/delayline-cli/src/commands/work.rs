@@ -24,8 +24,13 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let grace = duration(&args.grace)?;
     let timeout = args.timeout.as_deref().map(duration).transpose()?;
     let lease = duration(&args.lease)?;
-    let url = args.pass_url.then(|| target.url.clone());
-    let command = Command::new(args.exec, timeout, url);
+    let mut server = Vec::new();
+    if args.pass_url {
+        server.push((exec::URL, target.url.clone()));
+        let password = target.sentinel_password.clone();
+        server.extend(password.map(|password| (exec::SENTINEL_PASSWORD, password)));
+    }
+    let command = Command::new(args.exec, timeout, server);
     let queue = target.open().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` lets deliveries go on");

@@ -20,14 +20,18 @@ use crate::failure::Failure;
 use crate::print::json;
 use crate::time::rfc3339;
 
+/// The variables that lead to the server, and must not reach a command unasked.
+pub(super) const URL: &str = "DELAYLINE_URL";
+pub(super) const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
+
 /// A program and its arguments.
 pub(super) struct Command {
     program: OsString,
     args: Vec<OsString>,
     /// How long it may run.
     limit: Option<Duration>,
-    /// What it is told of the server: a URL can hold a password.
-    url: Option<String>,
+    /// What it is told of the server, by variable. There are passwords in it.
+    server: Vec<(&'static str, String)>,
 }
 
 impl Command {
@@ -35,10 +39,10 @@ impl Command {
     pub(super) fn new(
         words: Vec<OsString>,
         limit: Option<Duration>,
-        url: Option<String>,
+        server: Vec<(&'static str, String)>,
     ) -> Option<Self> {
         let mut words = words.into_iter();
-        Some(Self { program: words.next()?, args: words.collect(), limit, url })
+        Some(Self { program: words.next()?, args: words.collect(), limit, server })
     }
 
     /// Runs it on a message. When it is cut short or fails, everything that it has started is
@@ -127,16 +131,14 @@ impl Command {
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
-            .env_remove("DELAYLINE_URL")
-            .env_remove("DELAYLINE_SENTINEL_PASSWORD")
+            .env_remove(URL)
+            .env_remove(SENTINEL_PASSWORD)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.
             .process_group(0)
             .kill_on_drop(true);
-        if let Some(url) = &self.url {
-            command.env("DELAYLINE_URL", url);
-        }
+        command.envs(self.server.iter().map(|(name, value)| (name, value)));
         command.spawn()
     }
 }

@@ -192,7 +192,10 @@ async fn keep_end(stderr: Option<ChildStderr>, said: &Mutex<Vec<u8>>) {
     let mut chunk = [0; 4_096];
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
         let part = chunk.get(..count).unwrap_or_default();
-        let _ = tokio::io::stderr().write_all(part).await;
+        let mut ours = tokio::io::stderr();
+        let _ = ours.write_all(part).await;
+        // Another thread writes it, whom the end of the process does not wait for.
+        let _ = ours.flush().await;
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(part);
         let surplus = said.len().saturating_sub(TAIL_BYTES);

@@ -157,7 +157,7 @@ impl Totals {
                 for (settlement, item) in settlements.iter().zip(items) {
                     match (item, &settlement.outcome) {
                         (Settled::Stale | Settled::Missing, _) => self.saw(G::G6, 1),
-                        (Settled::AlreadyDone, _) => self.saw(G::G8, 1),
+                        (Settled::AlreadyDone { .. }, _) => self.saw(G::G8, 1),
                         (Settled::Done { .. }, Outcome::Release) => self.saw(G::G10, 1),
                         (Settled::Done { status: Status::Dead }, Outcome::Retry { .. }) => {
                             self.saw(G::G9, 1);

@@ -21,7 +21,8 @@ pub enum Op {
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with its claim id: answers the same leases (G16).
     Claim(Claim),
-    /// Ends leases. Repeated: answers `AlreadyDone` (G8).
+    /// Ends leases. Repeated: answers `AlreadyDone`, and how that ended the message
+    /// (G8).
     Settle(Vec<Settlement>),
     /// Prolongs leases. Repeated: prolongs them again.
     Extend(Extend),

@@ -114,8 +114,14 @@ pub enum Settled {
         /// [`Status::Cancelled`] after any outcome but an ack.
         status: Status,
     },
-    /// This lease was ended before, by the same kind of outcome; nothing was changed (G8).
-    AlreadyDone,
+    /// This lease was ended before, by the same kind of outcome; nothing was changed (G8). The
+    /// reply to that settlement was lost, or nobody waited for it.
+    AlreadyDone {
+        /// How that settlement ended the message: [`Status::Acked`], [`Status::Cancelled`], or
+        /// [`Status::Dead`], and it still is what this says. `None` if the settlement gave the
+        /// message back, whatever has become of it since.
+        ended: Option<Status>,
+    },
     /// The lease is no longer, or never was, the current one; nothing was changed (G6).
     Stale,
     /// There is no such message; nothing was changed.

@@ -286,7 +286,7 @@ impl State {
                 Some(past)
                     if past.lease == Some(item.lease) && acks == (past.status == Status::Acked) =>
                 {
-                    Settled::AlreadyDone
+                    Settled::AlreadyDone { ended: Some(past.status) }
                 }
                 _ => Settled::Missing,
             };
@@ -296,7 +296,8 @@ impl State {
         }
         let Place::Leased { cancel_requested, .. } = entry.place else {
             let repeated = entry.settled == Some(item.outcome.kind());
-            return if repeated { Settled::AlreadyDone } else { Settled::Stale };
+            let ended = entry.died_of_settlement().then_some(Status::Dead);
+            return if repeated { Settled::AlreadyDone { ended } } else { Settled::Stale };
         };
         let Some(mut entry) = self.remove(&item.id) else {
             return Settled::Missing;

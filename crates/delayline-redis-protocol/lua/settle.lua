@@ -1,7 +1,8 @@
 -- State::settle. ARGV: now, the ids, then for each the lease that ends: epoch 8 | claim id 16, and
 -- unless it is acked
 --   kind 1 (1 retry, 2 snooze, 3 release, 4 reject) | delay 6 | error text.
--- Results: the status of a message whose lease has ended; -1 already done, -2 stale, -3 missing.
+-- Results: the status of a message whose lease has ended; -2 stale, -3 missing; -1 already done, and
+-- the message was given back; -10 - status: already done, and that was the message's end.
 
 --@include prelude.lua
 --@include writing.lua
@@ -10,6 +11,7 @@
 
 local ACK, RETRY, SNOOZE, RELEASE, REJECT = 0, 1, 2, 3, 4
 local ALREADY_DONE, STALE, MISSING = -1, -2, -3
+local ALREADY_ENDED = -10 -- minus the status
 local LEASE_BYTES = 24
 local ACKED_BYTE, CANCELLED_BYTE = '\5', '\6' -- as in `finished`
 
@@ -55,7 +57,7 @@ if #others > 0 then
     end
     local past = finished_of(1 + i, 1 + i)[1]
     if past and sub(past, 10) == lease and (kind == ACK) == (byte(past) == ACKED) then
-      return ALREADY_DONE
+      return ALREADY_ENDED - byte(past)
     end
     return MISSING
   end
@@ -105,7 +107,9 @@ if #others > 0 then
       if byte(entry) == LEASED_PHASE then
         status = give_back(ARGV[1 + i], entry, item, kind)
       elseif kind == byte(entry, 2) and kind ~= ACK then
-        status = ALREADY_DONE
+        local reason = byte(entry) == DEAD_PHASE and byte(entry, 58)
+        local died = reason == MAX_FAILURES or reason == REJECTED
+        status = died and ALREADY_ENDED - DEAD or ALREADY_DONE
       end
     end
     results[3 + i] = status

@@ -133,7 +133,8 @@ impl Reader {
 
     fn settled(&mut self) -> Result<Settled, Error> {
         Ok(match self.int()? {
-            -1 => Settled::AlreadyDone,
+            -1 => Settled::AlreadyDone { ended: None },
+            code @ -17..=-11 => Settled::AlreadyDone { ended: Some(status(-10 - code)?) },
             -2 => Settled::Stale,
             -3 => Settled::Missing,
             code => Settled::Done { status: status(code)? },

@@ -67,6 +67,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
             .iter()
             .map(|item| match item {
                 Settled::Done { status } => format!("settle Done {status:?}"),
+                Settled::AlreadyDone { ended } => format!("settle AlreadyDone {ended:?}"),
                 other => head("settle", other),
             })
             .collect(),
@@ -179,7 +180,10 @@ const EXPECTED: &[&str] = &[
     "reschedule NotFound",
     "resume false",
     "resume true",
-    "settle AlreadyDone",
+    "settle AlreadyDone None",
+    "settle AlreadyDone Some(Acked)",
+    "settle AlreadyDone Some(Cancelled)",
+    "settle AlreadyDone Some(Dead)",
     "settle Done Acked",
     "settle Done Cancelled",
     "settle Done Dead",

@@ -63,7 +63,9 @@ pub enum EventKind {
     Released,
     /// It became a dead letter: a settlement of this process ended it, or a claim of this process
     /// found it expired, unreadable, or at the end of its last lease. A claim whose reply is lost
-    /// reports nothing.
+    /// reports nothing. A settlement whose reply is lost is repeated and reports it then, unless
+    /// somebody has redriven, purged or cancelled the dead letter meanwhile: that is told as
+    /// [`LeaseLost`](Self::LeaseLost).
     Dead {
         /// Why.
         reason: DeathReason,

@@ -11,7 +11,7 @@ use delayline::{
     Worker,
 };
 use delayline_core::{Claim, ClaimId};
-use support::{Faulty, logged};
+use support::{Fault, Faulty, logged};
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
@@ -38,6 +38,48 @@ async fn a_listener_follows_a_message_through_its_life() {
     }
     assert_eq!(told, ["enqueued", "delivered", "retried", "delivered", "acked"]);
     assert_eq!(events.missed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_hides_no_end_of_a_message() {
+    let cases = [
+        ("failed", DeathReason::MaxFailures, false),
+        ("rejected", DeathReason::Rejected, false),
+        ("failed", DeathReason::MaxFailures, true),
+        ("rejected", DeathReason::Rejected, true),
+    ];
+    for (id, reason, cancel) in cases {
+        let backend = Faulty::with_faults("settle", &[Fault::LostReply, Fault::LostReply]);
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        let message =
+            NewMessage { max_failures: 1, ..NewMessage::new(id.try_into().unwrap(), "7") };
+        let _ = queue.send_batch([message]).await.remove(0).unwrap();
+        let mut events = queue.events();
+        let peer = backend.clone();
+        let handle = move |job: Job<u64>| {
+            let peer = peer.clone();
+            async move {
+                if cancel {
+                    peer.direct(Op::Cancel(vec![job.id().clone()])).await;
+                }
+                if id == "failed" { Err("broken") } else { Ok(Outcome::reject("broken")) }
+            }
+        };
+        let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+        let mut summary = None;
+        let log = logged(async || summary = Some(worker.run(handle).await)).await;
+        let summary = summary.unwrap();
+        assert_eq!(backend.sent("settle").len(), 3, "{id}: the reply is lost twice");
+        assert_eq!((summary.dead, summary.lost), (u64::from(!cancel), 0), "{id}: {summary:?}");
+        let ends: Vec<_> = std::iter::from_fn(|| events.try_next()).map(|it| it.kind).collect();
+        let end = if cancel {
+            EventKind::Cancelled
+        } else {
+            EventKind::Dead { reason, error: Some("broken".to_owned()) }
+        };
+        assert_eq!(ends.last(), Some(&end), "{id}: {ends:#?}");
+        assert_eq!(log.contains("dead letter"), !cancel, "{id}: {log}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

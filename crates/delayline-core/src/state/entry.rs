@@ -122,6 +122,12 @@ impl Entry {
         self.claim_id == Some(lease.claim_id) && self.epoch == lease.epoch
     }
 
+    /// Whether it is dead by the settlement that ended its latest lease.
+    pub(super) fn died_of_settlement(&self) -> bool {
+        use DeathReason::{MaxFailures, Rejected};
+        matches!(self.place, Place::Dead { reason: MaxFailures | Rejected, .. })
+    }
+
     /// Keeps the first error and the latest; an empty text is no error.
     pub(super) fn note_error(&mut self, error: &str) {
         if error.is_empty() {

@@ -30,7 +30,7 @@ impl Summary {
     pub(super) fn note(&mut self, item: &Settlement, settled: Settled) -> Option<Millis> {
         let status = match settled {
             Settled::Done { status } => Some(status),
-            Settled::AlreadyDone => None,
+            Settled::AlreadyDone { ended } => ended,
             Settled::Stale | Settled::Missing => {
                 self.lost = self.lost.saturating_add(1);
                 return None;

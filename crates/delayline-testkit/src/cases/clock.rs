@@ -8,7 +8,7 @@ use delayline_core::{
     Status, Timestamp,
 };
 
-use super::queue::{Queue, after, at, claim, done, ids, message, one, retry, token};
+use super::queue::{Queue, after, at, claim, done, ended, ids, message, one, retry, token};
 
 super::cases! { "clock",
     an_answer_tells_the_instant_it_was_asked_for: "G4",
@@ -60,7 +60,7 @@ async fn a_step_forward_ends_leases_but_not_fences(queue: &Queue) {
 async fn what_finished_in_the_future_is_known(queue: &Queue) {
     let held = queue.leased(9_000, message("a"), 100).await;
     queue.end(9_000, "a", held, Outcome::Ack).await;
-    assert_eq!(queue.end(0, "a", held, Outcome::Ack).await, Settled::AlreadyDone);
+    assert_eq!(queue.end(0, "a", held, Outcome::Ack).await, ended(Status::Acked));
     let again = queue.enqueue_one(0, message("a")).await;
     assert_eq!(again, delayline_core::Enqueued::Duplicate { status: Status::Acked });
 }

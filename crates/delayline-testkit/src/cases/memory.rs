@@ -6,7 +6,7 @@
 use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_LEASE_MS};
 use delayline_core::{Cancelled, Enqueued, Found, Outcome, Purged, Settled, Status};
 
-use super::queue::{Queue, claim, lease, message, reject};
+use super::queue::{Queue, claim, ended, lease, message, reject};
 
 super::cases! { "memory",
     every_operation_forgets_a_finished_message_at_the_same_instant: "G8, G14, G15",
@@ -47,7 +47,7 @@ async fn assert_known(queue: &Queue, ms: u64, name: &str, known: bool) {
         let found = if known { Found::Finished(status) } else { Found::Unknown };
         assert_eq!(queue.get(ms, &name).await, found, "{name} at {ms}");
     }
-    let again = if known { Settled::AlreadyDone } else { Settled::Missing };
+    let again = if known { ended(Status::Acked) } else { Settled::Missing };
     let acked = format!("{name} acked");
     let held = lease(token_of(name), 1);
     assert_eq!(queue.end(ms, &acked, held, Outcome::Ack).await, again, "{acked} at {ms}");

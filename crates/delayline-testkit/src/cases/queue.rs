@@ -244,6 +244,11 @@ pub(super) const fn done(status: Status) -> Settled {
     Settled::Done { status }
 }
 
+/// The answer to a repeated settlement that ended its message.
+pub(super) const fn ended(status: Status) -> Settled {
+    Settled::AlreadyDone { ended: Some(status) }
+}
+
 pub(super) fn ids(deliveries: &[Delivery]) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery.message.info.id.to_string()).collect()
 }
@@ -252,13 +257,13 @@ pub(super) fn listed(page: &Page) -> Vec<String> {
     page.messages.iter().map(|info| info.id.to_string()).collect()
 }
 
-/// The only item.
-#[track_caller]
 /// What a claim reports of a message that it buried.
 pub(super) fn death(name: &str, reason: DeathReason) -> Death {
     Death { id: id(name), reason }
 }
 
+/// The only item.
+#[track_caller]
 pub(super) fn one<T: std::fmt::Debug>(items: Vec<T>) -> T {
     match <[T; 1]>::try_from(items) {
         Ok([item]) => item,

@@ -2,16 +2,21 @@
 
 use delayline_core::limits::FINISHED_RETENTION_MS;
 use delayline_core::{
-    DeathReason, Extended, Found, MessageState, NewMessage, Outcome, Settled, Settlement, Status,
+    DeathReason, Extended, Found, MessageState, NewMessage, Outcome, Schedule, Settled, Settlement,
+    Status,
 };
 
-use super::queue::{Queue, at, claim, done, id, lease, message, millis, one, reject, retry};
+use super::queue::{
+    Queue, at, claim, death, done, ended, id, lease, message, millis, one, reject, retry,
+};
 
 super::cases! { "settle",
     every_settlement_can_be_repeated: "G8",
     a_repeated_ack_is_recognised_for_the_retention: "G8",
     a_repeated_settlement_never_hits_the_next_delivery: "G6, G8",
     a_different_settlement_is_no_repetition: "G8",
+    a_repetition_tells_of_the_death_it_caused: "G8, G11",
+    a_repetition_tells_of_no_other_death: "G8, G11",
     a_retry_waits_for_its_delay: "G4, G9",
     the_last_failure_kills: "G9, G11",
     the_first_and_the_latest_error_are_kept: "G11",
@@ -40,7 +45,8 @@ async fn every_settlement_can_be_repeated(queue: &Queue) {
         let after = queue.get(2, name).await;
         for ms in [2, 3] {
             let again = queue.end(ms, name, held, outcome.clone()).await;
-            assert_eq!(again, Settled::AlreadyDone, "{name}");
+            let ended = matches!(status, Status::Acked | Status::Dead).then_some(status);
+            assert_eq!(again, Settled::AlreadyDone { ended }, "{name}");
         }
         assert_eq!(queue.get(2, name).await, after, "{name}");
         // Out of the way of the next.
@@ -53,7 +59,7 @@ async fn a_repeated_ack_is_recognised_for_the_retention(queue: &Queue) {
     assert_eq!(queue.end(10, "a", held, Outcome::Ack).await, done(Status::Acked));
     for ms in [10, 1_000, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + 9] {
         let again = queue.end(ms, "a", held, Outcome::Ack).await;
-        assert_eq!(again, Settled::AlreadyDone, "at {ms}");
+        assert_eq!(again, ended(Status::Acked), "at {ms}");
     }
     let forgotten = 2 * FINISHED_RETENTION_MS + 10;
     assert_eq!(queue.end(forgotten, "a", held, Outcome::Ack).await, Settled::Missing);
@@ -78,6 +84,31 @@ async fn a_different_settlement_is_no_repetition(queue: &Queue) {
     queue.end(52, "a", held, Outcome::Ack).await;
     assert_eq!(queue.end(53, "a", held, retry(0, "late")).await, Settled::Missing);
     assert_eq!(queue.get(53, "a").await, Found::Finished(Status::Acked));
+}
+
+async fn a_repetition_tells_of_the_death_it_caused(queue: &Queue) {
+    queue.enqueue_one(0, NewMessage { max_failures: 2, ..message("a") }).await;
+    let first = one(queue.claim(0, claim(1, 1, 100)).await.deliveries).lease;
+    assert_eq!(queue.end(1, "a", first, retry(0, "boom")).await, done(Status::Ready));
+    let not_ended = Settled::AlreadyDone { ended: None };
+    assert_eq!(queue.end(1, "a", first, retry(0, "boom")).await, not_ended);
+    let last = one(queue.claim(1, claim(2, 1, 100)).await.deliveries).lease;
+    assert_eq!(queue.end(2, "a", last, retry(0, "boom")).await, done(Status::Dead));
+    assert_eq!(queue.end(3, "a", last, retry(0, "boom")).await, ended(Status::Dead));
+    assert_eq!(queue.end(3, "a", first, retry(0, "boom")).await, Settled::Stale);
+    // In its new life it is no longer what the settlement made of it.
+    queue.redrive(4, "a", Schedule::NOW).await;
+    assert_eq!(queue.end(5, "a", last, retry(0, "boom")).await, Settled::Stale);
+}
+
+async fn a_repetition_tells_of_no_other_death(queue: &Queue) {
+    let expires = Some(Schedule::In(millis(50)));
+    let held = queue.leased(0, NewMessage { expires, ..message("a") }, 40).await;
+    queue.end(10, "a", held, retry(0, "boom")).await;
+    let deaths = queue.claim(50, claim(2, 1, 100)).await.deaths;
+    assert_eq!(deaths, [death("a", DeathReason::Expired)]);
+    let again = queue.end(51, "a", held, retry(0, "boom")).await;
+    assert_eq!(again, Settled::AlreadyDone { ended: None });
 }
 
 async fn a_retry_waits_for_its_delay(queue: &Queue) {

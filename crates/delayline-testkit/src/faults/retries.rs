@@ -123,7 +123,7 @@ impl Client {
             Reply::Settle(answers)
                 if answers.len() == items.len()
                     && answers.iter().all(|answer| {
-                        matches!(answer, Settled::Done { .. } | Settled::AlreadyDone)
+                        matches!(answer, Settled::Done { .. } | Settled::AlreadyDone { .. })
                     }) =>
             {
                 Ok(())

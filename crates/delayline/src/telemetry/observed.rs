@@ -83,7 +83,7 @@ impl Observed {
         let status = match result {
             Settled::Done { status } => Some(status),
             // The reply to the first time was lost, so it is told now.
-            Settled::AlreadyDone => None,
+            Settled::AlreadyDone { ended } => ended,
             Settled::Stale | Settled::Missing => {
                 meters::lease_lost(&self.queue);
                 return EventKind::LeaseLost { epoch: item.lease.epoch };

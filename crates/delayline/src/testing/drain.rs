@@ -186,6 +186,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         match self.apply(Op::Settle(vec![settlement])).await.reply {
             Reply::Settle(settled) => match settled.first() {
                 Some(Settled::Done { status }) => Some(*status),
+                Some(Settled::AlreadyDone { ended }) => *ended,
                 _ => None,
             },
             _ => fail("the reply to a settlement belongs to another operation"),

@@ -22,7 +22,8 @@ fn a_fit_server_gets_a_good_report() {
         }
     }
     let table = run(on(&server, &["doctor"])).code(0).stdout;
-    assert!(table.starts_with("CHECK") && table.contains("noeviction"), "{table}");
+    assert!(table.starts_with("SERVER") && table.contains("\nCHECK"), "{table}");
+    assert!(table.contains("noeviction"), "{table}");
     let keys = server.command(&["DBSIZE"]);
     assert_eq!(keys, delayline_test_server::Reply::Int(0), "it changes nothing");
 }

@@ -7,6 +7,7 @@ mod support;
 use std::process::Command;
 
 use delayline_test_server::{Cluster, Sentinels, Server};
+use serde_json::Value;
 use support::{DRIVERS, bare, run};
 
 fn at(url: &str, driver: &str, args: &[&str]) -> Command {
@@ -79,4 +80,161 @@ fn urls_and_servers_that_do_not_match_are_told_apart() {
         let malformed = ["stats", "--map-address", "a:1"];
         run(at(&cluster.url(), driver, &malformed)).code(2);
     }
+}
+
+/// What the doctor prints with `--json`, if it ends with this exit code.
+fn examined(url: &str, driver: &str, code: i32) -> Vec<Value> {
+    run(at(url, driver, &["doctor", "--json"])).code(code).lines()
+}
+
+/// The lines about servers or about sentinels.
+fn about<'a>(lines: &'a [Value], what: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line.get(what).is_some()).collect()
+}
+
+/// The first verdict of a check on a server, or on all of them.
+fn verdict<'a>(lines: &'a [Value], check: &str, server: &str) -> &'a str {
+    let is_there = |line: &&Value| {
+        let servers = line["servers"].as_array();
+        servers.is_some_and(|them| them.is_empty() || them.iter().any(|it| it == server))
+    };
+    let is_it = |line: &&Value| line["check"] == check && is_there(line);
+    let found = lines.iter().find(is_it).unwrap_or_else(|| panic!("{check} {server}: {lines:?}"));
+    found["verdict"].as_str().unwrap()
+}
+
+fn address(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+#[test]
+fn the_doctor_asks_every_node_of_a_cluster() {
+    let cluster = Cluster::builder().replicas(1).config("min-replicas-to-write", "1").start();
+    let (primary, replica) = (address(&cluster.nodes()[0]), address(&cluster.nodes()[3]));
+    for driver in DRIVERS {
+        let lines = examined(&cluster.url_of(&[&cluster.nodes()[4]]), driver, 0);
+        let servers = about(&lines, "server");
+        assert_eq!(servers.len(), 6, "{servers:?}");
+        let of = |name: &str| *servers.iter().find(|line| line["server"] == *name).unwrap();
+        assert_eq!(of(&primary)["role"], "primary");
+        assert_eq!(of(&primary)["slots"], "0-5460");
+        assert_eq!(of(&primary)["min_replicas_to_write"], 1);
+        assert_eq!(of(&replica)["replica_of"], *primary);
+        assert_eq!(of(&replica)["link"], "up");
+        assert!(of(&replica)["bytes_behind"].is_u64());
+        for check in ["version", "role", "eviction", "cluster state", "detection"] {
+            assert_eq!(verdict(&lines, check, &replica), "good", "{check}");
+        }
+        for check in ["slots", "election", "replicas", "lag", "failover"] {
+            assert_eq!(verdict(&lines, check, &primary), "good", "{check}");
+        }
+        assert_eq!(verdict(&lines, "min replicas", &primary), "beware", "none to spare");
+    }
+    let text = run(at(&cluster.url(), "redis", &["doctor"])).code(0).stdout;
+    assert!(text.contains(&format!("replica of {primary}")), "{text}");
+    assert!(text.contains("not yet replicated: about 10 s at most"), "{text}");
+    // What is wrong with a replica counts: it may be the primary tomorrow.
+    cluster.nodes()[3].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    cluster.nodes()[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let lines = examined(&cluster.url(), "redis", 1);
+    assert_eq!(verdict(&lines, "eviction", &replica), "bad");
+    assert_eq!(verdict(&lines, "eviction", &primary), "good");
+    for check in ["min replicas", "failover"] {
+        assert_eq!(verdict(&lines, check, &primary), "beware", "{check}");
+    }
+}
+
+#[test]
+fn the_doctor_reports_nodes_that_do_not_answer_or_may_not_be_asked() {
+    let cluster = Cluster::start();
+    let rules = |more: &str| {
+        let words = format!("ACL SETUSER app on nopass ~* +@all -config -cluster|nodes {more}");
+        let words: Vec<_> = words.split_whitespace().collect();
+        cluster.nodes().iter().for_each(|node| drop(node.command(&words)));
+    };
+    let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
+    let url = cluster.url().replace("://", "://app@");
+    for driver in DRIVERS {
+        rules("+info");
+        let lines = examined(&url, driver, 0);
+        assert_eq!(about(&lines, "server").len(), 3);
+        assert_eq!(verdict(&lines, "settings", &address(first)), "beware");
+        rules("-info");
+        let lines = examined(&url, driver, 0);
+        assert_eq!(verdict(&lines, "server", &address(first)), "beware");
+    }
+    second.kill();
+    for driver in DRIVERS {
+        let lines = examined(&cluster.url(), driver, 1);
+        assert_eq!(verdict(&lines, "server", &address(second)), "bad");
+        assert_eq!(verdict(&lines, "version", &address(third)), "good");
+    }
+    let text = run(at(&cluster.url(), "redis", &["doctor"])).code(1).stdout;
+    assert!(text.contains("cannot be reached") && text.contains(&address(second)), "{text}");
+    first.kill();
+    third.kill();
+    run(at(&cluster.url(), "redis", &["doctor"])).code(3);
+}
+
+#[test]
+fn the_doctor_asks_sentinels_and_whom_they_watch_over() {
+    let sentinels = Sentinels::builder().password("pw").sentinel_password("hunter2").start();
+    let url = sentinels.url().replace("://", "://:pw@");
+    let examined = |driver, code| {
+        let mut command = at(&url, driver, &["doctor", "--json"]);
+        command.env("DELAYLINE_SENTINEL_PASSWORD", "hunter2");
+        run(command).code(code).lines()
+    };
+    let [primary, replica] = sentinels.servers() else { panic!("two servers") };
+    for driver in DRIVERS {
+        let lines = examined(driver, 0);
+        let servers = about(&lines, "server");
+        assert_eq!(servers.len(), 2, "{servers:?}");
+        assert_eq!(servers[1]["replica_of"], *address(primary));
+        let told = about(&lines, "sentinel");
+        assert_eq!(told.len(), 3);
+        for sentinel in told {
+            assert_eq!(sentinel["primary"], *address(primary));
+            assert_eq!((&sentinel["quorum"], &sentinel["others"]), (&2.into(), &2.into()));
+            assert_eq!(sentinel["down_after_ms"], 1_000);
+        }
+        for check in ["sentinels", "primary", "replicas", "role"] {
+            assert_eq!(verdict(&lines, check, &address(primary)), "good", "{check}");
+        }
+        assert_eq!(verdict(&lines, "failover", &address(primary)), "beware");
+    }
+    let [first, second, third] = sentinels.sentinels() else { panic!("three sentinels") };
+    replica.kill();
+    first.kill();
+    for driver in DRIVERS {
+        let lines = examined(driver, 0);
+        assert_eq!(verdict(&lines, "server", &address(replica)), "beware");
+        assert_eq!(verdict(&lines, "sentinels", &address(first)), "beware");
+    }
+    second.kill();
+    let lines = examined("redis", 1);
+    assert_eq!(verdict(&lines, "sentinels", &address(third)), "bad", "one is too few");
+}
+
+#[test]
+fn the_doctor_asks_the_replica_of_a_single_server() {
+    let primary = Server::builder().tcp().config("min-replicas-to-write", "2").start();
+    let of = format!("127.0.0.1 {}", primary.port());
+    let replica = Server::builder().tcp().config("replicaof", &of).start();
+    let begin = std::time::Instant::now();
+    while !primary.info("replication", "slave0").contains("state=online") {
+        assert!(begin.elapsed().as_secs() < 30, "no replica");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for driver in DRIVERS {
+        let lines = examined(&primary.url(), driver, 1);
+        let servers = about(&lines, "server");
+        assert_eq!(servers[1]["server"], *address(&replica));
+        assert_eq!(servers[1]["replica_of"], *address(&primary));
+        assert_eq!(verdict(&lines, "min replicas", &address(&primary)), "bad", "it refuses");
+    }
+    primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let lines = examined(&primary.url(), "redis", 0);
+    assert_eq!(verdict(&lines, "min replicas", &address(&primary)), "beware");
+    assert_eq!(verdict(&lines, "failover", &address(&primary)), "beware");
 }

@@ -9,6 +9,7 @@ use delayline_core::{Error, QueueName};
 use crate::classify::classify;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
+use crate::route::fields_of;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
 };
@@ -155,11 +156,7 @@ pub async fn inspect(
         Err(CallError::Reply(line)) => return Err(classify(&line)),
         Err(CallError::Failed(error)) => return Err(error),
     };
-    let field = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.to_owned(), value.trim().to_owned()))
-    };
-    let info = text.lines().filter_map(field).collect();
+    let info = fields_of(&text);
     Ok(Inspection { info, denials: denials(transport, queue).await? })
 }
 

@@ -10,8 +10,8 @@ use delayline_core::{Error, ErrorKind};
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
-use crate::route::Router;
-use crate::{CallError, ConnectOptions, ScriptCall, Topology, Transport, Value};
+use crate::route::{Router, survey};
+use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
 
 /// A [`Transport`] over any [`Driver`].
 ///
@@ -86,6 +86,20 @@ impl<D: Driver> DriverTransport<D> {
         link.connect().await?;
         Ok(Self(Way::Single(link)))
     }
+
+    /// Asks every server that holds queues, or that may take the place of one that does, what it says
+    /// of itself, and every sentinel what it knows: for reports to operators. Changes nothing.
+    ///
+    /// Whoever cannot be reached, or refuses a command, is reported as such. Each is asked over a
+    /// connection of its own, with the login and the encryption that calls would have; replicas of a
+    /// server behind a unix socket are not asked, because the way to them is another one.
+    ///
+    /// # Errors
+    ///
+    /// Like [`connect`](Self::connect), if there is nobody who names the servers.
+    pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
+        survey::<D>(options).await
+    }
 }
 
 #[async_trait]
@@ -129,7 +143,12 @@ impl<D: Driver> fmt::Debug for DriverTransport<D> {
 /// and a sentinel, which has none.
 fn not_alone(info: &str) -> Option<Error> {
     let mode = info.lines().find_map(|line| line.strip_prefix("redis_mode:"))?;
-    let (what, advice) = match mode.trim() {
+    wrong_mode(mode.trim())
+}
+
+/// Why a server of that `redis_mode` is not to be used by itself.
+pub(crate) fn wrong_mode(mode: &str) -> Option<Error> {
+    let (what, advice) = match mode {
         "cluster" => (
             "one node of a cluster",
             "a cluster's URL begins with redis-cluster:// or rediss-cluster://",

@@ -37,7 +37,7 @@ pub use keys::{KEY_NAMES, KEY_PREFIX, Keys};
 pub use link::MAX_CALLS_IN_FLIGHT;
 pub use link::driver::{Connection, Driver, DriverTask, TCP_UPKEEP, TcpUpkeep};
 pub use options::{Address, ConnectOptions, Resp, Topology};
-pub use route::HostPort;
+pub use route::{Fields, HostPort, Layout, SentinelReport, SentinelView, ServerReport, Survey};
 pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
 pub use transport::{CallError, ScriptCall, ScriptName, Transport, Value};

@@ -4,6 +4,7 @@ mod directory;
 mod fleet;
 mod map;
 mod slot;
+mod survey;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -22,6 +23,8 @@ use self::fleet::{Fleet, Node, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved};
 pub(crate) use self::slot::slot_of;
+pub use self::survey::{Fields, Layout, SentinelReport, SentinelView, ServerReport, Survey};
+pub(crate) use self::survey::{fields_of, survey};
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{ConnectOptions, HostPort, Inspection, Topology, Transport};
+use delayline_redis_protocol::{ConnectOptions, HostPort, Inspection, Survey, Topology, Transport};
 
 #[cfg(feature = "memory")]
 use crate::connection::Memory;
@@ -219,6 +219,25 @@ impl Connect {
         self.connection().await?.inspect(&queue).await
     }
 
+    /// Asks every server that holds queues, or that may take the place of one that does, what it says of
+    /// itself, and every sentinel what it knows. Changes nothing.
+    ///
+    /// Whoever cannot be reached or refuses a command is reported as such. Each is asked over a
+    /// connection of its own, with the login and the encryption that calls have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]: nobody who names the servers can be reached or accepts the login.
+    /// [`ErrorKind::Unsupported`] for `memory:`, which is no server, or if the driver is not part of
+    /// this build.
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    pub async fn survey(self) -> Result<Survey, Error> {
+        match self.place {
+            Place::Memory => Err(unsupported("a look at a server that is none")),
+            Place::Server(options) => self.driver.survey(&options).await,
+        }
+    }
+
     /// Connects for several queues, which are opened by name from the connection: the one named
     /// here is only one of them, and is not opened by this.
     ///
@@ -247,6 +266,17 @@ impl Driver {
             Self::Redis => Ok(Arc::new(delayline_redis::RedisTransport::connect(options).await?)),
             #[cfg(feature = "fred")]
             Self::Fred => Ok(Arc::new(delayline_fred::FredTransport::connect(options).await?)),
+            #[cfg(not(all(feature = "redis", feature = "fred")))]
+            _ => Err(unsupported("this driver")),
+        }
+    }
+
+    async fn survey(self, options: &ConnectOptions) -> Result<Survey, Error> {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis => Ok(delayline_redis::RedisTransport::survey(options).await?),
+            #[cfg(feature = "fred")]
+            Self::Fred => Ok(delayline_fred::FredTransport::survey(options).await?),
             #[cfg(not(all(feature = "redis", feature = "fred")))]
             _ => Err(unsupported("this driver")),
         }

@@ -64,7 +64,9 @@ pub use delayline_core::{
     RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
-pub use delayline_redis_protocol::{Denial, Inspection, Role};
+pub use delayline_redis_protocol::{
+    Denial, Inspection, Layout, Role, SentinelReport, SentinelView, ServerReport, Survey,
+};
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::codec::{Codec, CodecError, Json, Raw};

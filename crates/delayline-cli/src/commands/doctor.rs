@@ -1,5 +1,9 @@
 //! `delayline doctor`.
 
+mod servers;
+mod tables;
+mod topology;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,24 +14,34 @@ use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD, hint};
 use crate::print::{columns, harmless_line, json_line, write};
 
-/// Look whether the server is fit for the queue, and say what to do if it is not
+/// Look whether the servers are fit for the queue, and say what to do if they are not
 ///
-/// Changes nothing.
+/// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and says
+/// what a crash or a failover could lose. Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   delayline doctor --queue orders
 
-The exit code is 0 if nothing is bad, 1 if something is, and 3 if the server cannot be reached.")]
+A user who may also run CONFIG GET and CLUSTER NODES learns more. A server that cannot be reached, or
+that refuses to answer, is reported.
+
+The exit code is 0 if nothing is bad, 1 if something is, and 3 if nobody can be reached.")]
 pub(crate) struct Doctor {
-    /// Print a JSON object a line
+    /// Print a JSON object a line: of each check, each server (`server`), each sentinel (`sentinel`)
     #[arg(long)]
     json: bool,
 }
 
+/// All that was looked at.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
 /// What was looked at.
 struct Finding {
     what: &'static str,
+    /// Where: addresses. Empty if it is about all of them, or about none.
+    servers: Vec<String>,
     verdict: Verdict,
     detail: String,
     advice: &'static str,
@@ -40,170 +54,148 @@ enum Verdict {
     Bad,
 }
 
+impl Findings {
+    /// Adds what was found as a whole.
+    fn add(
+        &mut self,
+        what: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        advice: &'static str,
+    ) {
+        let detail = detail.into();
+        self.0.push(Finding { what, servers: Vec::new(), verdict, detail, advice });
+    }
+
+    /// Adds what was found on one server, together with others on which the same was found.
+    fn add_on(
+        &mut self,
+        server: &str,
+        what: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        advice: &'static str,
+    ) {
+        let detail = detail.into();
+        let is_same = |it: &&mut Finding| {
+            !it.servers.is_empty()
+                && (it.what, it.verdict, it.advice) == (what, verdict, advice)
+                && it.detail == detail
+        };
+        match self.0.iter_mut().find(is_same) {
+            Some(finding) => finding.servers.push(server.to_owned()),
+            None => {
+                let servers = vec![server.to_owned()];
+                self.0.push(Finding { what, servers, verdict, detail, advice });
+            }
+        }
+    }
+}
+
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
     if target.url.starts_with("memory:") {
         return Err(Failure::usage("a queue in memory has no server to look at"));
     }
     let connect = target.connect()?;
     let is_exposed = connect.exposes_password();
-    let inspection = connect.inspect().await.map_err(|error| target.not_opened(&error))?;
-    let mut findings = server(&inspection);
-    findings.push(password(is_exposed));
-    findings.extend(permissions(&inspection));
-    findings.extend(queue(target).await?);
-    if args.json {
-        for finding in &findings {
-            write(&json_line(&json!({
-                "check": finding.what,
-                "verdict": finding.verdict.name(),
-                "detail": finding.detail,
-                "advice": if finding.verdict == Verdict::Good { None } else { Some(finding.advice) },
-            })))?;
+    let survey = connect.clone().survey().await.map_err(|error| target.not_opened(&error))?;
+    let mut findings = Findings::default();
+    servers::check(&survey, &mut findings);
+    topology::check(&survey, &mut findings);
+    password(is_exposed, &mut findings);
+    match connect.inspect().await {
+        Ok(inspection) => permissions(&inspection, &mut findings),
+        Err(error) => {
+            let advice = error.kind().and_then(hint).unwrap_or("see above");
+            findings.add("permissions", Verdict::Bad, error.to_string(), advice);
         }
-    } else {
-        let row = |finding: &Finding| {
-            let advice = if finding.verdict == Verdict::Good { "" } else { finding.advice };
-            let detail = harmless_line(&finding.detail);
-            vec![finding.what.into(), finding.verdict.name().into(), detail, advice.into()]
-        };
-        write(&columns(&["CHECK", "VERDICT", "DETAIL", "ADVICE"], findings.iter().map(row)))?;
     }
-    let bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
+    queue(target, &mut findings).await?;
+    if args.json {
+        tables::json(&survey)?;
+    } else {
+        write(&tables::text(&survey))?;
+    }
+    findings.print(args.json)?;
+    let bad = findings.0.iter().any(|finding| finding.verdict == Verdict::Bad);
     Ok(if bad { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
 }
 
-fn server(inspection: &Inspection) -> Vec<Finding> {
-    let info = &inspection.info;
-    let field = |name: &str| info.get(name).map_or("", String::as_str);
-    if info.is_empty() {
-        let detail = "the user may not ask".to_owned();
-        let advice = "permit INFO, or look at the server by other means";
-        return vec![Finding { what: "server", verdict: Verdict::Beware, detail, advice }];
+impl Findings {
+    fn print(&self, as_json: bool) -> Result<(), Failure> {
+        let advice = |finding: &Finding| match finding.verdict {
+            Verdict::Good => None,
+            Verdict::Beware | Verdict::Bad => Some(finding.advice),
+        };
+        if !as_json {
+            let row = |finding: &Finding| {
+                let detail = match &finding.servers[..] {
+                    [] => finding.detail.clone(),
+                    servers => format!("{} ({})", finding.detail, servers.join(", ")),
+                };
+                let (verdict, advice) = (finding.verdict.name(), advice(finding).unwrap_or(""));
+                vec![finding.what.into(), verdict.into(), harmless_line(&detail), advice.into()]
+            };
+            return write(&columns(
+                &["CHECK", "VERDICT", "DETAIL", "ADVICE"],
+                self.0.iter().map(row),
+            ));
+        }
+        for finding in &self.0 {
+            write(&json_line(&json!({
+                "check": finding.what,
+                "servers": finding.servers,
+                "verdict": finding.verdict.name(),
+                "detail": finding.detail,
+                "advice": advice(finding),
+            })))?;
+        }
+        Ok(())
     }
-    let version = field("redis_version");
-    let major: u32 = version.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let role = field("role");
-    let policy = field("maxmemory_policy");
-    let limit: u64 = field("maxmemory").parse().unwrap_or(0);
-    let used: u64 = field("used_memory").parse().unwrap_or(0);
-    let full = limit > 0 && used > limit / 10 * 9;
-    let appends = field("aof_enabled") == "1";
-    let failing = [
-        ("rdb_last_bgsave_status", "snapshot"),
-        ("aof_last_write_status", "write to the append-only file"),
-        ("aof_last_bgrewrite_status", "rewrite of the append-only file"),
-    ]
-    .into_iter()
-    .find(|(name, _)| !matches!(field(name), "" | "ok"));
-    let (clients, most) = (number(field("connected_clients")), number(field("maxclients")));
-    vec![
-        Finding {
-            what: "version",
-            verdict: match major {
-                7.. => Verdict::Good,
-                6 => Verdict::Beware,
-                _ => Verdict::Bad,
-            },
-            detail: format!("{version}, {} bits, {}", field("arch_bits"), field("redis_mode")),
-            advice: "on Redis 6 a missing permission can leave half an operation; before 6.0 nothing \
-                     works",
-        },
-        Finding {
-            what: "role",
-            verdict: good_if(role == "master"),
-            detail: role.to_owned(),
-            advice: "a replica takes no writes: name its primary",
-        },
-        Finding {
-            what: "eviction",
-            verdict: good_if(policy == "noeviction"),
-            detail: policy.to_owned(),
-            advice: "it may delete messages when memory is full: CONFIG SET maxmemory-policy \
-                     noeviction",
-        },
-        Finding {
-            what: "memory",
-            verdict: if full { Verdict::Beware } else { Verdict::Good },
-            detail: match limit {
-                0 => format!("{} MiB used, no limit", used >> 20),
-                limit => format!("{} of {} MiB used", used >> 20, limit >> 20),
-            },
-            advice: "when it is full, messages are refused until workers have made room: raise \
-                     maxmemory",
-        },
-        Finding {
-            what: "persistence",
-            verdict: if appends { Verdict::Good } else { Verdict::Beware },
-            detail: if appends { "append-only file" } else { "snapshots at most" }.to_owned(),
-            advice: "a crash of the server loses what came after the last snapshot: CONFIG SET \
-                     appendonly yes; appendfsync always loses nothing, everysec a second or two",
-        },
-        Finding {
-            what: "last save",
-            verdict: good_if(failing.is_none()),
-            detail: match failing {
-                None => "good".to_owned(),
-                Some((_, what)) => format!("the last {what} failed"),
-            },
-            advice: "see the server's log and its disk; with stop-writes-on-bgsave-error it refuses \
-                     messages",
-        },
-        Finding {
-            what: "clients",
-            verdict: if clients > most / 10 * 9 { Verdict::Beware } else { Verdict::Good },
-            detail: format!("{clients} of {most}"),
-            advice: "a process takes two connections; raise maxclients",
-        },
-    ]
 }
 
-fn password(is_exposed: bool) -> Finding {
+fn password(is_exposed: bool, findings: &mut Findings) {
     let (verdict, detail) = if is_exposed {
         (Verdict::Beware, "it travels to another host in clear")
     } else {
         (Verdict::Good, "not sent in clear to another host")
     };
     let advice = "whoever can read the network can read it: use rediss://, or a tunnel";
-    Finding { what: "password", verdict, detail: detail.to_owned(), advice }
+    findings.add("password", verdict, detail, advice);
 }
 
-fn permissions(inspection: &Inspection) -> Vec<Finding> {
+fn permissions(inspection: &Inspection, findings: &mut Findings) {
     let version = inspection.info.get("redis_version");
     let asked = !version.is_some_and(|version| version.starts_with("6."));
-    let of_role = |role: Role| {
+    for role in Role::ALL {
         let lacks = inspection.denials.iter().filter(|denial| denial.role == role);
         let lacks: Vec<_> =
             lacks.map(|denial| format!("{} on {}", denial.command, denial.key)).collect();
-        Finding {
-            what: match role {
-                Role::Producer => "as producer",
-                Role::Worker => "as worker",
-                Role::Admin => "as admin",
-            },
-            // A user need not have every role.
-            verdict: if lacks.is_empty() && asked { Verdict::Good } else { Verdict::Beware },
-            detail: match lacks.as_slice() {
-                [] if !asked => "not known: Redis 6 cannot be asked".to_owned(),
-                [] => "permitted".to_owned(),
-                lacks => format!("lacks {}", lacks.join(", ")),
-            },
-            advice: "`delayline acl` prints the rules that a role needs",
-        }
-    };
-    Role::ALL.into_iter().map(of_role).collect()
+        let what = match role {
+            Role::Producer => "as producer",
+            Role::Worker => "as worker",
+            Role::Admin => "as admin",
+        };
+        // A user need not have every role.
+        let verdict = if lacks.is_empty() && asked { Verdict::Good } else { Verdict::Beware };
+        let detail = match lacks.as_slice() {
+            [] if !asked => "not known: Redis 6 cannot be asked".to_owned(),
+            [] => "permitted".to_owned(),
+            lacks => format!("lacks {}", lacks.join(", ")),
+        };
+        let advice = "`delayline acl` prints the rules that a role needs";
+        findings.add(what, verdict, detail, advice);
+    }
 }
 
 /// The queue itself: whether it opens, how long a call takes, and what the server's clock says.
-async fn queue(target: &Target) -> Result<Vec<Finding>, Failure> {
+async fn queue(target: &Target, findings: &mut Findings) -> Result<(), Failure> {
     let backend = match target.connect()?.open().await {
         Ok(backend) => backend,
         Err(error) => {
-            return Ok(vec![Finding {
-                what: "queue",
-                verdict: Verdict::Bad,
-                detail: error.to_string(),
-                advice: error.kind().and_then(hint).unwrap_or("see above"),
-            }]);
+            let advice = error.kind().and_then(hint).unwrap_or("see above");
+            findings.add("queue", Verdict::Bad, error.to_string(), advice);
+            return Ok(());
         }
     };
     let mut quickest: Option<(Duration, i128)> = None;
@@ -221,35 +213,23 @@ async fn queue(target: &Target) -> Result<Vec<Finding>, Failure> {
     }
     let (took, ahead) = quickest.unwrap_or_default();
     let skewed = ahead.unsigned_abs() > took.as_millis() + 1_000;
-    Ok(vec![
-        Finding {
-            what: "queue",
-            verdict: Verdict::Good,
-            detail: "it opens".to_owned(),
-            advice: "",
-        },
-        Finding {
-            what: "round trip",
-            verdict: if took > Duration::from_millis(50) { Verdict::Beware } else { Verdict::Good },
-            detail: format!("{took:.1?}"),
-            advice: "every delivery is late by about that much: come closer to the server",
-        },
-        Finding {
-            what: "clock",
-            verdict: if skewed { Verdict::Beware } else { Verdict::Good },
-            detail: format!("the server's is {ahead} ms ahead of this machine's"),
-            advice: "delays are exact all the same, and so are instants by the server's clock; set \
-                     both clocks by NTP",
-        },
-    ])
-}
-
-fn number(text: &str) -> u64 {
-    text.parse().unwrap_or(0)
+    findings.add("queue", Verdict::Good, "it opens", "");
+    let is_far = took > Duration::from_millis(50);
+    let advice = "every delivery is late by about that much: come closer to the server";
+    findings.add("round trip", good_unless(is_far), format!("{took:.1?}"), advice);
+    let detail = format!("the server's is {ahead} ms ahead of this machine's");
+    let advice = "delays are exact all the same, and so are instants by the server's clock; set both \
+                  clocks by NTP";
+    findings.add("clock", good_unless(skewed), detail, advice);
+    Ok(())
 }
 
 const fn good_if(good: bool) -> Verdict {
     if good { Verdict::Good } else { Verdict::Bad }
+}
+
+const fn good_unless(dubious: bool) -> Verdict {
+    if dubious { Verdict::Beware } else { Verdict::Good }
 }
 
 impl Verdict {

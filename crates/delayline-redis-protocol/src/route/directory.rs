@@ -15,6 +15,7 @@ use crate::{CallError, Value, classify};
 
 use super::fleet::{Fleet, Node, Nodes};
 use super::map::{HostPort, View};
+use super::survey::Fields;
 
 /// How long one of them may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -219,33 +220,39 @@ async fn primary_of<D: Driver>(
     node: Arc<Node<D>>,
     service: String,
 ) -> Result<(u64, HostPort), Error> {
-    let reply = node.link.request("SENTINEL", words(&["MASTER", &service])).await;
-    let fields = match reply {
-        Ok(Value::Array(fields)) => fields,
-        Ok(_) => return Err(no_answer("SENTINEL MASTER")),
+    let fields = service_of(&node, &service).await?;
+    let name = name_in(&fields).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
+    let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Ok((epoch, name))
+}
+
+/// What a sentinel knows of a service.
+pub(super) async fn service_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Fields, Error> {
+    match node.link.request("SENTINEL", words(&["MASTER", service])).await {
+        Ok(Value::Array(values)) => Ok(fields(&values)),
+        Ok(_) => Err(no_answer("SENTINEL MASTER")),
         Err(CallError::Reply(line)) if line.contains("No such master") => {
             let detail = format!("{service:?} is not among those that it watches over");
-            return Err(Error::with_detail(
-                ErrorKind::Unsupported("the service name of the sentinel URL"),
-                detail,
-            ));
+            let kind = ErrorKind::Unsupported("the service name of the sentinel URL");
+            Err(Error::with_detail(kind, detail))
         }
-        Err(error) => return Err(refusal(error)),
-    };
-    let field = |name: &str| {
-        let mut pairs = fields.chunks_exact(2);
-        pairs.find_map(|pair| match pair {
-            [Value::Bytes(field), Value::Bytes(value)] if field == name => {
-                Some(String::from_utf8_lossy(value).into_owned())
-            }
-            _ => None,
-        })
-    };
-    let host = field("ip").unwrap_or_default();
-    let port = field("port").and_then(|port| port.parse().ok()).unwrap_or(0);
-    let name = HostPort::told(&host, port).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
-    let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    Ok((epoch, name))
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// Names and values by turns, as sentinels and `CONFIG GET` list them.
+pub(super) fn fields(values: &[Value]) -> Fields {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let pairs = values.chunks_exact(2).filter_map(|pair| match pair {
+        [Value::Bytes(name), Value::Bytes(value)] => Some((text(name), text(value))),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// The server that a sentinel describes.
+pub(super) fn name_in(fields: &Fields) -> Option<HostPort> {
+    HostPort::told(fields.get("ip")?, fields.get("port")?.parse().ok()?)
 }
 
 /// Whether a server takes itself for a primary. One that may not be asked is believed to.
@@ -269,11 +276,11 @@ async fn in_time<T>(
     (name, answer)
 }
 
-fn words(words: &[&str]) -> Vec<Bytes> {
+pub(super) fn words(words: &[&str]) -> Vec<Bytes> {
     words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
 }
 
-fn refusal(error: CallError) -> Error {
+pub(super) fn refusal(error: CallError) -> Error {
     match error {
         CallError::Reply(line) if line.contains("cluster support disabled") => Error::with_detail(
             ErrorKind::Unsupported("a cluster URL"),
@@ -291,7 +298,7 @@ fn refusal(error: CallError) -> Error {
     }
 }
 
-fn no_answer(command: &str) -> Error {
+pub(super) fn no_answer(command: &str) -> Error {
     Error::with_detail(ErrorKind::Protocol, format!("{command} brought something else"))
 }
 
@@ -305,15 +312,15 @@ fn no_primary() -> Error {
 
 /// Why nobody knew.
 #[derive(Default)]
-struct Failures(Vec<(HostPort, Error)>);
+pub(super) struct Failures(Vec<(HostPort, Error)>);
 
 impl Failures {
-    fn add(&mut self, name: &HostPort, error: Error) {
+    pub(super) fn add(&mut self, name: &HostPort, error: Error) {
         self.0.push((name.clone(), error));
     }
 
     /// All of them, of the kind of the one that most needs somebody to do something.
-    fn into_error(self) -> Error {
+    pub(super) fn into_error(self) -> Error {
         let is_temporary = |kind: &ErrorKind| {
             matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Overloaded)
         };

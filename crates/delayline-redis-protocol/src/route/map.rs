@@ -108,7 +108,7 @@ impl View {
 }
 
 /// The names of a node, the one to dial first; `None` if it is no node.
-fn names(node: &[Value], asked: &HostPort) -> Option<Vec<HostPort>> {
+pub(super) fn names(node: &[Value], asked: &HostPort) -> Option<Vec<HostPort>> {
     let [endpoint, Value::Int(port), rest @ ..] = node else { return None };
     let port = u16::try_from(*port).ok()?;
     let endpoint = match endpoint {

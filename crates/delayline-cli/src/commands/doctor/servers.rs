@@ -1,0 +1,205 @@
+//! What each server says of itself.
+
+use std::collections::BTreeMap;
+
+use delayline::{ErrorKind, Layout, ServerReport, Survey};
+
+use super::{Findings, Verdict, good_if, good_unless};
+
+type Fields = BTreeMap<String, String>;
+
+/// A field, or nothing.
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> &'a str {
+    fields.get(name).map_or("", String::as_str)
+}
+
+/// A field that is a number, or 0.
+pub(super) fn number(fields: &Fields, name: &str) -> u64 {
+    field(fields, name).parse().unwrap_or(0)
+}
+
+/// Name and version of the program: `Redis 7.0.15`, `Valkey 9.1.2`.
+pub(super) fn version_of(info: &Fields) -> String {
+    match (info.get("valkey_version"), info.get("redict_version")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (_, Some(version)) => format!("Redict {version}"),
+        _ => format!("Redis {}", field(info, "redis_version")),
+    }
+}
+
+/// How a server keeps what it has, in words; whether that is enough.
+pub(super) fn persistence(info: &Fields, settings: Option<&Fields>) -> (String, bool) {
+    let sync = settings.map(|settings| field(settings, "appendfsync"));
+    let save = settings.map(|settings| field(settings, "save"));
+    match (field(info, "aof_enabled"), sync, save) {
+        ("1", Some(sync), _) => (format!("append-only file, {sync}"), sync != "no"),
+        ("1", None, _) => ("append-only file".to_owned(), true),
+        (_, _, Some("")) => ("none".to_owned(), false),
+        (_, _, Some(_)) => ("snapshots".to_owned(), false),
+        _ => ("snapshots at most".to_owned(), false),
+    }
+}
+
+/// Whether those who know take the server for a primary.
+pub(super) fn is_primary(survey: &Survey, server: &ServerReport) -> bool {
+    match survey.layout {
+        Layout::Single => survey.servers.first().is_some_and(|first| std::ptr::eq(first, server)),
+        _ => server.flags.iter().any(|flag| flag == "master"),
+    }
+}
+
+pub(super) fn check(survey: &Survey, findings: &mut Findings) {
+    for server in &survey.servers {
+        answers(server, is_primary(survey, server), findings);
+    }
+    let answering: Vec<_> = survey
+        .servers
+        .iter()
+        .filter_map(|server| Some((server, server.info.as_ref().ok()?)))
+        .collect();
+    for &(server, info) in &answering {
+        version(&server.address, info, findings);
+    }
+    for &(server, info) in &answering {
+        role(survey, server, info, findings);
+    }
+    for &(server, info) in &answering {
+        let policy = field(info, "maxmemory_policy");
+        let advice =
+            "it may delete messages when memory is full: CONFIG SET maxmemory-policy noeviction";
+        findings.add_on(
+            &server.address,
+            "eviction",
+            good_if(policy == "noeviction"),
+            policy,
+            advice,
+        );
+    }
+    for &(server, info) in &answering {
+        memory(&server.address, info, findings);
+    }
+    for &(server, info) in &answering {
+        let (detail, is_enough) = persistence(info, server.settings.as_ref().ok());
+        let advice = match (&detail[..], number(info, "connected_slaves")) {
+            ("none", 1..) => {
+                "a primary that restarts comes back empty, and its replicas follow it: CONFIG SET \
+                 appendonly yes"
+            }
+            _ => {
+                "a crash of the server loses what came after the last snapshot or sync: CONFIG SET \
+                 appendonly yes; appendfsync always loses nothing, everysec a second or two"
+            }
+        };
+        let verdict = good_unless(!is_enough);
+        findings.add_on(&server.address, "persistence", verdict, detail, advice);
+    }
+    for &(server, info) in &answering {
+        last_save(&server.address, info, findings);
+    }
+    for &(server, info) in &answering {
+        let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
+        let (is_crowded, limit) = (clients > most / 10 * 9, format!("of {most}"));
+        let detail = if is_crowded { format!("{clients} {limit}") } else { "room for more".into() };
+        let advice = "a process takes two connections; raise maxclients";
+        findings.add_on(&server.address, "clients", good_unless(is_crowded), detail, advice);
+    }
+}
+
+/// Whether it could be asked.
+fn answers(server: &ServerReport, is_primary: bool, findings: &mut Findings) {
+    let address = &server.address;
+    match &server.info {
+        Err(error) if error.kind() == &ErrorKind::PermissionDenied => {
+            let advice = "permit INFO, or look at the server by other means";
+            findings.add_on(address, "server", Verdict::Beware, "the user may not ask", advice);
+        }
+        Err(error) => {
+            let verdict = if is_primary { Verdict::Bad } else { Verdict::Beware };
+            let advice = "start it, or mend the way to it: network, login, --map-address; if it is gone \
+                          for good, CLUSTER FORGET or SENTINEL RESET";
+            findings.add_on(address, "server", verdict, error.to_string(), advice);
+        }
+        Ok(_) => {}
+    }
+    if server.info.is_ok() && server.settings.is_err() {
+        let advice = "what a crash or a failover can lose is known in part only: permit CONFIG GET";
+        let detail = "the user may not ask for them";
+        findings.add_on(address, "settings", Verdict::Beware, detail, advice);
+    }
+    let marks = server.flags.iter().filter(|flag| {
+        ["fail", "fail?", "handshake", "noaddr", "s_down", "o_down", "disconnected"]
+            .contains(&flag.as_str())
+    });
+    let marks: Vec<_> = marks.map(String::as_str).collect();
+    if !marks.is_empty() {
+        let verdict = if is_primary { Verdict::Bad } else { Verdict::Beware };
+        let detail = format!("the others mark it as {}", marks.join(", "));
+        let advice = "it does not answer the others: look at it and at its network";
+        findings.add_on(address, "server", verdict, detail, advice);
+    }
+}
+
+fn version(address: &str, info: &Fields, findings: &mut Findings) {
+    let major = field(info, "redis_version").split('.').next().and_then(|n| n.parse().ok());
+    let verdict = match major.unwrap_or(0_u32) {
+        7.. => Verdict::Good,
+        6 => Verdict::Beware,
+        _ => Verdict::Bad,
+    };
+    let detail = format!(
+        "{}, {} bits, {}",
+        version_of(info),
+        field(info, "arch_bits"),
+        field(info, "redis_mode")
+    );
+    let advice =
+        "on Redis 6 a missing permission can leave half an operation; before 6.0 nothing works";
+    findings.add_on(address, "version", verdict, detail, advice);
+}
+
+fn role(survey: &Survey, server: &ServerReport, info: &Fields, findings: &mut Findings) {
+    let (told, is) = (is_primary(survey, server), field(info, "role") == "master");
+    let name = |is_primary: bool| if is_primary { "primary" } else { "replica" };
+    let (verdict, detail, advice) = match (survey.layout, told, is) {
+        (_, told, is) if told == is => (Verdict::Good, name(is).to_owned(), ""),
+        (Layout::Single, true, false) => {
+            (Verdict::Bad, name(is).to_owned(), "a replica takes no writes: name its primary")
+        }
+        (_, told, is) => (
+            Verdict::Beware,
+            format!("called a {}, and takes itself for a {}", name(told), name(is)),
+            "a failover may be under way: look again in a minute",
+        ),
+    };
+    findings.add_on(&server.address, "role", verdict, detail, advice);
+}
+
+fn memory(address: &str, info: &Fields, findings: &mut Findings) {
+    let (limit, used) = (number(info, "maxmemory"), number(info, "used_memory"));
+    let is_full = limit > 0 && used > limit / 10 * 9;
+    let detail = match limit {
+        0 => "no limit".to_owned(),
+        limit if is_full => format!("{} of {} MiB used", used >> 20, limit >> 20),
+        limit => format!("below the limit of {} MiB", limit >> 20),
+    };
+    let advice =
+        "when it is full, messages are refused until workers have made room: raise maxmemory";
+    findings.add_on(address, "memory", good_unless(is_full), detail, advice);
+}
+
+fn last_save(address: &str, info: &Fields, findings: &mut Findings) {
+    let failing = [
+        ("rdb_last_bgsave_status", "snapshot"),
+        ("aof_last_write_status", "write to the append-only file"),
+        ("aof_last_bgrewrite_status", "rewrite of the append-only file"),
+    ]
+    .into_iter()
+    .find(|(name, _)| !matches!(field(info, name), "" | "ok"));
+    let detail = match failing {
+        None => "good".to_owned(),
+        Some((_, what)) => format!("the last {what} failed"),
+    };
+    let advice =
+        "see the server's log and its disk; with stop-writes-on-bgsave-error it refuses messages";
+    findings.add_on(address, "last save", good_if(failing.is_none()), detail, advice);
+}

@@ -101,6 +101,9 @@ pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::Evicting { .. } => {
             "`CONFIG SET maxmemory-policy noeviction` on the server; --allow-eviction goes on anyhow"
         }
+        ErrorKind::Damaged => {
+            "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
+        }
         ErrorKind::NewerVersion { .. } => "install a newer delayline",
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
             "whatever was asked for may have happened; it can be repeated under the same ids"

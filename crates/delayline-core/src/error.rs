@@ -54,6 +54,9 @@ pub enum ErrorKind {
     Overloaded,
     /// A key of the queue holds something else. [`Class::Rejected`].
     WrongType,
+    /// What a queue knows about itself can no longer be read, so no operation is possible until it
+    /// is removed; its messages stand elsewhere. The detail says what to remove. [`Class::Rejected`].
+    Damaged,
     /// The queue was written by a newer version of this library. [`Class::Rejected`].
     NewerVersion {
         /// The schema version found with the queue.
@@ -89,6 +92,7 @@ impl ErrorKind {
             | Self::PermissionDenied
             | Self::Evicting { .. }
             | Self::WrongType
+            | Self::Damaged
             | Self::NewerVersion { .. }
             | Self::Unsupported(_) => Class::Rejected,
             Self::ConnectionLost | Self::Timeout | Self::Protocol | Self::Server => {
@@ -118,6 +122,7 @@ impl fmt::Display for ErrorKind {
             Self::Busy => f.write_str("the server cannot serve the operation now"),
             Self::Overloaded => f.write_str("too many operations or clients at once"),
             Self::WrongType => f.write_str("a key of the queue holds another type of value"),
+            Self::Damaged => f.write_str("the queue's control record is damaged"),
             Self::NewerVersion { found, supported } => write!(
                 f,
                 "the queue has schema version {found}, and this library reads up to {supported}"

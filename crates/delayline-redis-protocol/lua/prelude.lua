@@ -53,9 +53,10 @@ local USES_CONTENTS, USES_ALL = 16, 31
 local control
 do
   local stored = redis.call('GET', key.control)
-  if stored and byte(stored) ~= SCHEMA_VERSION then
-    return {1, byte(stored) or 0}
-  elseif stored and #stored ~= CONTROL_BYTES then
+  local version = stored and (byte(stored) or 0) or SCHEMA_VERSION
+  if version > SCHEMA_VERSION then
+    return {1, version}
+  elseif version < SCHEMA_VERSION or stored and #stored ~= CONTROL_BYTES then
     return {2}
   end
   local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Wakeup};
+use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, QueueName, Wakeup};
 
 use crate::classify::{classify, is_no_script};
 use crate::decode::decode;
@@ -73,6 +73,19 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         }
     }
 
+    fn with_remedy(&self, error: Error) -> Error {
+        if *error.kind() != ErrorKind::Damaged {
+            return error;
+        }
+        let key = self.keys.named(CONTROL);
+        let remedy = format!(
+            "delete the key {}, and then repair the queue; no message is lost, but the queue \
+             loses its totals, is not paused, and forgets which ids have finished",
+            String::from_utf8_lossy(&key)
+        );
+        Error::with_detail(ErrorKind::Damaged, remedy)
+    }
+
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
         Self { transport, keys: Keys::new(name) }
     }
@@ -89,7 +102,7 @@ impl<T: Transport + ?Sized> Backend for ScriptBackend<T> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
         let reply = self.run(Script::of(op), &encode(at, op)).await;
-        decode(op, reply.map_err(into_error)?)
+        decode(op, reply.map_err(into_error)?).map_err(|error| self.with_remedy(error))
     }
 }
 

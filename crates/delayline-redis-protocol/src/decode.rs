@@ -19,7 +19,7 @@ pub const SCHEMA_VERSION: u64 = 1;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NewerVersion`], or [`ErrorKind::Protocol`] if the reply cannot be understood.
+/// [`ErrorKind::NewerVersion`], [`ErrorKind::Damaged`], or [`ErrorKind::Protocol`] if the reply cannot be understood.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
     let mut reply = Reader(values.into_iter());
@@ -30,12 +30,8 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
             let kind = ErrorKind::NewerVersion { found, supported: SCHEMA_VERSION };
             return Err(Error::new(kind));
         }
-        _ => {
-            return Err(Error::with_detail(
-                ErrorKind::WrongType,
-                "the control record is not one of a queue",
-            ));
-        }
+        2 => return Err(Error::new(ErrorKind::Damaged)),
+        _ => return Err(unreadable("the reply begins with an unknown number")),
     }
     let at = reply.instant()?;
     let revision = reply.count()?;

@@ -252,7 +252,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
         server.command(&[b"SETRANGE", &control[..], counter.as_bytes(), number]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
-            assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::WrongType), "{}", op.name());
+            assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::Damaged), "{}", op.name());
         }
         assert_eq!(dump(&server, queue.keys().all()), before, "no claim that nobody gets");
     }

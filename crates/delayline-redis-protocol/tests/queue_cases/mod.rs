@@ -167,7 +167,7 @@ macro_rules! queue_cases {
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
             refusals: a_queue_of_a_newer_version_is_refused_unchanged;
-            refusals: a_control_record_that_is_none_is_refused_unchanged;
+            refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
             servers: a_replica_is_refused;
             servers: a_demoted_primary_is_an_error_that_may_be_repeated;
             servers: an_evicting_server_is_refused_unless_allowed;

@@ -79,17 +79,24 @@ pub async fn a_queue_of_a_newer_version_is_refused_unchanged<C: Connect>() {
     assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &newer);
 }
 
-pub async fn a_control_record_that_is_none_is_refused_unchanged<C: Connect>() {
+pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     fill(&queue).await;
     let control = queue.keys().all()[0].clone();
-    for junk in [&b"\x01"[..], &[1; 74], &[1; 76]] {
+    for junk in [&b""[..], b"\0", &[0; 75], b"\x01", &[1; 74], &[1; 76]] {
         server.command(&[b"SET", &control[..], junk]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
-            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(ErrorKind::WrongType));
+            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(ErrorKind::Damaged));
         }
         assert_eq!(dump(&server, queue.keys().all()), before);
+        let error = queue.apply(at(6_000), &Op::Stats).await.unwrap_err().to_string();
+        assert!(error.contains("delete the key delayline:{q}:control"), "{error}");
+        server.command(&[b"DEL", &control[..]]);
+        repair::repaired(&queue, 6_000, 100).await;
+        assert!(!claimed(&queue, 6_000, 20).await.deliveries.is_empty());
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
     }
 }

@@ -68,7 +68,7 @@ fn an_interrupted_run_leaves_nothing() {
         &["throughput", "--messages", "1000000", "--concurrency", "4"],
     ] {
         let (_, before) = held_and_enqueued(&server);
-        let child = bench(&server.url(), args).spawn().unwrap();
+        let child = support::start(&mut bench(&server.url(), args));
         wait_until("the first messages", || held_and_enqueued(&server).1 > before);
         send_signal(&child, "-INT");
         ended(child).code(0);

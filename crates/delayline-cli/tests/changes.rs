@@ -4,14 +4,14 @@
 
 mod support;
 
-use std::process::Child;
-
 use delayline_test_server::Server;
-use support::{DRIVERS, bare, count, let_die, on, run, run_with_input, send, wait_until};
+use support::{
+    DRIVERS, Running, bare, count, let_die, on, run, run_with_input, send, start, wait_until,
+};
 
 /// A worker that holds the one message that is ready.
-fn worker_with_a_message(server: &Server) -> Child {
-    let child = on(server, &["work", "--grace", "0s", "--exec", "sleep", "60"]).spawn().unwrap();
+fn worker_with_a_message(server: &Server) -> Running {
+    let child = start(&mut on(server, &["work", "--grace", "0s", "--exec", "sleep", "60"]));
     wait_until("the delivery", || count(server, "leased") == 1);
     child
 }
@@ -163,7 +163,7 @@ fn completions_know_the_verbs_and_need_no_queue() {
     }
     run(bare(&["completions", "dos"])).code(2);
     run(bare(&["completions"])).code(2);
-    let mut child = bare(&["completions", "bash"]).spawn().unwrap();
+    let mut child = start(&mut bare(&["completions", "bash"]));
     drop(child.stdout.take());
     support::ended(child).code(0);
 }

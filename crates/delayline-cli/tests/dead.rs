@@ -183,7 +183,7 @@ fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
         // The first two at once, the others 100 ms apart.
         assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
         let args = ["--driver", driver, "dead", "redrive", "--all", "--rate", "1", "--yes"];
-        let child = on(&server, &args).spawn().unwrap();
+        let child = support::start(&mut on(&server, &args));
         support::wait_until("the first one", || count(&server, "dead") < 30);
         support::send_signal(&child, "-INT");
         let ended = support::ended(child).code(1);
@@ -201,9 +201,9 @@ fn a_redrive_of_all_ends_although_its_letters_die_again() {
     let server = Server::start();
     // More than a page: the first ones die again before the second page is read.
     let_die(&server, 150, "no");
-    let worker = on(&server, &["work", "--grace", "0s", "--exec", "false"]).spawn().unwrap();
+    let worker = support::start(&mut on(&server, &["work", "--grace", "0s", "--exec", "false"]));
     let args = ["dead", "redrive", "--all", "--rate", "250", "--yes"];
-    let child = RefCell::new(on(&server, &args).spawn().unwrap());
+    let child = RefCell::new(support::start(&mut on(&server, &args)));
     support::wait_until("the end", || child.borrow_mut().try_wait().unwrap().is_some());
     let ended = support::ended(child.into_inner()).code(0);
     assert_eq!(ended.stdout, "redriven 150\n");
@@ -218,7 +218,7 @@ fn a_server_that_is_lost_on_the_way_is_told_with_what_was_done() {
     let_die(&server, 20, "no");
     let mut command: Command =
         on(&server, &["dead", "redrive", "--all", "--rate", "5", "--yes", "--json"]);
-    let child = command.stdin(Stdio::null()).spawn().unwrap();
+    let child = support::start(command.stdin(Stdio::null()));
     support::wait_until("the first one", || count(&server, "dead") < 20);
     server.kill();
     let ended = support::ended(child);
@@ -234,7 +234,7 @@ fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
         for (json, signal) in [(true, "-INT"), (false, "-TERM")] {
             let mut args = vec!["--driver", driver, "stats", "--watch", "100ms"];
             args.extend(json.then_some("--json"));
-            let mut child = on(&server, &args).spawn().unwrap();
+            let mut child = support::start(&mut on(&server, &args));
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
             for _ in 0..3 {
                 let line = lines.next().unwrap().unwrap();
@@ -249,7 +249,7 @@ fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
             support::ended(child).code(0);
         }
         // A reader that goes away ends it too.
-        let mut child = on(&server, &["stats", "--watch", "100ms"]).spawn().unwrap();
+        let mut child = support::start(&mut on(&server, &["stats", "--watch", "100ms"]));
         drop(child.stdout.take());
         support::ended(child).code(0);
     }

@@ -8,12 +8,12 @@ mod support;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use delayline_test_server::Server;
 use serde_json::Value;
-use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal};
+use support::{DRIVERS, Running, count, ended, on, run, run_with_input, send_signal};
 
 const WORKERS: usize = 4;
 const CONCURRENCY: usize = 64;
@@ -93,9 +93,9 @@ fn close_orders(driver: &str) {
         files.push(path);
         let concurrency = CONCURRENCY.to_string();
         let args = ["work", "--lease", "1s", "--concurrency", &concurrency];
-        with_driver(&args).stdout(Stdio::from(output)).stderr(Stdio::null()).spawn().unwrap()
+        support::start(with_driver(&args).stdout(Stdio::from(output)).stderr(Stdio::null()))
     };
-    let mut workers: Vec<Child> = (0..WORKERS).map(|_| start()).collect();
+    let mut workers: Vec<Running> = (0..WORKERS).map(|_| start()).collect();
     for burst in 0..bursts {
         std::thread::sleep(due(burst).duration_since(SystemTime::now()).unwrap_or_default());
         wait_for_work(&server, &workers);
@@ -152,7 +152,7 @@ fn close_orders(driver: &str) {
 
 /// Waits until messages are with workers, all of which live, or none are left. If a burst is over
 /// before anybody has looked, the next one is hit.
-fn wait_for_work(server: &Server, workers: &[Child]) {
+fn wait_for_work(server: &Server, workers: &[Running]) {
     assert_eq!(workers.len(), WORKERS);
     let entries = |key: &str| server.command(&["ZCARD", &format!("delayline:{{orders}}:{key}")]);
     let none = delayline_test_server::Reply::Int(0);

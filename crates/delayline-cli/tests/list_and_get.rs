@@ -133,7 +133,7 @@ fn states_come_one_after_the_other_and_the_cursor_knows_where_it_is() {
 fn a_reader_that_goes_away_ends_the_list() {
     let server = Server::start();
     many(&server, 3_000);
-    let mut child = on(&server, &["list", "--all", "--json"]).spawn().unwrap();
+    let mut child = support::start(&mut on(&server, &["list", "--all", "--json"]));
     drop(child.stdout.take());
     assert_eq!(support::ended(child).code(0).stderr, "");
 }

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use delayline_test_server::Server;
-use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, wait_until};
+use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, start, wait_until};
 
 #[test]
 fn one_message_of_flags() {
@@ -178,7 +178,7 @@ fn a_duplicate_that_nobody_will_deliver_is_not_a_success() {
 #[test]
 fn an_interrupted_file_tells_what_was_sent() {
     let server = Server::start();
-    let mut child = on(&server, &["send", "--file", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = start(on(&server, &["send", "--file", "-"]).stdin(Stdio::piped()));
     let mut stdin = child.stdin.take().unwrap();
     for n in 0..20 {
         writeln!(stdin, "{{\"id\": \"m-{n}\", \"payload\": 1}}").unwrap();

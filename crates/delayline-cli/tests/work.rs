@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStderr};
+use std::process::ChildStderr;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use delayline_test_server::Server;
 use serde_json::Value;
-use support::{DRIVERS, count, ended, on, run, run_with_input, send_signal, wait_until};
+use support::{
+    DRIVERS, Running, count, ended, on, run, run_with_input, send_signal, start, wait_until,
+};
 
 /// Sends messages of these ids and delays.
 fn send(server: &Server, messages: impl IntoIterator<Item = (String, u64)>) {
@@ -101,11 +103,11 @@ impl Lifeline {
 
     /// Starts a worker, and waits until it runs a command that then does what `script` says.
     #[track_caller]
-    fn at_work(&self, server: &Server, flags: &[&str], script: &str) -> Child {
+    fn at_work(&self, server: &Server, flags: &[&str], script: &str) -> Running {
         let script = format!(r#"exec > "$0/pipe"; touch "$0/begun"; {script}"#);
         let mut work = on(server, &["work"]);
         work.args(flags).args(["--exec", "sh", "-c", &script, self.directory()]);
-        let child = work.spawn().unwrap();
+        let child = start(&mut work);
         let begun = self.directory.path().join("begun");
         wait_until("the command", || begun.exists());
         child
@@ -191,7 +193,7 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
     let lines: String =
         (0..10).map(|n| format!("{{\"id\": \"{n}\", \"payload\": \"{payload}\"}}\n")).collect();
     run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
-    let mut child = on(&server, &["work", "--concurrency", "1"]).spawn().unwrap();
+    let mut child = start(&mut on(&server, &["work", "--concurrency", "1"]));
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
     stdout.read_line(&mut first).unwrap();
@@ -265,7 +267,7 @@ fn a_concurrency_that_is_out_of_range_is_named() {
 
 /// Asks a worker to stop, and waits until it has heard. What it says goes on where this ends.
 #[track_caller]
-fn stop(child: &mut Child, signal: &str) -> BufReader<ChildStderr> {
+fn stop(child: &mut Running, signal: &str) -> BufReader<ChildStderr> {
     send_signal(child, signal);
     let (mut stderr, mut answer) = (BufReader::new(child.stderr.take().unwrap()), String::new());
     stderr.read_line(&mut answer).unwrap();
@@ -304,6 +306,15 @@ fn a_second_signal_does_not_wait() {
 }
 
 #[test]
+fn a_test_that_fails_leaves_neither_its_worker_nor_what_that_runs() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    send(&server, [("a".to_owned(), 0)]);
+    drop(lifeline.at_work(&server, &["--grace", "1h"], "sleep 600"));
+    lifeline.last_words();
+}
+
+#[test]
 fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_again() {
     for driver in DRIVERS {
         let server = Server::start();
@@ -329,7 +340,7 @@ fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_a
             script,
             directory,
         ];
-        let mut first = on(&server, &flags).spawn().unwrap();
+        let mut first = start(&mut on(&server, &flags));
         wait_until("some work", || deliveries(log.path()).len() >= 15);
         first.kill().unwrap();
         first.wait().unwrap();

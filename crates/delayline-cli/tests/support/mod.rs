@@ -5,6 +5,7 @@
 pub mod terminal;
 
 use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,12 +37,50 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// A running command. It does not outlive a test that fails.
+pub struct Running(Option<Child>);
+
+pub fn start(command: &mut Command) -> Running {
+    Running(Some(command.spawn().unwrap()))
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // At a second signal a worker ends what it runs, which would survive a kill.
+        for _ in 0..40 {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            let pid = child.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &pid]).status();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
 pub fn run(mut command: Command) -> Ended {
-    ended(command.spawn().unwrap())
+    ended(start(&mut command))
 }
 
 pub fn run_with_input(mut command: Command, input: &[u8]) -> Ended {
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = start(command.stdin(Stdio::piped()));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // The command may end before it has read everything.
@@ -51,8 +90,9 @@ pub fn run_with_input(mut command: Command, input: &[u8]) -> Ended {
     ended
 }
 
-pub fn ended(child: Child) -> Ended {
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+pub fn ended(mut child: Running) -> Ended {
+    let output = child.0.take().unwrap().wait_with_output().unwrap();
+    let Output { status, stdout, stderr } = output;
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }

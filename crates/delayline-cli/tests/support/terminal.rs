@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+use super::Running;
+
 /// A running command and its terminal.
 pub struct OnTerminal {
-    pub child: Child,
+    pub child: Running,
     keyboard: File,
     screen: Arc<Mutex<Vec<u8>>>,
     watcher: Option<JoinHandle<()>>,
@@ -26,7 +28,7 @@ pub fn start(mut command: Command) -> OnTerminal {
     let open = || File::options().read(true).write(true).open(&name).unwrap();
     // Some programs are told by this variable that a terminal can do nothing.
     command.env("TERM", "xterm").stdin(open()).stdout(open()).stderr(open());
-    let child = command.spawn().unwrap();
+    let child = super::start(&mut command);
     // It holds the terminal open as well, and would keep the screen from ending.
     drop(command);
     let mut output = File::from(OwnedFd::try_clone(&master).unwrap());

@@ -36,7 +36,7 @@ fn every_order_is_closed_whoever_dies() {
 #[test]
 fn a_message_that_kills_its_worker_every_time_costs_three_lives_and_no_neighbours() {
     for driver in DRIVERS {
-        let server = Server::start();
+        let server = Server::builder().own_clock().start();
         let home = tempfile::tempdir().unwrap();
         let lines = "{\"id\":\"poison\",\"payload\":1,\"max_crashes\":3}\n\
                      {\"id\":\"neighbour\",\"payload\":2}\n";
@@ -45,12 +45,18 @@ fn a_message_that_kills_its_worker_every_time_costs_three_lives_and_no_neighbour
             r#"echo "$DELAYLINE_ID" >> "$0/log"; [ "$DELAYLINE_ID" = poison ] && kill -9 $PPID"#;
         let script = format!("{script}; exit 0");
         let home = home.path().to_str().unwrap();
-        let flags = ["--driver", driver, "work", "--until-empty", "--lease", "200ms"];
+        let flags = ["--driver", driver, "work", "--until-empty", "--lease", "1m"];
         let worker = || {
             let command = ["--concurrency", "1", "--exec", "sh", "-c", &script, home];
             run(on(&server, &[&flags[..], &command].concat()))
         };
-        let deaths = (0..10).take_while(|_| worker().code.is_none()).count();
+        let died = |n: &i64| {
+            let died = worker().code.is_none();
+            // Only by the server's clock does the lease of a dead worker run out.
+            server.set_clock_step((n + 1) * 61_000);
+            died
+        };
+        let deaths = (0..10).take_while(died).count();
         assert_eq!(deaths, 3);
         let log = std::fs::read_to_string(Path::new(home).join("log")).unwrap();
         let handled = |id| log.lines().filter(|line| *line == id).count();

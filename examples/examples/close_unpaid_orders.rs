@@ -1,7 +1,7 @@
 //! Closes orders that are not paid in time.
 //!
-//! A shop sends a message with every new order, due when the order is to be closed (here after
-//! one second, in life after half an hour). A payment cancels the message by the order's number.
+//! A shop sends a message with every new order, due when the order must be closed (here after one
+//! second, in production after half an hour). A payment cancels the message by the order's number.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example close_unpaid_orders
@@ -21,7 +21,7 @@ struct CloseOrder {
     total_cents: u64,
 }
 
-/// Stands for the shop's database.
+/// Stands in for the shop's database.
 type OpenOrders = Arc<Mutex<BTreeSet<u32>>>;
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         open.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
         place_order(&queue, number).await?;
     }
-    // A shop that crashed here would place the same order again: no harm done.
+    // A shop that crashed here would place the same order again, which is harmless.
     place_order(&queue, 5).await?;
     for number in [2, 4] {
         pay_order(&queue, &open, number).await?;
@@ -51,14 +51,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Asks for an order to be closed in a second.
+/// Schedules an order to be closed in one second.
 async fn place_order(
     queue: &Queue<CloseOrder>,
     number: u32,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let order = CloseOrder { number, total_cents: 1_990 };
     let message = queue.message(&order)?.id(id(number).as_str())?.delay(Duration::from_secs(1))?;
-    // The numbers of this example come round again every time it runs.
+    // The example uses the same numbers every time it runs.
     let sent = message.reuse_finished_id().send().await?;
     if !sent.is_accepted() {
         return Err(format!("order {number} will not be closed: {:?}", sent.outcome).into());
@@ -80,7 +80,7 @@ async fn pay_order(
     Ok(())
 }
 
-/// May run twice for one order, as after a crash: closing what is closed does nothing.
+/// May run twice for one order, for example after a crash: closing a closed order does nothing.
 async fn close_order(job: Job<CloseOrder>, open: OpenOrders) -> Result<(), &'static str> {
     let CloseOrder { number, total_cents } = *job.payload();
     if open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number) {

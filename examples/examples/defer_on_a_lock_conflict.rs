@@ -1,4 +1,4 @@
-//! Puts work off while somebody else holds the lock that it needs.
+//! Defers work while somebody else holds the lock that it needs.
 //!
 //! Bookings change accounts, and an account is changed under its lock. A handler that finds the
 //! lock taken does not wait for it and does not fail: it snoozes the message. The slot is free for
@@ -16,10 +16,10 @@ use std::time::Duration;
 use delayline::{Job, Outcome, Queue, Worker};
 use serde::{Deserialize, Serialize};
 
-/// When to look again for a lock that was taken: in life some seconds.
+/// How soon to retry if the lock is held; in production, a few seconds.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// With how many deliveries a booking is given up.
+/// The delivery at which a booking is given up.
 const MOST_DELIVERIES: u64 = 500;
 
 #[derive(Serialize, Deserialize)]
@@ -28,15 +28,15 @@ struct Booking {
     cents: u64,
 }
 
-/// Stands for a database, with locks that whoever changes an account takes.
+/// Stands in for a database. An account may be changed only under its lock.
 #[derive(Default)]
 struct Ledger {
     locked: Mutex<BTreeSet<u32>>,
-    /// Account and cents by the id of the booking.
+    /// Account and cents, by booking id.
     bookings: Mutex<BTreeMap<String, (u32, u64)>>,
 }
 
-/// A lock on an account, until it is dropped.
+/// A lock on an account, released when dropped.
 struct Locked {
     ledger: Arc<Ledger>,
     account: u32,
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for number in 0..12 {
         let booking = Booking { account: number % 3, cents: 100 };
-        // The first failure would make it a dead letter: so it can be seen that there is none.
+        // The first failure would make it a dead letter, so any failure shows.
         let sent = queue.message(&booking)?.max_failures(1).send().await?;
         assert!(sent.is_accepted());
     }
@@ -78,11 +78,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Books, or puts it off.
+/// Books the amount, or snoozes the message if the account is locked.
 async fn book(job: Job<Booking>, ledger: Arc<Ledger>) -> Result<Outcome, &'static str> {
     let &Booking { account, cents } = job.payload();
     let Some(_locked) = ledger.try_lock(account) else {
-        // A snooze is not counted and has no end of its own. The epoch rises with every delivery.
+        // Snoozes are not counted, and so not limited. The epoch rises with every delivery.
         if job.epoch() >= MOST_DELIVERIES {
             return Ok(Outcome::reject("the account is never free"));
         }
@@ -103,7 +103,7 @@ impl Ledger {
         free.then(|| Locked { ledger: Arc::clone(self), account })
     }
 
-    /// By id: if a worker dies between this and its ack, the second delivery books nothing more.
+    /// Idempotent by id: if a worker dies before its ack, the redelivery books nothing more.
     fn book(&self, id: String, account: u32, cents: u64) {
         lock(&self.bookings).entry(id).or_insert((account, cents));
     }

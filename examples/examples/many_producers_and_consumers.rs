@@ -1,11 +1,11 @@
 //! Eight producers and four workers on one queue.
 //!
-//! Producers need no agreement, and neither do workers: each message is with one live worker at a
-//! time, whoever that is. One of the workers is stopped in the middle, as when a new version is
-//! rolled out, and the others take over. In the end every message was acked once.
+//! Producers and workers need no coordination: each message is with one live worker at a time. One
+//! of the workers is stopped midway, as in a rolling update, and the others take over. In the end
+//! every message was acked exactly once.
 //!
-//! Here all of them are tasks of one process; on a Redis server they may as well be processes on
-//! many machines.
+//! Here all of them are tasks of one process; with a Redis server they can be processes on many
+//! machines.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example many_producers_and_consumers
@@ -32,9 +32,9 @@ struct Square {
     of: u64,
 }
 
-/// Stands for the table that the handlers write to.
+/// Stands in for the table that the handlers write to.
 struct Results {
-    /// The result of a message, and the epoch it was written with.
+    /// The result of each message, and the epoch it was written with.
     rows: Mutex<BTreeMap<MessageId, (u64, u64)>>,
     written: watch::Sender<u64>,
 }
@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Sends messages that fall due over the next 300 ms, and answers their ids.
+/// Sends messages that fall due over the next 300 ms, and returns their ids.
 async fn produce(queue: Queue<Square>, producer: u64) -> Result<Vec<MessageId>, Error> {
     let mut ids = Vec::new();
     for number in 0..MESSAGES_EACH {
@@ -113,9 +113,9 @@ async fn square(job: Job<Square>, results: Arc<Results>) -> Result<(), &'static 
 }
 
 impl Results {
-    /// Writes a result, unless a later delivery has written one already. So a worker that was cut
-    /// off for longer than its lease lasts is harmless: whoever has the message by then has a
-    /// higher epoch. In SQL it is `... WHERE epoch < $epoch`.
+    /// Writes a result, unless a later delivery has already written one. So a worker that was cut
+    /// off for longer than its lease is harmless: the worker that has the message by then has a
+    /// higher epoch. In SQL: `... WHERE epoch < $epoch`.
     fn write(&self, id: &MessageId, epoch: u64, result: u64) {
         let mut rows = lock(&self.rows);
         if rows.get(id).is_none_or(|&(_, written)| written < epoch) {

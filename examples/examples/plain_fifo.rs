@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let queue: Queue<u32> = Queue::new(delayline::open(&url, "example/fifo").await?);
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
 
-    // One after the other.
+    // One at a time.
     for number in 0..100 {
         queue.send(&number).await?;
     }
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("sent 300 numbers");
 
-    // A second handler at the same time would overtake the first.
+    // A second concurrent handler could overtake the first.
     let worker = Worker::builder(queue.clone()).concurrency(1).until_empty(true).build()?;
     let numbers = Arc::clone(&seen);
     let summary = worker.run(move |job| note(job, Arc::clone(&numbers))).await;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// In life a week.
+/// In production, a week.
 const QUIET: Duration = Duration::from_millis(800);
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct Remind {
     shop: u32,
 }
 
-/// Stands for the table of shops.
+/// Stands in for the table of shops.
 #[derive(Default)]
 struct Shops {
     last_upload: Mutex<BTreeMap<u32, Instant>>,
@@ -87,7 +87,7 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
     loop {
         match queue.reschedule_in(id(shop)?, QUIET).await? {
             Rescheduled::Done { .. } => return Ok(()),
-            // The shop's first, or the last one was sent.
+            // The shop has no message yet, or its last reminder was sent.
             Rescheduled::NotFound => {
                 let draft = queue.message(&Remind { shop })?.id(id(shop)?)?.delay(QUIET)?;
                 let sent = draft.reuse_finished_id().send().await?;
@@ -95,9 +95,9 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
                     println!("shop {shop} is to be reminded");
                     return Ok(());
                 }
-                // Another upload of this shop was faster.
+                // A concurrent upload of this shop was faster.
             }
-            // The handler is about to end it: an upload now must arm a new one.
+            // The handler is about to finish this message: wait, then send a new one.
             Rescheduled::InFlight => {
                 println!("shop {shop} is being reminded just now");
                 sleep(Duration::from_millis(20)).await;

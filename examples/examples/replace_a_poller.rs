@@ -1,9 +1,9 @@
 //! Moves what waits in a hand-written delay queue into Delayline.
 //!
 //! The usual hand-written one is a sorted set, scored by due time, and a loop that takes out what
-//! is due: `ZRANGEBYSCORE`, then `ZREM`, then the work. Whoever dies after the `ZREM` has lost the
-//! entry. The move loses nothing and doubles nothing, wherever it is interrupted: an entry is sent
-//! under an id of its own, and is taken out of the set when the queue has it.
+//! is due: `ZRANGEBYSCORE`, then `ZREM`, then the work. A poller that dies after `ZREM` loses its
+//! entry. The migration loses and duplicates nothing, wherever it is interrupted: each entry is
+//! sent under its own id, and removed from the set once the queue has it.
 //!
 //! Without a server the sorted set is a map in this process.
 //!
@@ -20,7 +20,7 @@ use delayline::{Job, Queue, Worker};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 
-/// How many entries are moved at a time: in life some hundreds.
+/// How many entries are moved at a time; in production, a few hundred.
 const PAGE: usize = 4;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -75,14 +75,14 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends entries of the set, due when the set has them due, and answers those that the queue has
-/// taken in, now or before.
+/// Sends entries of the set with their due times, and returns those that the queue has accepted,
+/// now or earlier.
 async fn send_page(queue: &Queue<String>, page: Vec<(String, f64)>) -> Result<Vec<String>> {
     let mut drafts = Vec::new();
     for (member, score) in &page {
         let due = UNIX_EPOCH + Duration::try_from_secs_f64(*score).unwrap_or_default();
-        // The member is the id. It must not be one that may be used again once its message is
-        // finished: a second send of it has to be a duplicate. Longer than 128 bytes? Take a hash.
+        // The member is the id. Do not use `reuse_finished_id`: sending a member again must be a
+        // duplicate, even after it was handled. If members exceed 128 bytes, use a hash.
         drafts.push(queue.message(member)?.id(member.as_str())?.at(due)?);
     }
     let mut sent = Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! A failed payment sends a message that is due two minutes later (here 600 ms), named after the
 //! order. A payment that succeeds cancels it by that name. The gateway for texts fails now and
-//! then: the worker tries again, waiting longer each time. What fails for good is a dead letter,
-//! which is looked at, repaired and sent on its way again.
+//! then: the worker retries with growing delays. A text that fails for good becomes a dead letter,
+//! which is inspected, fixed and redriven.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example text_after_failed_payment
@@ -19,10 +19,10 @@ use delayline::{
 };
 use serde::{Deserialize, Serialize};
 
-/// In life two minutes.
+/// In production, two minutes.
 const DELAY: Duration = Duration::from_millis(600);
 
-/// In life from 1 s up to an hour, and with jitter: that is the default.
+/// In production, use the default: from 1 s to an hour, with jitter.
 const RETRY: RetryPolicy = RetryPolicy {
     backoff: Backoff::Exponential,
     jitter: Jitter::None,
@@ -35,7 +35,7 @@ struct TextCustomer {
     order: u32,
 }
 
-/// Stands for the gateway that sends texts, and for the customers' numbers.
+/// Stands in for the gateway that sends texts, and for the customers' numbers.
 #[derive(Default)]
 struct Gateway {
     numbers: Mutex<BTreeMap<u32, String>>,
@@ -78,10 +78,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Asks for a text. A second failure of the same order changes nothing: one text is enough.
+/// Schedules a text. A second failure of the same order changes nothing: one text is enough.
 async fn payment_failed(queue: &Queue<TextCustomer>, order: u32) -> Result<(), Error> {
     let draft = queue.message(&TextCustomer { order })?.id(id(order).as_str())?.delay(DELAY)?;
-    // The orders of this example come round again every time it runs.
+    // The example uses the same orders every time it runs.
     let sent = draft.max_failures(3).reuse_finished_id().send().await?;
     if !sent.is_accepted() {
         println!("order {order} has a text that could not be sent; see the dead letters");
@@ -90,7 +90,7 @@ async fn payment_failed(queue: &Queue<TextCustomer>, order: u32) -> Result<(), E
     Ok(())
 }
 
-/// Takes the text back.
+/// Cancels the text.
 async fn payment_succeeded(queue: &Queue<TextCustomer>, order: u32) -> Result<(), Error> {
     match queue.cancel(id(order).as_str()).await? {
         Cancelled::Cancelled => println!("order {order} is paid, and no text will be sent"),
@@ -100,7 +100,7 @@ async fn payment_succeeded(queue: &Queue<TextCustomer>, order: u32) -> Result<()
     Ok(())
 }
 
-/// Runs a worker until nothing waits any more. In life it runs for ever, in many processes.
+/// Runs a worker until the queue is empty. In production it runs forever, in many processes.
 async fn send_texts(queue: &Queue<TextCustomer>, gateway: &Arc<Gateway>) -> Result<Summary, Error> {
     let worker = Worker::builder(queue.clone()).retry(RETRY).until_empty(true).build()?;
     let gateway = Arc::clone(gateway);
@@ -135,8 +135,8 @@ impl Gateway {
     }
 }
 
-/// Tells why messages died, sends them on their way again, and answers how many there were. What
-/// dies meanwhile is left alone, so that this ends even if every text fails again.
+/// Prints why messages died, redrives them, and returns how many there were. Messages that die
+/// meanwhile are left alone, so this ends even if every text fails again.
 async fn redrive_all(queue: &Queue<TextCustomer>) -> Result<u64, Error> {
     let mut letters = queue.dead_letters().await?;
     while let Some(page) = letters.next_page().await? {

@@ -1,8 +1,7 @@
-//! A backend of one's own, and the conformance suite on it.
+//! A custom backend, and the conformance suite running on it.
 //!
-//! This one keeps a queue in a file: each operation is a line of text, and whoever opens the file
-//! replays it. The rules are not written anew; they come from `State`, which any backend that
-//! serves one operation at a time can use.
+//! It keeps a queue in a file: each operation is a line of text, and opening the file replays it.
+//! The rules come from `State`, which any backend that executes one operation at a time can use.
 //!
 //! ```sh
 //! cargo run --example write_your_own_backend -- --list
@@ -59,7 +58,7 @@ impl Backend for FileBackend {
         let (state, file) = &mut *queue;
         let step = Step { at: instant(at), op: op.clone() };
         if !matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_)) {
-            // Half a line may have been written, so nothing is known if this fails.
+            // Half a line may have been written, so a failure here is ambiguous.
             writeln!(file, "{step}").map_err(|error| {
                 Error::with_source(ErrorKind::ConnectionLost, "the file", error)
             })?;
@@ -82,7 +81,7 @@ impl Wakeup for FileBackend {
     }
 }
 
-/// The clock's millisecond, rounded down, so that nothing is due before its instant.
+/// The current millisecond, rounded down so that nothing is early.
 fn instant(at: At) -> Timestamp {
     match at {
         At::Fixed(instant) => instant,

@@ -39,12 +39,12 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
     }
     Ok(Table {
         name: "backlog",
-        title: "Processor time of the server for a message, by backlog",
+        title: "Server processor time per message, by backlog",
         unit: "us, enqueue + claim + ack, batches of 100",
         columns: sizes.iter().map(ToString::to_string).collect(),
         rows: vec![("redis-rs".to_owned(), costs)],
         wide: false,
-        note: "While so many others wait for instants spread over a month.",
+        note: "While the given number of other messages wait, due over the next month.",
     })
 }
 

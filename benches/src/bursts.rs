@@ -28,7 +28,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         let ended = leases_end_at_once(&server, &*queue).await?;
         rows.push((way.driver_name().to_owned(), [due, ended].concat()));
     }
-    let columns = ["enqueue", "claim", "ack", "claim after leases ended"];
+    let columns = ["enqueue", "claim", "ack", "claim after leases expired"];
     Ok(Table {
         name: "bursts",
         title: "The longest script, batches of 1,000",
@@ -36,10 +36,10 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         columns: columns.map(str::to_owned).to_vec(),
         rows,
         wide: false,
-        note: "A million messages become due in one moment (unless told otherwise), and are claimed \
-               and acked in their order; then 100,000 leases end in one moment, and are taken back. \
-               The longest that the server was busy with one script, by its slow log. An order that \
-               is not kept, or a message that is lost, would end the run.",
+        note: "A million messages (by default) fall due at the same moment, and are claimed and \
+               acked in order; then 100,000 leases expire at the same moment, and are taken back. \
+               The longest time that one script kept the server busy, from its slow log. A wrong \
+               order or a lost message fails the run.",
     })
 }
 

@@ -57,23 +57,24 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
     let columns = BATCHES.map(|batch| format!("batch {batch}")).to_vec();
     let ratio = Table {
         name: "cost-ratio",
-        title: "Processor time of the server, compared",
+        title: "Server processor time, compared",
         unit: "ratio",
         columns: columns.clone(),
         rows: ratios,
         wide: false,
-        note: "To bare scripts: what the fences, the checks before the first write, priorities, dead \
-               letters, the memory of finished messages and hints cost. Bare scripts to plain \
-               commands: what atomicity and the server's clock cost, in Lua, whatever a queue does.",
+        note: "Relative to bare scripts: the cost of fencing, checks before the first write, \
+               priorities, dead letters, remembering finished messages, and hints. Bare scripts \
+               relative to plain commands: the cost of atomicity and the server's clock in Lua, \
+               for any queue.",
     };
     let cost = Table {
         name: "cost",
-        title: "Processor time of the server for a message",
+        title: "Server processor time per message",
         unit: "us",
         wide: true,
-        note: "Enqueue, claim and ack together, then each. Bare scripts change the same structures \
-               without a check or a fence; plain commands do it without scripts, so that it is \
-               not atomic either. Nobody could use these two.",
+        note: "Enqueue, claim and ack together, then separately. Bare scripts change the same \
+               structures without checks or fencing; plain commands do so without scripts, and \
+               thus not atomically. Neither is usable as a queue.",
         columns,
         rows,
     };
@@ -141,7 +142,7 @@ impl<'a> Clock<'a> {
         Self { server, messages: number(messages), seen: cpu_time(server) }
     }
 
-    /// Microseconds for each message since the last call.
+    /// Microseconds per message since the last call.
     fn lap(&mut self) -> f64 {
         let before = std::mem::replace(&mut self.seen, cpu_time(self.server));
         self.seen.saturating_sub(before).as_secs_f64() * 1e6 / self.messages

@@ -47,7 +47,7 @@ pub(crate) async fn write_page(
     Ok(fs::write(directory.join("which-driver.md"), page.trim_end().to_owned() + "\n")?)
 }
 
-/// What a message costs the client.
+/// Client cost per message.
 pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let progress = progress.clone();
     // It has a runtime of its own.
@@ -70,11 +70,11 @@ impl Sheet {
 const HEAD: &str = "\
 # Which driver?
 
-A queue does the same over redis-rs and over fred: the [suite](../proof.md) compares both with one model, over RESP2 and
-RESP3. So choose by your program: **take the client that it uses already**. If it uses neither, take redis-rs, the
-default: it is the more actively kept of the two, and it has fewer dependencies. The figures below are for those who
-want to know more. Both drivers can be in one build, and `Connect::driver` chooses at run time.
+A queue behaves the same over redis-rs and over fred: the [suite](../proof.md) compares both with one model, over RESP2
+and RESP3. So **use the client that your program already uses**. If it uses neither, use redis-rs, the default: it is
+more actively maintained and has fewer dependencies. One build can include both drivers; `Connect::driver` chooses at
+run time. The figures below are for those who want the details.
 
-This page is written by `cargo xtask bench drivers --save docs/drivers`. This run:
+`cargo xtask bench drivers --save docs/drivers` writes this page. This run:
 
 ";

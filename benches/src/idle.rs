@@ -32,11 +32,11 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
     }
     Ok(Table {
         name: "idle",
-        title: "Commands a second of an idle worker",
+        title: "Commands per second of an idle worker",
         unit: "commands/s",
         columns: vec!["one worker".to_owned()],
         rows,
         wide: false,
-        note: "A worker on an empty queue: the claims that look after it, and the waits for hints.",
+        note: "A worker on an empty queue: claims of the safety poll, and waits for hints.",
     })
 }

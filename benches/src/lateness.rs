@@ -47,7 +47,7 @@ pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Tab
             rows.push((format!("{}, {waiting} waiting", way.driver_name()), late));
         }
     }
-    Ok(table("lateness-loaded", "Lateness under 5,000 messages a second", rows))
+    Ok(table("lateness-loaded", "Lateness at 5,000 messages per second", rows))
 }
 
 fn table(name: &'static str, title: &'static str, rows: Vec<(String, Vec<f64>)>) -> Table {
@@ -58,9 +58,9 @@ fn table(name: &'static str, title: &'static str, rows: Vec<(String, Vec<f64>)>)
         columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
         rows,
         wide: false,
-        note: "From the due instant, which is of the server's clock, to the begin of the handler, \
-               while so many other messages wait for their time. Never early: a handler that began \
-               before its due instant would end the run.",
+        note: "From the due time, by the server's clock, to the start of the handler, while the \
+               given number of other messages wait. Never early: a handler that starts before the \
+               due time fails the run.",
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn circumstances() -> Result<String> {
     let program = program.rsplit('/').next().unwrap_or_default().to_owned();
     let command: Vec<_> = std::iter::once(program).chain(env::args().skip(1)).collect();
     Ok(format!(
-        "{cores} cores of {}, {}\n{}, unix socket, payloads of 100 bytes unless told\n{}",
+        "{cores} cores of {}, {}\n{}, unix socket, payloads of 100 bytes by default\n{}",
         model.unwrap_or("an unknown processor"),
         env::consts::OS,
         settings(&server),

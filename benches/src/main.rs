@@ -61,7 +61,7 @@ enum Subject {
     Cost,
     /// Bytes in the server for a waiting and for a leased message
     Memory,
-    /// Messages a second: sent in bulk and one by one, and handled by a worker
+    /// Messages per second: sent in bulk and one by one, and handled by a worker
     Throughput,
     /// How late lone messages are handled on an idle server, with up to 10^6 others waiting
     LatenessIdle,
@@ -183,7 +183,7 @@ fn save(directory: &std::path::Path, circumstances: &str, tables: &[Table]) -> R
 const HEAD: &str = "\
 # Benchmarks
 
-Written by `cargo xtask bench --save DIRECTORY`; the figures are in [figures.json](figures.json), too. Compare
-figures of one run only: machines differ, and so do the hours of one machine. This run:
+Written by `cargo xtask bench --save DIRECTORY`; the figures are also in [figures.json](figures.json). Compare
+only figures of one run: machines differ, and one machine varies over time. This run:
 
 ";

@@ -33,14 +33,14 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     }
     Ok(Table {
         name: "many-queues",
-        title: "Processor time of a message among many queues",
+        title: "Processor time per message with many queues",
         unit: "us/message",
         columns: QUEUES.map(|queues| format!("{queues} queues")).to_vec(),
         rows,
         wide: false,
-        note: "One `Workers` with 16 handlers; client and server together, and sending included. A \
-               backlog that is spread evenly over all queues; and lone messages, each sent to the \
-               next queue when the one before has been handled.",
+        note: "One `Workers` with 16 handlers; client and server together, including sending. A \
+               backlog spread evenly over all queues; and lone messages, each sent to the next \
+               queue once the previous one was handled.",
     })
 }
 

@@ -37,11 +37,11 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     }
     Ok(Table {
         name: "memory",
-        title: "Memory of the server for a message",
+        title: "Server memory per message",
         unit: "bytes, payload included",
         wide: true,
-        note: "With ids of 20 bytes and without headers. The tables of the server's hashes double in \
-               size from time to time, so that their share of this is 16 to 32 bytes.",
+        note: "With ids of 20 bytes and without headers. The hash tables of the server double in \
+               size from time to time, so they account for 16 to 32 bytes of this.",
         columns: PAYLOADS.map(|bytes| format!("{bytes} bytes")).to_vec(),
         rows: vec![("waiting".to_owned(), waiting), ("leased".to_owned(), leased)],
     })

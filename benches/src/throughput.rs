@@ -1,4 +1,4 @@
-//! Messages a second, in and out.
+//! Messages per second, in and out.
 
 use std::time::Instant;
 
@@ -22,14 +22,14 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     let columns = [vec!["bulk".to_owned()], of("send").to_vec(), of("work").to_vec()];
     Ok(Table {
         name: "throughput",
-        title: "Messages a second",
+        title: "Messages per second",
         unit: "messages/s",
         columns: columns.concat(),
         rows,
         wide: true,
-        note: "Sent in bulk; sent one by one from 1, 32 and 256 tasks at once (the library merges \
-               what is sent at the same time); claimed and acked by a worker with 1, 32 and 256 \
-               handlers that do nothing. Client and server share the machine.",
+        note: "Sent in bulk; sent one by one from 1, 32 and 256 concurrent tasks (the library \
+               merges concurrent sends); claimed and acked by a worker with 1, 32 and 256 empty \
+               handlers. Client and server share the machine.",
     })
 }
 

@@ -48,7 +48,7 @@ pub(crate) const fn of(name: Name) -> Facts {
         Name::RsmqAsync => RSMQ_ASYNC,
         Name::RsmqAsyncSingly => Facts {
             title: "rsmq_async, singly",
-            settings: "the same with `receive_message`, so that 256 messages are hidden at most.",
+            settings: "the same with `receive_message`, so that at most 256 messages are hidden.",
             ..RSMQ_ASYNC
         },
         Name::ApalisRedis => APALIS_REDIS,
@@ -63,16 +63,16 @@ pub(crate) const fn of(name: Name) -> Facts {
 
 const DELAYLINE: Facts = Facts {
     title: "Delayline, redis-rs",
-    settings: "one connection of the default kind; `Queue::send`, `send_batch`; a worker with \
-               `concurrency(256)`, all else as it is by default.",
+    settings: "one default connection; `Queue::send`, `send_batch`; a worker with \
+               `concurrency(256)`, otherwise defaults.",
     guarantees: [
         "no, to the millisecond",
-        "delivered again when the lease has run out (30 s by default)",
-        "refused: each claim has a token of its own",
-        "yes: failures and crashes have limits of their own; redrive",
-        "to the millisecond, 100 years at most",
+        "redelivered when the lease expires (30 s by default)",
+        "refused: each claim has its own token",
+        "yes: separate limits for failures and crashes; redrive",
+        "to the millisecond, at most 100 years",
         "server",
-        "when the next message is due, by a hint of the sender, else every 5 s",
+        "when the next message is due, on a hint from the sender, and every 5 s",
     ],
 };
 
@@ -84,11 +84,11 @@ const RSMQ_ASYNC: Facts = Facts {
                one message at a time and was not used.",
     guarantees: [
         "no, to the millisecond",
-        "delivered again when its visibility timeout has run out (30 s by default)",
-        "deletes the message, also if another worker has it by now: `delete_message` knows the id only",
+        "redelivered when its visibility timeout expires (30 s by default)",
+        "deletes the message even if another worker has it: `delete_message` takes only the id",
         "yes: `receive_message_or_dlq`, or the `Worker` helper; `move_message`",
-        "to the millisecond, 9,999,999 s at most",
-        "server (asked by a request before)",
+        "to the millisecond, at most 9,999,999 s",
+        "server (read by a separate request)",
         "polls; with `realtime` a message is published for each send",
     ],
 };
@@ -99,19 +99,19 @@ const APALIS_REDIS: Facts = Facts {
                allows for short tasks without listeners; `concurrency(256)`, \
                `parallelize(tokio::spawn)`, `poll_with_interval` of 10 ms; `push`, `push_bulk`. \
                At most 5,000 tasks wait at once: with 10,000 due its fetch fails (`too many results to \
-               unpack`) and the worker ends, as a script hands all due ids to one Lua call. A worker's \
-               start and end for each 5,000 are part of the time. Finished tasks stay \
+               unpack`) and the worker ends, because a script passes all due ids to one Lua call. \
+               The time includes starting and stopping a worker for each 5,000. Finished tasks stay \
                on the server until `vacuum`.",
     guarantees: [
-        "yes, by up to a second: both the instant and the clock are cut to whole seconds",
-        "queued again by another worker's heartbeat when the dead one has missed 10 of its own (300 s by \
-         default), or by a new worker of the same name",
-        "refused with an error if the task is not in this worker's set any more; two deliveries to \
-         one worker are not told apart",
-        "yes: a set of its own, after 25 attempts",
+        "yes, by up to a second: due time and clock are truncated to whole seconds",
+        "requeued by another worker's heartbeat after 10 missed heartbeats (300 s by default), or \
+         by a new worker of the same name",
+        "refused with an error if the task is no longer in this worker's set; two deliveries to \
+         one worker are not distinguished",
+        "yes: a separate set, after 25 attempts",
         "whole seconds",
         "sender's and worker's",
-        "polls, at an interval that the program chooses",
+        "polls at a configurable interval",
     ],
 };
 
@@ -130,10 +130,10 @@ const BULLMQ: Facts = Facts {
 
 const BULLMQ_GUARANTEES: [&str; GUARANTEES.len()] = [
     "if the worker's clock is ahead of the sender's",
-    "queued again by the stalled check when its lock has run out (both 30 s by default); failed if \
+    "requeued by the stalled check when its lock has expired (both 30 s by default); failed if \
      that happens more than once (`maxStalledCount`)",
-    "refused: the lock has a token, and a lock that has run out refuses as well",
-    "yes: the failed jobs; retry",
+    "refused: the lock has a token, and an expired lock is refused too",
+    "yes: failed jobs; retry",
     "to the millisecond",
     "sender's and worker's",
     "blocks on a marker, until the next delayed job is due",
@@ -145,8 +145,8 @@ const ZSET: Facts = Facts {
                bulk, `ZADD` of 1,000.",
     guarantees: [
         "if the worker's clock is ahead of the sender's",
-        "lost once it was removed",
-        "there is none",
+        "lost once removed",
+        "not applicable",
         "no",
         "to the millisecond",
         "sender's and worker's",
@@ -163,12 +163,12 @@ const POP: Facts = Facts {
 
 const BLOCKING: Facts = Facts {
     title: "LPUSH, BLPOP",
-    settings: "256 tasks with `BLPOP` on connections of their own; in bulk, `LPUSH` of 1,000. What \
-               comes last goes first.",
+    settings: "256 tasks with `BLPOP`, each on its own connection; in bulk, `LPUSH` of 1,000. Last \
+               in, first out.",
     guarantees: [
         "has no delays",
-        "lost once it was popped",
-        "there is none",
+        "lost once popped",
+        "not applicable",
         "no",
         "no",
         "none",
@@ -182,7 +182,7 @@ const STRINGS: Facts = Facts {
                connection for all; in bulk, `MSET` and `ZADD` of 1,000.",
     guarantees: [
         "if the worker's clock is ahead of the sender's",
-        "still there, but never claimed: every worker that polls gets it, also while another is \
+        "still there, but never claimed: every polling worker gets it, even while another is \
          handling it",
         "deletes the message, whoever has it",
         "no",

@@ -58,7 +58,7 @@ impl Page {
             let steps = [
                 ("sends one by one", Some(figures.send), Some(ours.send)),
                 ("sends in bulk", figures.bulk, ours.bulk),
-                ("works", Some(figures.work), Some(ours.work)),
+                ("handles messages", Some(figures.work), Some(ours.work)),
             ];
             for (verb, theirs, ours) in steps {
                 let (Some(theirs), Some(ours)) = (theirs, ours) else { continue };
@@ -71,8 +71,8 @@ impl Page {
                     ));
                 }
                 if theirs.cpu < ours.cpu {
-                    let verb = format!("{verb} with less of the server");
-                    wins.push(ahead(&verb, "us a message", theirs.cpu, ours.cpu));
+                    let verb = format!("{verb} with less server time");
+                    wins.push(ahead(&verb, "us per message", theirs.cpu, ours.cpu));
                 }
             }
             if !wins.is_empty() {
@@ -182,33 +182,33 @@ const HEADINGS: [&str; 8] =
     ["messages", "send/s", "bulk/s", "work/s", "us/send", "us/bulk", "us/work", "Delayline x"];
 
 const HEAD: &str = "\
-# Delayline and other queues
+# Delayline compared with other queues
 
-Written by `cargo xtask peers --save DIRECTORY`; the figures are in [peers.json](peers.json), too. Compare
-figures of one run only: machines differ, and so do the hours of one machine. A queue that promises
-less has less to do: read the figures with the second table. This run:
+Written by `cargo xtask peers --save DIRECTORY`; the figures are also in [peers.json](peers.json). Compare
+only figures of one run: machines differ, and one machine varies over time. A queue that guarantees less
+has less to do, so read the figures together with the second table. This run:
 
 ";
 
 const LEGEND: &str = "
-- **send/s**: messages a second, sent one by one by 256 tasks. Delayline's library merges sends that
-  happen at the same time; none of the others does.
-- **bulk/s**: by the queue's call for many; 1,000 messages a call, Delayline 10,000, which it cuts into
-  operations of 1,000 at most.
+- **send/s**: messages per second, sent one by one by 256 tasks. Delayline's library merges concurrent sends;
+  none of the others does.
+- **bulk/s**: with the queue's bulk call: 1,000 messages per call; for Delayline 10,000, which it splits into
+  operations of at most 1,000.
 - **work/s**: claimed, handled by an empty handler and acked by one process, up to 256 at once.
-- **us/send**, **us/bulk**, **us/work**: processor time of the server for a message, in microseconds
+- **us/send**, **us/bulk**, **us/work**: server processor time per message, in microseconds
   (`used_cpu_user` and `used_cpu_sys`).
-- **Delayline x**: Delayline's (redis-rs) rate of work divided by this queue's.
+- **Delayline x**: the work rate of Delayline (redis-rs) divided by this queue's.
 
-In each round each queue has a fresh server and is warmed up with a tenth of the messages. Each figure is
-the median of the rounds (`--rounds`, else 3). After each step the queue's own counters must say that all messages are there, or that
-none is left, and as many must have been handled as were sent; otherwise there is no page. Client and
-server share the machine. Both rows of rsmq_async send in the same way: what they differ by there is
-what chance does to the figures of this run.
+In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the
+median of the rounds (`--rounds`, default 3). After each step the queue's own counters must show that all messages
+are there, or that none is left, and the number handled must equal the number sent; otherwise no page is written.
+Client and server share the machine. Both rows of rsmq_async send in the same way: the difference between them there
+is the random variation of this run.
 ";
 
 const GUARANTEES_HEAD: &str = "\
-Read in the sources of the versions that were measured. *Early* is before the instant that the sender
-named, by the clock that decides. *Late* is an ack after the message was given to another worker.
+From the sources of the versions measured. *Early* means before the time that the sender specified, by the clock
+that decides. A *late* ack is one sent after the message was given to another worker.
 
 ";

@@ -21,8 +21,9 @@ pub(super) fn measure(progress: &ProgressBar) -> Result<Sheet> {
     }
     Ok(Sheet {
         title: "Builds",
-        note: "A program that opens a queue, sends a message and works, with this feature of `delayline` \
-               alone; a release build from nothing, its crates downloaded before, and stripped.",
+        note: "A program that opens a queue, sends a message and runs a worker, with only this \
+               feature of `delayline`; a clean, stripped release build with its crates already \
+               downloaded.",
         columns: ["feature", "crates", "build", "program"].map(str::to_owned).to_vec(),
         rows,
     })

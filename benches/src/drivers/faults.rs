@@ -26,9 +26,9 @@ pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {
     }
     Ok(Sheet {
         title: "Faults",
-        note: "What one call answers, how much of it is known, and after how long: of the backend, \
-               which never sends anything twice, with the default timeouts. `Queue` repeats what is \
-               safe to repeat, as the last line shows.",
+        note: "The result of one call, its error class, and how long it took. These are calls on \
+               the backend, which never sends anything twice, with default timeouts. `Queue` \
+               retries what is safe to retry, as the last row shows.",
         columns,
         rows,
     })
@@ -37,8 +37,8 @@ pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {
 const SCENARIOS: [&str; 7] = [
     "the reply is lost: the connection ends after the execution",
     "the request is lost: the connection ends before it",
-    "the peer falls silent",
-    "the connection was closed while nothing was on its way",
+    "the peer goes silent",
+    "an idle connection was closed",
     "there is no server",
     "the server is back: calls until one works",
     "`Queue::send`, and the reply is lost",
@@ -78,7 +78,7 @@ async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
     server.restart();
     let start = Instant::now();
     let calls = calls_until_one_works(&*backend).await?;
-    let back = format!("{calls} calls, one a ms, {}", after(start));
+    let back = format!("{calls} calls, one per ms, {}", after(start));
     Ok([reply_lost, request_lost, silent, closed, down, back, sent])
 }
 

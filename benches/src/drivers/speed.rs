@@ -1,4 +1,4 @@
-//! Messages a second over every way to a server, and what a message costs the client.
+//! Messages per second over every way to a server, and what a message costs the client.
 
 use std::time::Instant;
 
@@ -47,13 +47,14 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
     }
     let speed = Table {
         name: "driver-speed",
-        title: "Messages a second",
+        title: "Messages per second",
         unit: "messages/s",
         columns: STEPS.map(str::to_owned).to_vec(),
         rows: medians,
         wide: false,
-        note: "Sent in bulk; sent one by one from 256 tasks; claimed and acked by a worker with 256 \
-               handlers that do nothing. The median of five rounds, in each of which all take turns.",
+        note: "Sent in bulk; sent one by one from 256 tasks; claimed and acked by a worker with \
+               256 empty handlers. The median of five rounds; in each round all drivers take \
+               turns.",
     };
     let columns =
         STEPS.iter().flat_map(|step| ["least", "median", "most"].map(|of| format!("{step}, {of}")));
@@ -64,8 +65,8 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
         columns: columns.collect(),
         rows: spreads,
         wide: false,
-        note: "Of each round: the least, the median and the most. Ratios on both sides of 1.00 tell no \
-               difference.",
+        note: "The least, the median and the most of all rounds. Ratios on both sides of 1.00 show \
+               no difference.",
     };
     Ok([speed, ratios])
 }
@@ -84,7 +85,7 @@ async fn rates_of(way: Way, messages: usize) -> Result<[f64; 3]> {
     Ok([bulk, rate(messages, start), worked])
 }
 
-/// Processor time and allocations of the client for each message.
+/// Processor time and allocations of the client per message.
 pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for way in DRIVERS {
@@ -96,8 +97,8 @@ pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table
     }
     Ok(Table {
         name: "driver-client",
-        title: "What a message costs the client",
-        unit: "for each message",
+        title: "Client cost per message",
+        unit: "per message",
         columns: STEPS.map(str::to_owned).to_vec(),
         rows,
         wide: true,

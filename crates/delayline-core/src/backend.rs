@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Applied, At, Error, Op};
+use crate::{Applied, At, Durability, Error, ErrorKind, Op};
 
 /// One queue, wherever it is kept.
 ///
@@ -34,6 +34,32 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// [`Error`] says by its [`class`](Error::class) whether the operation may be sent again.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
+
+    /// Executes `op` like [`apply`](Self::apply), and answers when its effect is as safe as
+    /// `durability` demands (G25). That goes for a repeated operation as well: what it finds done may
+    /// not have been confirmed yet. The default refuses all but [`Durability::None`].
+    ///
+    /// # Errors
+    ///
+    /// Like `apply`. [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed) if it was executed and
+    /// not confirmed in time: the same operation may be sent again.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before anything was sent, if this
+    /// backend cannot confirm it.
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        match durability {
+            Durability::None => self.apply(at, op).await,
+            Durability::Replicas(_) | Durability::Disk => {
+                durability.validate()?;
+                let detail = format!("{durability}: this backend keeps messages in one place only");
+                Err(Error::with_detail(ErrorKind::Unsupported("durability"), detail))
+            }
+        }
+    }
 }
 
 /// Hints that something may have become claimable, to wake whoever sleeps until a later instant.
@@ -71,6 +97,15 @@ impl<B: Backend + Wakeup + ?Sized> Queueing for B {}
 impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         (**self).apply(at, op).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        (**self).apply_durably(at, op, durability).await
     }
 }
 

@@ -68,6 +68,9 @@ pub enum ErrorKind {
     ConnectionLost,
     /// No reply came in time. [`Class::Ambiguous`].
     Timeout,
+    /// The operation was executed, but is not known to be as safe as its
+    /// [`Durability`](crate::Durability) demands. [`Class::Ambiguous`].
+    Unconfirmed,
     /// The reply could not be understood. [`Class::Ambiguous`].
     Protocol,
     /// The server answered with an error that this library does not know. [`Class::Ambiguous`].
@@ -95,9 +98,11 @@ impl ErrorKind {
             | Self::Damaged
             | Self::NewerVersion { .. }
             | Self::Unsupported(_) => Class::Rejected,
-            Self::ConnectionLost | Self::Timeout | Self::Protocol | Self::Server => {
-                Class::Ambiguous
-            }
+            Self::ConnectionLost
+            | Self::Timeout
+            | Self::Unconfirmed
+            | Self::Protocol
+            | Self::Server => Class::Ambiguous,
         }
     }
 }
@@ -129,6 +134,7 @@ impl fmt::Display for ErrorKind {
             ),
             Self::ConnectionLost => f.write_str("the connection was lost before the reply came"),
             Self::Timeout => f.write_str("no reply came in time"),
+            Self::Unconfirmed => f.write_str("executed, but not confirmed to be safe"),
             Self::Protocol => f.write_str("the reply could not be understood"),
             Self::Server => f.write_str("the server answered with an error"),
             Self::Unsupported(capability) => write!(f, "{capability} is not supported here"),

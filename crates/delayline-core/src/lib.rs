@@ -30,6 +30,7 @@
 //! ```
 
 mod backend;
+mod durability;
 mod error;
 mod generations;
 mod headers;
@@ -44,6 +45,7 @@ mod time;
 pub mod worker;
 
 pub use backend::{Backend, Queueing, Wakeup};
+pub use durability::Durability;
 pub use error::{Class, Error, ErrorKind, Violation};
 pub use headers::Headers;
 pub use message::{

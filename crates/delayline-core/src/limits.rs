@@ -78,6 +78,10 @@ pub const JOURNAL_RETENTION_MS: u64 = 600_000;
 /// How many consumers one generation of the claim journal remembers; there are two generations.
 pub const MAX_JOURNAL: usize = 1000;
 
+/// Most replicas that an operation can ask for a confirmation of. No server has so many that may become
+/// its successor.
+pub const MAX_REPLICAS: u32 = 32;
+
 /// Milliseconds after which whoever sleeps looks at the queue at the latest, whatever hints have
 /// come. Backends need not ring for what is due later than that.
 pub const SAFETY_POLL_MS: u64 = 60_000;

@@ -242,6 +242,32 @@ impl Op {
         }
     }
 
+    /// Whether something is gone for good if the effect of this operation is lost: a message, or what
+    /// was decided about one. These are worth a [`Durability`](crate::Durability).
+    ///
+    /// A claim or an extension that is lost lets another worker have the message, as if the lease had
+    /// run out; a repair repairs again; the rest changes nothing.
+    #[must_use]
+    pub const fn changes_for_good(&self) -> bool {
+        match self {
+            Self::Enqueue(_)
+            | Self::Settle(_)
+            | Self::Cancel(_)
+            | Self::Reschedule(_)
+            | Self::Redrive(_)
+            | Self::Purge(_)
+            | Self::Pause
+            | Self::Resume => true,
+            Self::Claim(_)
+            | Self::Extend(_)
+            | Self::Get(_)
+            | Self::List(_)
+            | Self::Stats
+            | Self::Check(_)
+            | Self::Repair(_) => false,
+        }
+    }
+
     /// The operation's name, for logs and metrics: `enqueue`, `claim` and so on.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{Error, QueueName};
 
-use crate::classify::classify;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::route::fields_of;
@@ -48,8 +47,8 @@ impl Role {
     #[must_use]
     pub fn commands(self) -> BTreeSet<String> {
         // `AUTH` and `HELLO` are every user's. `INFO` may be denied, but then nobody notices a
-        // server that evicts messages.
-        let of_drivers = ["eval", "evalsha", "info", "ping"].map(str::to_owned);
+        // server that evicts messages. `WAIT` is for durability only, and holds up nobody else.
+        let of_drivers = ["eval", "evalsha", "info", "ping", "wait"].map(str::to_owned);
         let scripts = self.scripts().into_iter();
         let called = scripts.flat_map(|script| calls_of(&script.source).collect::<Vec<_>>());
         let wait = self.waits().then(|| "blpop".to_owned());
@@ -116,10 +115,7 @@ async fn denials(
         scripts.chain(role.waits().then(|| ("BLPOP".to_owned(), BELL))).collect()
     };
     let all: Vec<_> = needs(Role::Admin).into_iter().collect();
-    let denied = ask(transport, &keys, &all).await.map_err(|error| match error {
-        CallError::Reply(line) => classify(&line),
-        CallError::Failed(error) => error,
-    })?;
+    let denied = ask(transport, &keys, &all).await.map_err(CallError::into_error)?;
     let mut denials = Vec::new();
     for role in Role::ALL {
         for (command, key) in needs(role).intersection(&denied) {
@@ -153,8 +149,7 @@ pub async fn inspect(
     let text = match transport.info(&Keys::new(queue).named(CONTROL)).await {
         Ok(text) => text,
         Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
-        Err(CallError::Reply(line)) => return Err(classify(&line)),
-        Err(CallError::Failed(error)) => return Err(error),
+        Err(error) => return Err(error.into_error()),
     };
     let info = fields_of(&text);
     Ok(Inspection { info, denials: denials(transport, queue).await? })

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, QueueName, Wakeup};
+use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
 
-use crate::classify::{classify, is_no_script};
+use crate::classify::is_no_script;
 use crate::decode::decode;
 use crate::encode::encode;
-use crate::keys::{BELL, CONTROL, Keys};
+use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::script::Script;
-use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
+use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
 
 /// A queue in Redis.
 ///
@@ -45,7 +45,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         match queue.transport.info(&queue.keys.named(CONTROL)).await {
             Ok(info) => check_server(&info, allow_eviction)?,
             Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
-            Err(error) => return Err(into_error(error)),
+            Err(error) => return Err(error.into_error()),
         }
         queue.apply(At::Server, &Op::Stats).await?;
         Ok(queue)
@@ -58,9 +58,14 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     }
 
     /// Runs a script once, whether the server has it in its cache or not.
-    async fn run(&self, script: &Script, args: &[Bytes]) -> Result<Value, CallError> {
+    async fn run(
+        &self,
+        script: &Script,
+        args: &[Bytes],
+        fence: Option<Fence<'_>>,
+    ) -> Result<Value, CallError> {
         let keys = self.keys.of(script);
-        let call = |script| ScriptCall { script, keys: &keys, args };
+        let call = |script| ScriptCall { script, keys: &keys, args, fence };
         let mut reply = self.transport.call(call(ScriptName::Sha1(&script.sha1))).await;
         if matches!(&reply, Err(CallError::Reply(line)) if is_no_script(line)) {
             // The server has been restarted or flushed its cache; it has executed nothing. EVAL
@@ -86,6 +91,11 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         Error::with_detail(ErrorKind::Damaged, remedy)
     }
 
+    async fn execute(&self, at: At, op: &Op, fence: Option<Fence<'_>>) -> Result<Applied, Error> {
+        let reply = self.run(Script::of(op), &encode(at, op), fence).await;
+        decode(op, reply.map_err(CallError::into_error)?).map_err(|error| self.with_remedy(error))
+    }
+
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
         Self { transport, keys: Keys::new(name) }
     }
@@ -101,25 +111,33 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
 impl<T: Transport + ?Sized> Backend for ScriptBackend<T> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
-        let reply = self.run(Script::of(op), &encode(at, op)).await;
-        decode(op, reply.map_err(into_error)?).map_err(|error| self.with_remedy(error))
+        self.execute(at, op, None).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        op.validate()?;
+        durability.validate()?;
+        let key = self.keys.named(FENCE);
+        let fence = (durability != Durability::None).then_some(Fence { durability, key: &key });
+        self.execute(at, op, fence).await
     }
 }
 
 #[async_trait]
 impl<T: Transport + ?Sized> Wakeup for ScriptBackend<T> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        self.transport.wait(&self.keys.named(BELL), timeout).await.map_err(into_error)
+        self.transport.wait(&self.keys.named(BELL), timeout).await.map_err(CallError::into_error)
     }
 
     async fn ring(&self) -> Result<(), Error> {
-        self.run(Script::of_ring(), &[Bytes::new()]).await.map(drop).map_err(into_error)
-    }
-}
-
-fn into_error(error: CallError) -> Error {
-    match error {
-        CallError::Reply(line) => classify(&line),
-        CallError::Failed(error) => error,
+        self.run(Script::of_ring(), &[Bytes::new()], None)
+            .await
+            .map(drop)
+            .map_err(CallError::into_error)
     }
 }

@@ -10,6 +10,7 @@ use delayline_core::{Error, ErrorKind};
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
+use crate::preflight::field;
 use crate::route::{Router, survey};
 use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
 
@@ -39,6 +40,9 @@ use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, 
 /// - Who serves what is asked every 30 s (of sentinels every second), and up to five times a second
 ///   after a sign of a change.
 /// - A server that another one names gets the same login, over TLS where the URL says so.
+///
+/// A call with a [`fence`](ScriptCall::fence) is confirmed over one more connection to its server, which
+/// is made with the first of them. It has one `WAIT` under way at most, for all calls together.
 ///
 /// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which has I/O and
 /// time enabled.
@@ -142,8 +146,7 @@ impl<D: Driver> fmt::Debug for DriverTransport<D> {
 /// Refuses one node of a cluster, which has a part of the queues only, and not for ever the same part;
 /// and a sentinel, which has none.
 fn not_alone(info: &str) -> Option<Error> {
-    let mode = info.lines().find_map(|line| line.strip_prefix("redis_mode:"))?;
-    wrong_mode(mode.trim())
+    wrong_mode(field(info, "redis_mode")?)
 }
 
 /// Why a server of that `redis_mode` is not to be used by itself.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
-use crate::{CallError, ConnectOptions, Connection, Resp, classify};
+use crate::{CallError, ConnectOptions, Connection, Resp};
 
 /// Chooses the protocol, logs in and selects the database.
 ///
@@ -55,9 +55,5 @@ async fn said(
     args: &[&str],
 ) -> Result<(), Error> {
     let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
-    match connection.request(command, args).await {
-        Ok(_) => Ok(()),
-        Err(CallError::Reply(line)) => Err(classify(&line)),
-        Err(CallError::Failed(error)) => Err(error),
-    }
+    connection.request(command, args).await.map(drop).map_err(CallError::into_error)
 }

@@ -20,7 +20,8 @@ use crate::script::Script;
 /// | `finished_new`, `finished_old` | hash | id to what is remembered of a finished message |
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
-pub const KEY_NAMES: [&str; 12] = [
+/// | `fence` | string | nothing; it is written before a wait for replicas or the disk, and expires |
+pub const KEY_NAMES: [&str; 13] = [
     "control",
     "due",
     "leased",
@@ -33,10 +34,13 @@ pub const KEY_NAMES: [&str; 12] = [
     "journal_new",
     "journal_old",
     "bell",
+    "fence",
 ];
 
 /// The key that is popped to wait for a hint.
 pub(crate) const BELL: &str = "bell";
+/// The key that is written before a wait for replicas or the disk.
+pub(crate) const FENCE: &str = "fence";
 /// The key that every queue has once it was used.
 pub(crate) const CONTROL: &str = "control";
 

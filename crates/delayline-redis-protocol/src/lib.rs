@@ -40,4 +40,4 @@ pub use options::{Address, ConnectOptions, Resp, Topology};
 pub use route::{Fields, HostPort, Layout, SentinelReport, SentinelView, ServerReport, Survey};
 pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
-pub use transport::{CallError, ScriptCall, ScriptName, Transport, Value};
+pub use transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};

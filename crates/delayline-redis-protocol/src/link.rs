@@ -3,6 +3,8 @@
 mod dial;
 pub(crate) mod driver;
 mod ear;
+mod facts;
+mod fence;
 mod health;
 mod line;
 mod pace;
@@ -15,14 +17,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use self::dial::Dial;
-use self::driver::{Connection as _, Driver};
+use self::driver::Driver;
 use self::ear::Ear;
+use self::fence::Fences;
 use self::line::Line;
 use self::standby::Standby;
-use crate::{Address, CallError, ConnectOptions, ScriptCall, ScriptName, Value};
+use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
 /// Calls that may wait for a reply at once; more fail with
 /// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It bounds the memory that a
@@ -35,6 +37,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 pub(crate) struct Link<D: Driver> {
     calls: Line<D>,
     ear: Ear<D>,
+    fences: Fences<D>,
     permits: Semaphore,
     response_timeout: Duration,
     dial: Arc<Dial<D>>,
@@ -59,6 +62,7 @@ impl<D: Driver> Link<D> {
         Self {
             calls: Line::new(Arc::clone(&dial)),
             ear: Ear::new(Standby::new(Arc::clone(&dial))),
+            fences: Fences::new(Line::new(Arc::clone(&dial)), response_timeout),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
@@ -95,15 +99,34 @@ impl<D: Driver> Link<D> {
             return Err(overloaded().into());
         };
         let held = self.calls.get().await?;
-        let abandonment = self.calls.probe_if_dropped(&held, self.response_timeout);
-        let reply = timeout(self.response_timeout, held.connection.request(command, args)).await;
-        abandonment.disarm();
-        let reply = reply.unwrap_or_else(|_| Err(no_reply(self.response_timeout).into()));
-        match &reply {
-            Ok(_) => self.calls.served(&held),
-            Err(error) => self.calls.noted(&held, error),
+        self.calls.request(&held, self.response_timeout, command, args).await
+    }
+
+    /// The same, and answers when what the fence asks for is confirmed.
+    ///
+    /// The connection of the fence is there before the command is sent: whatever becomes of the server
+    /// from then on happens to both.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Failed`] with [`ErrorKind::Unconfirmed`] if it was executed and is not confirmed;
+    /// `Unsupported` or `PermissionDenied` if it can't be, and nothing was sent.
+    async fn fenced(
+        &self,
+        command: &'static str,
+        args: Vec<Bytes>,
+        fence: Fence<'_>,
+    ) -> Result<Value, CallError> {
+        let Ok(_permit) = self.permits.try_acquire() else {
+            return Err(overloaded().into());
+        };
+        let held = self.calls.get().await?;
+        let post = self.fences.post(&self.calls, &held, fence.durability).await?;
+        let reply = self.calls.request(&held, self.response_timeout, command, args).await?;
+        if let Some(post) = post {
+            self.fences.passed(&post, fence.key).await?;
         }
-        reply
+        Ok(reply)
     }
 
     /// As [`Transport::call`](crate::Transport::call).
@@ -117,7 +140,10 @@ impl<D: Driver> Link<D> {
         args.push(call.keys.len().to_string().into());
         args.extend_from_slice(call.keys);
         args.extend_from_slice(call.args);
-        self.request(command, args).await
+        match call.fence {
+            None => self.request(command, args).await,
+            Some(fence) => self.fenced(command, args, fence).await,
+        }
     }
 
     /// As [`Transport::wait`](crate::Transport::wait).

@@ -60,7 +60,8 @@ pub(crate) async fn ask(
         [command.clone().into(), keys.named(key), arguments.to_string().into()]
     };
     let args: Vec<Bytes> = needs.iter().flat_map(question).collect();
-    let call = ScriptCall { script: ScriptName::Source(QUESTION), keys: keys.all(), args: &args };
+    let script = ScriptName::Source(QUESTION);
+    let call = ScriptCall { script, keys: keys.all(), args: &args, fence: None };
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
     let Value::Array(answers) = transport.call(call).await? else {
         return Err(unreadable().into());

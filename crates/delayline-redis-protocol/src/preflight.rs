@@ -10,10 +10,7 @@ use delayline_core::{Error, ErrorKind};
 /// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0
 /// or built for 32 bits.
 pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error> {
-    let field = |name: &str| {
-        let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
-        info.lines().find_map(value).map(|value| value.trim().to_owned())
-    };
+    let field = |name| field(info, name);
     if field("role").is_some_and(|role| role == "slave" || role == "replica") {
         let master = field("master_host").unwrap_or_default();
         return Err(Error::with_detail(ErrorKind::ReadOnly, format!("its primary is {master}")));
@@ -29,10 +26,16 @@ pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error
     }
     match field("maxmemory_policy") {
         Some(policy) if policy != "noeviction" && !allow_eviction => {
-            Err(Error::new(ErrorKind::Evicting { policy }))
+            Err(Error::new(ErrorKind::Evicting { policy: policy.to_owned() }))
         }
         _ => Ok(()),
     }
+}
+
+/// The value of a field of `INFO`.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
 }
 
 #[cfg(test)]

@@ -391,7 +391,10 @@ fn is_sign(error: &CallError) -> bool {
         }
         CallError::Failed(error) => matches!(
             error.kind(),
-            ErrorKind::Unreachable | ErrorKind::ConnectionLost | ErrorKind::Timeout
+            ErrorKind::Unreachable
+                | ErrorKind::ConnectionLost
+                | ErrorKind::Timeout
+                | ErrorKind::Unconfirmed
         ),
     }
 }

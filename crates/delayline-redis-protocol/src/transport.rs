@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::Error;
+use delayline_core::{Durability, Error};
+
+use crate::classify::classify;
 
 /// How a script is named in a call.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,17 @@ pub struct ScriptCall<'a> {
     pub keys: &'a [Bytes],
     /// `ARGV`.
     pub args: &'a [Bytes],
+    /// What has to be safe before it is answered, if anything has.
+    pub fence: Option<Fence<'a>>,
+}
+
+/// What has to be safe before a call is answered: all that the server has executed until then.
+#[derive(Clone, Copy, Debug)]
+pub struct Fence<'a> {
+    /// Where it has to be.
+    pub durability: Durability,
+    /// A key in the hash slot of the call's, which may be written and expires.
+    pub key: &'a Bytes,
 }
 
 /// A reply of a script. Scripts answer with integers, byte strings and arrays only, and the top
@@ -53,6 +66,16 @@ pub enum CallError {
     Failed(Error),
 }
 
+impl CallError {
+    /// The error, of the class that the server's line has.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Reply(line) => classify(&line),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
 impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
@@ -69,6 +92,10 @@ impl From<Error> for CallError {
 ///   error of [`Class::Ambiguous`](delayline_core::Class::Ambiguous); only a call that was
 ///   certainly not executed fails with
 ///   [`Class::NotExecuted`](delayline_core::Class::NotExecuted).
+/// - A call with a [`fence`](ScriptCall::fence) is answered when what it asks for is confirmed by the
+///   server that has executed the call, and by the same process. What is not confirmed in time fails
+///   with [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed
+///   is refused before anything is sent.
 /// - Every method answers or fails within a bound, also while the server is silent, and the next
 ///   call after the server has healed works again: a dead, silent or poisoned connection is
 ///   replaced.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, Wakeup};
+use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, Wakeup};
 
 pub(crate) use self::retries::retries_are_safe;
 
@@ -55,16 +55,26 @@ impl<B> Faulty<B> {
 #[async_trait]
 impl<B: Backend> Backend for Faulty<B> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        self.apply_durably(at, op, Durability::None).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        let call = || self.inner.apply_durably(at, op, durability);
         match self.next() {
-            Fault::None => self.inner.apply(at, op).await,
+            Fault::None => call().await,
             Fault::Before => Err(injected(ErrorKind::Unreachable)),
             Fault::After => {
-                self.inner.apply(at, op).await?;
+                call().await?;
                 Err(injected(ErrorKind::ConnectionLost))
             }
             Fault::Twice => {
-                self.inner.apply(at, op).await?;
-                self.inner.apply(at, op).await
+                call().await?;
+                call().await
             }
         }
     }

@@ -98,7 +98,7 @@ fn tls_hint(address: &str) -> &'static str {
 }
 
 /// The same failure in its right class.
-fn before_sending(error: Error) -> Error {
+pub(crate) fn before_sending(error: Error) -> Error {
     match error.class() {
         Class::NotExecuted | Class::Rejected => error,
         Class::Ambiguous => Error::with_detail(ErrorKind::Unreachable, error.to_string()),

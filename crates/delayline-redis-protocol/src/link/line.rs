@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -11,9 +12,11 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
 use super::driver::{Connection as _, Driver};
+use super::facts::Facts;
 use super::health::{Health, health_after, lost};
+use super::no_reply;
 use super::pace::Pace;
-use crate::CallError;
+use crate::{CallError, Value};
 
 /// At most so often a refusal leads to a new connection: the name may take a while to lead
 /// elsewhere, and until then a refusal is a quicker answer than a storm of new connections.
@@ -22,6 +25,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// A connection and what is known of it.
 pub(crate) struct Held<C> {
     pub(crate) connection: C,
+    /// What durable calls have learned about its server.
+    pub(crate) facts: Facts,
     /// It has brought the reply of a call.
     served: AtomicBool,
     /// A probe runs.
@@ -30,7 +35,12 @@ pub(crate) struct Held<C> {
 
 impl<C> Held<C> {
     fn new(connection: C) -> Self {
-        Self { connection, served: AtomicBool::new(false), probed: AtomicBool::new(false) }
+        Self {
+            connection,
+            facts: Facts::default(),
+            served: AtomicBool::new(false),
+            probed: AtomicBool::new(false),
+        }
     }
 }
 
@@ -91,6 +101,39 @@ impl<D: Driver> Line<D> {
         }
     }
 
+    /// Sends one command over the connection, at most once.
+    ///
+    /// # Errors
+    ///
+    /// The server's refusal, or what happened to the connection.
+    pub(crate) async fn request(
+        &self,
+        held: &Arc<Held<D::Connection>>,
+        limit: Duration,
+        command: &'static str,
+        args: Vec<Bytes>,
+    ) -> Result<Value, CallError> {
+        let abandonment = self.probe_if_dropped(held, limit);
+        let reply = timeout(limit, held.connection.request(command, args)).await;
+        abandonment.disarm();
+        let reply = reply.unwrap_or_else(|_| Err(no_reply(limit).into()));
+        match &reply {
+            Ok(_) => self.served(held),
+            Err(error) => self.noted(held, error),
+        }
+        reply
+    }
+
+    /// Whether the connection is still the one to use.
+    pub(crate) fn uses(&self, held: &Arc<Held<D::Connection>>) -> bool {
+        !held.connection.is_closed() && self.shared.lock().holds(held)
+    }
+
+    /// Stops using the connection.
+    pub(crate) fn retire(&self, held: &Arc<Held<D::Connection>>) {
+        self.shared.lock().retire(held);
+    }
+
     /// The connection has brought the reply of a call.
     pub(crate) fn served(&self, held: &Held<D::Connection>) {
         if !held.served.load(Ordering::Relaxed) && !held.served.swap(true, Ordering::Relaxed) {
@@ -100,7 +143,7 @@ impl<D: Driver> Line<D> {
 
     /// Looks after the connection of a call that is dropped before it ends: what the call would
     /// have learned about the connection, nobody does.
-    pub(crate) fn probe_if_dropped<'a>(
+    fn probe_if_dropped<'a>(
         &'a self,
         held: &'a Arc<Held<D::Connection>>,
         limit: Duration,
@@ -109,7 +152,7 @@ impl<D: Driver> Line<D> {
     }
 
     /// A call over the connection failed: judges whether the connection is still good.
-    pub(crate) fn noted(&self, held: &Arc<Held<D::Connection>>, error: &CallError) {
+    fn noted(&self, held: &Arc<Held<D::Connection>>, error: &CallError) {
         match health_after(error) {
             Health::Good => {}
             Health::Lost => self.shared.lock().retire(held),
@@ -119,7 +162,7 @@ impl<D: Driver> Line<D> {
 }
 
 /// Probes a connection when it is dropped before it is disarmed.
-pub(crate) struct ProbeIfDropped<'a, D: Driver> {
+struct ProbeIfDropped<'a, D: Driver> {
     line: &'a Line<D>,
     held: &'a Arc<Held<D::Connection>>,
     limit: Duration,
@@ -128,7 +171,7 @@ pub(crate) struct ProbeIfDropped<'a, D: Driver> {
 
 impl<D: Driver> ProbeIfDropped<'_, D> {
     /// The call has come to its end.
-    pub(crate) fn disarm(mut self) {
+    fn disarm(mut self) {
         self.armed = false;
     }
 }

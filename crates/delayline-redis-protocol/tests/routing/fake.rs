@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::Error;
+use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
     Address, CallError, ConnectOptions, Connection, Driver, DriverTransport, Value,
 };
@@ -24,6 +24,9 @@ pub(crate) enum Answer {
     /// It answers so long afterwards.
     #[allow(dead_code, reason = "not every program with fakes needs slow ones")]
     After(Duration, Value),
+    /// The connection ends instead.
+    #[allow(dead_code, reason = "not every program with fakes needs broken ones")]
+    Lost,
     /// It is silent.
     #[allow(dead_code, reason = "not every program with fakes needs silent ones")]
     Never,
@@ -124,6 +127,7 @@ impl Connection for Fake {
                 sleep(time).await;
                 Ok(value)
             }
+            Answer::Lost => Err(Error::new(ErrorKind::ConnectionLost).into()),
             Answer::Never => pending().await,
         }
     }

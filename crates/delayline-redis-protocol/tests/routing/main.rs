@@ -44,9 +44,8 @@ fn done() -> Answer {
 
 async fn call(transport: &DriverTransport<Fake>) -> Result<Value, CallError> {
     let (keys, args) = ([Bytes::from_static(b"k")], []);
-    transport
-        .call(ScriptCall { script: ScriptName::Source("return {1}"), keys: &keys, args: &args })
-        .await
+    let script = ScriptName::Source("return {1}");
+    transport.call(ScriptCall { script, keys: &keys, args: &args, fence: None }).await
 }
 
 fn calls(world: &World) -> Vec<String> {

@@ -57,7 +57,8 @@ pub async fn eval(
     args: &[Bytes],
 ) -> Result<Value, CallError> {
     let keys = [Bytes::from_static(b"k")];
-    transport.call(ScriptCall { script: ScriptName::Source(source), keys: &keys, args }).await
+    let script = ScriptName::Source(source);
+    transport.call(ScriptCall { script, keys: &keys, args, fence: None }).await
 }
 
 pub const INCREMENT: &str = "return {redis.call('INCR', KEYS[1])}";

@@ -94,7 +94,7 @@ pub async fn unknown_digest_is_told<C: Connect>() {
     let server = Server::start();
     let transport = connected::<C>(&server.url()).await;
     let script = ScriptName::Sha1("0123456789012345678901234567890123456789");
-    let call = ScriptCall { script, keys: &[], args: &[] };
+    let call = ScriptCall { script, keys: &[], args: &[], fence: None };
     let line = error_line(transport.call(call).await);
     assert!(is_no_script(&line), "{line}");
 }
@@ -109,7 +109,8 @@ pub async fn scripts_run_by_their_digest<C: Connect>() {
     let digest = String::from_utf8(digest).unwrap();
     let keys = [Bytes::from("a"), Bytes::from("b")];
     let args = [Bytes::from("c")];
-    let call = ScriptCall { script: ScriptName::Sha1(&digest), keys: &keys, args: &args };
+    let script = ScriptName::Sha1(&digest);
+    let call = ScriptCall { script, keys: &keys, args: &args, fence: None };
     let expected = Value::Array(vec![
         Value::Int(2),
         Value::Bytes("a".into()),

@@ -1,0 +1,177 @@
+//! Fences: what a server has executed is safe before it counts as done.
+//!
+//! `WAIT` and `WAITAOF` wait for all that the server had executed when their own connection wrote last,
+//! whoever asked for it. So one connection for each server sends a write and a wait behind it, for all
+//! calls that were answered before; calls that are answered meanwhile share the next such pair.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::{Durability, Error, ErrorKind};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::driver::{Connection as _, Driver};
+use super::facts::{Proof, may_wait, proof_of, run_id};
+use super::line::{Held, Line};
+use crate::CallError;
+
+/// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and more.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How long the key of a fence lives, in milliseconds.
+const KEY_LIFE_MS: &str = "10000";
+
+/// The fences of one server, all over one connection, which is made when it is first needed.
+pub(crate) struct Fences<D: Driver>(Arc<Shared<D>>);
+
+struct Shared<D: Driver> {
+    line: Line<D>,
+    /// For one pair of commands.
+    limit: Duration,
+    /// Whoever has it has the only pair under way.
+    turn: tokio::sync::Mutex<()>,
+    /// Pairs that have not been sent.
+    gathering: Mutex<Vec<Gathering<D>>>,
+}
+
+/// A pair, and those who want to know what came of it.
+struct Gathering<D: Driver> {
+    post: Post<D>,
+    outcome: watch::Receiver<Option<Result<(), Error>>>,
+}
+
+/// A connection that was there before a call was sent, to the same process, and what it is to confirm.
+pub(crate) struct Post<D: Driver> {
+    held: Arc<Held<D::Connection>>,
+    proof: Proof,
+}
+
+impl<D: Driver> Fences<D> {
+    pub(crate) fn new(line: Line<D>, limit: Duration) -> Self {
+        let (turn, gathering) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { line, limit, turn, gathering }))
+    }
+
+    /// Prepares the fence of a call that is to be sent over `held`, a connection of `calls`. `None` if
+    /// the reply alone is proof enough.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot confirm it, or not now; nothing was sent.
+    pub(crate) async fn post(
+        &self,
+        calls: &Line<D>,
+        held: &Arc<Held<D::Connection>>,
+        durability: Durability,
+    ) -> Result<Option<Post<D>>, Error> {
+        let Shared { line, limit, .. } = &*self.0;
+        let Some(proof) = proof_of(calls, held, *limit, durability).await? else { return Ok(None) };
+        let own = line.get().await?;
+        may_wait(line, &own, *limit, proof).await?;
+        if run_id(line, &own, *limit).await? == run_id(calls, held, *limit).await? {
+            return Ok(Some(Post { held: own, proof }));
+        }
+        // One of them is left over from before a failover.
+        line.retire(&own);
+        calls.retire(held);
+        Err(Error::with_detail(ErrorKind::Busy, "two connections to it reach different servers"))
+    }
+
+    /// Waits until all that the server has answered so far is confirmed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unconfirmed`].
+    pub(crate) async fn passed(&self, post: &Post<D>, key: &Bytes) -> Result<(), Error> {
+        let mut outcome = self.join(post, key);
+        // The pair under way, and the next one.
+        let waited = timeout(self.0.limit * 2, outcome.wait_for(Option::is_some)).await;
+        let outcome = waited.ok().and_then(|seen| seen.ok()?.clone());
+        outcome.unwrap_or_else(|| Err(unconfirmed("others were to be confirmed first")))
+    }
+
+    /// Joins those who wait for the next pair.
+    fn join(&self, post: &Post<D>, key: &Bytes) -> watch::Receiver<Option<Result<(), Error>>> {
+        let mut gathering = self.0.lock();
+        // The runtime of its task may have ended.
+        gathering.retain(|pair| pair.outcome.has_changed().is_ok());
+        if let Some(pair) = gathering.iter().find(|pair| pair.post.is(post)) {
+            return pair.outcome.clone();
+        }
+        let (sender, outcome) = watch::channel(None);
+        gathering.push(Gathering { post: post.clone(), outcome: outcome.clone() });
+        // A task of its own, so that it outlives callers that give up.
+        tokio::spawn(Arc::clone(&self.0).confirm(post.clone(), key.clone(), sender));
+        outcome
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    async fn confirm(
+        self: Arc<Self>,
+        post: Post<D>,
+        key: Bytes,
+        outcome: watch::Sender<Option<Result<(), Error>>>,
+    ) {
+        let _turn = self.turn.lock().await;
+        // Whoever comes from now on is answered too late for this pair.
+        self.lock().retain(|pair| !pair.post.is(&post));
+        outcome.send_replace(Some(self.send(&post, key).await));
+    }
+
+    /// Sends a write and a wait behind it, over a connection that has been sound since before the calls.
+    async fn send(&self, Post { held, proof }: &Post<D>, key: Bytes) -> Result<(), Error> {
+        if !self.line.uses(held) {
+            return Err(unconfirmed("the connection for confirmations was lost"));
+        }
+        let wait = LONGEST_WAIT.min(self.limit / 2);
+        let write = vec![key, Bytes::new(), "PX".into(), KEY_LIFE_MS.into()];
+        let (command, args) = proof.wait(wait);
+        let replies = timeout(self.limit, async {
+            // In this order: the wait is for the write before it.
+            tokio::try_join!(
+                biased;
+                held.connection.request("SET", write),
+                held.connection.request(command, args),
+            )
+        });
+        let why = match replies.await {
+            Ok(Ok((_, reply))) if proof.is_given_by(&reply) => {
+                self.line.served(held);
+                return Ok(());
+            }
+            Ok(Ok((_, reply))) => {
+                return Err(unconfirmed(format!("{} within {wait:?}", proof.lack(&reply))));
+            }
+            Ok(Err(CallError::Reply(line))) => crate::classify(&line).detail().to_owned(),
+            Ok(Err(CallError::Failed(error))) => error.to_string(),
+            Err(_) => format!("no reply to {command} within {:?}", self.limit),
+        };
+        // Whatever it was may have happened to the calls as well: a server that was demoted, say.
+        self.line.retire(held);
+        Err(unconfirmed(why))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Gathering<D>>> {
+        // Nothing panics while it is locked.
+        self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> Post<D> {
+    /// Whether one pair confirms both.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.held, &other.held) && self.proof == other.proof
+    }
+}
+
+impl<D: Driver> Clone for Post<D> {
+    fn clone(&self) -> Self {
+        Self { held: Arc::clone(&self.held), proof: self.proof }
+    }
+}
+
+fn unconfirmed(why: impl Into<String>) -> Error {
+    Error::with_detail(ErrorKind::Unconfirmed, why)
+}

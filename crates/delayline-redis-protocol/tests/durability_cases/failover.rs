@@ -1,0 +1,105 @@
+//! Failovers under load. What every replica that may be promoted has confirmed is not lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use delayline_core::{Backend, Class, Durability};
+use delayline_test_server::{Cluster, Sentinels, Server};
+use tokio::task::JoinSet;
+
+use super::{Connect, QUEUE, enqueue, enqueue_patiently, has, open, options, until};
+
+const TASKS: usize = 16;
+
+/// Enqueues from many tasks until told to stop, and answers which messages were acknowledged.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: JoinSet<Vec<String>>,
+}
+
+impl Load {
+    fn start(queue: &Arc<impl Backend + 'static>, durability: Durability) -> Self {
+        let (stop, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        for task in 0..TASKS {
+            let (queue, stop) = (Arc::clone(queue), Arc::clone(&stop));
+            tasks.spawn(async move {
+                let mut acknowledged = Vec::new();
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let text = format!("message-{task}-{number}");
+                    match enqueue(&*queue, &text, durability).await {
+                        Ok(_) => acknowledged.push(text),
+                        Err(error) => {
+                            assert_ne!(error.class(), Class::Rejected, "{error}");
+                            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                        }
+                    }
+                }
+                acknowledged
+            });
+        }
+        Self { stop, tasks }
+    }
+
+    async fn stop(mut self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut acknowledged = Vec::new();
+        while let Some(texts) = self.tasks.join_next().await {
+            acknowledged.extend(texts.unwrap());
+        }
+        acknowledged
+    }
+}
+
+/// How many messages the server has.
+fn count(server: &Server) -> i64 {
+    match server.command(&["HLEN", &format!("delayline:{{{QUEUE}}}:records")]) {
+        delayline_test_server::Reply::Int(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn what_all_replicas_confirmed_survives_a_killed_primary<C: Connect>() {
+    let sentinels = Sentinels::builder().replicas(2).start();
+    let queue = Arc::new(open::<C>(&options(&sentinels.url())).await);
+    let load = Load::start(&queue, Durability::Replicas(2));
+    let primary = sentinels.primary();
+    until("there are messages", || count(primary) > 200).await;
+    primary.kill();
+    // Only one replica is left, so nothing is confirmed by two any more.
+    let is_replaced = || !std::ptr::eq(sentinels.primary(), primary);
+    until("another server is the primary", is_replaced).await;
+    enqueue_patiently(&*queue, "after", Durability::Replicas(1)).await;
+    let acknowledged = load.stop().await;
+    assert!(acknowledged.len() >= 100, "{}", acknowledged.len());
+    for text in &acknowledged {
+        assert!(has(&*queue, text).await, "{text} was acknowledged");
+    }
+}
+
+/// A primary that was frozen acknowledges what waits in its sockets when it goes on, and loses it.
+pub async fn what_all_replicas_confirmed_survives_a_frozen_primary<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let slot = match cluster.nodes()[0].command(&["CLUSTER", "KEYSLOT", QUEUE]) {
+        delayline_test_server::Reply::Int(slot) => u16::try_from(slot).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let primary = cluster.owner(&cluster.nodes()[0], slot);
+    let witness = cluster.nodes().iter().find(|node| !std::ptr::eq(*node, primary)).unwrap();
+    let queue = Arc::new(open::<C>(&options(&cluster.url())).await);
+    let load = Load::start(&queue, Durability::Replicas(1));
+    until("there are messages", || count(primary) > 200).await;
+    primary.pause();
+    let is_replaced = || !std::ptr::eq(cluster.owner(witness, slot), primary);
+    until("another node serves the slot", is_replaced).await;
+    primary.resume();
+    // The old primary is the new one's replica before long, and confirms.
+    enqueue_patiently(&*queue, "after", Durability::Replicas(1)).await;
+    let acknowledged = load.stop().await;
+    assert!(acknowledged.len() >= 100, "{}", acknowledged.len());
+    for text in &acknowledged {
+        assert!(has(&*queue, text).await, "{text} was acknowledged");
+    }
+}

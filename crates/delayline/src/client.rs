@@ -1,10 +1,11 @@
 //! The one place where the calls of a queue are repeated.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Class, Op, Queueing};
+use delayline_core::{Applied, At, Class, Durability, Op, Queueing};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +21,7 @@ pub(crate) struct Client {
     /// It tells what passes through it.
     pub(crate) backend: Arc<dyn Queueing>,
     patience: Duration,
+    durability: Durability,
     shared: Arc<Shared>,
 }
 
@@ -29,6 +31,8 @@ struct Shared {
     label: Label,
     events: EventSink,
     merger: Merger,
+    /// Of sends that are to be confirmed. They make no others wait.
+    durable_mergers: Mutex<BTreeMap<Durability, Merger>>,
     trace_source: Option<TraceSource>,
     /// When a worker has seen last that nothing was due.
     looks: watch::Sender<Instant>,
@@ -50,9 +54,11 @@ impl Client {
         patience: Duration,
     ) -> Self {
         let observed = Observed::new(Arc::clone(&plain), label.clone(), events.clone());
-        let (merger, looks) = (Merger::default(), watch::Sender::new(Instant::now()));
-        let shared = Shared { plain, label, events, merger, trace_source, looks };
-        Self { backend: Arc::new(observed), patience, shared: Arc::new(shared) }
+        let (merger, durable_mergers) = (Merger::default(), Mutex::default());
+        let looks = watch::Sender::new(Instant::now());
+        let shared = Shared { plain, label, events, merger, durable_mergers, trace_source, looks };
+        let durability = Durability::None;
+        Self { backend: Arc::new(observed), patience, durability, shared: Arc::new(shared) }
     }
 
     /// The same under another name. It groups its sends apart.
@@ -61,20 +67,27 @@ impl Client {
         let label = Label::new(name.as_str());
         let (plain, events) = (Arc::clone(plain), events.clone());
         Self::with(plain, label, events, trace_source.clone(), self.patience)
+            .durable(self.durability)
     }
 
     /// The same with another patience. It groups its sends apart.
     pub(crate) fn patient(self, patience: Duration) -> Self {
         let Shared { plain, label, events, trace_source, .. } = &*self.shared;
         let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
-        Self::with(plain, label, events, trace_source.clone(), patience)
+        Self::with(plain, label, events, trace_source.clone(), patience).durable(self.durability)
     }
 
     /// The same with a source of trace contexts. It groups its sends apart.
     pub(crate) fn traced(self, source: TraceSource) -> Self {
         let Shared { plain, label, events, .. } = &*self.shared;
         let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
-        Self::with(plain, label, events, Some(source), self.patience)
+        Self::with(plain, label, events, Some(source), self.patience).durable(self.durability)
+    }
+
+    /// The same with another durability. It groups its sends apart.
+    pub(crate) fn durable(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
     }
 
     pub(crate) fn label(&self) -> &Label {
@@ -85,8 +98,14 @@ impl Client {
         &self.shared.events
     }
 
-    pub(crate) fn merger(&self) -> &Merger {
-        &self.shared.merger
+    pub(crate) fn merger(&self) -> Merger {
+        if self.durability == Durability::None {
+            return self.shared.merger.clone();
+        }
+        // Nothing panics while it is locked.
+        let mergers = self.shared.durable_mergers.lock();
+        let mut mergers = mergers.unwrap_or_else(PoisonError::into_inner);
+        mergers.entry(self.durability).or_default().clone()
     }
 
     /// Where the workers of clones of one queue tell each other when one has seen that nothing was
@@ -113,11 +132,19 @@ impl Client {
     pub(crate) async fn apply(&self, op: &Op) -> Result<Applied, Error> {
         let mut tries = Tries::until(self.give_up());
         loop {
-            match self.backend.apply(At::Server, op).await {
+            match self.apply_once(op).await {
                 Ok(applied) => return Ok(applied),
                 Err(error) => self.pause(op, tries.failed(error)?).await,
             }
         }
+    }
+
+    /// Sends `op` once. It is answered when it is as durable as it has to be.
+    pub(crate) async fn apply_once(&self, op: &Op) -> Result<Applied, delayline_core::Error> {
+        if self.durability == Durability::None || !op.changes_for_good() {
+            return self.backend.apply(At::Server, op).await;
+        }
+        self.backend.apply_durably(At::Server, op, self.durability).await
     }
 
     /// Waits before `op` is sent again.

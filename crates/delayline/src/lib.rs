@@ -27,6 +27,7 @@
 //! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process. [`connect`]
 //!   leads to several, over one [`Connection`].
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
+//! - [`Queue::durability`] answers when replicas or a disk have what was sent.
 //! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
 //!   among several queues. With the feature `tower` a worker also runs a service in layers of that
 //!   crate (`service_handler`).
@@ -58,10 +59,11 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    At, Backend, Backoff, Cancelled, Class, DeathReason, Enqueued, ErrorKind, Finding, FinishedIds,
-    Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState, Millis,
-    NewMessage, Op, Position, Priority, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled,
-    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable, limits,
+    At, Backend, Backoff, Cancelled, Class, DeathReason, Durability, Enqueued, ErrorKind, Finding,
+    FinishedIds, Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState,
+    Millis, NewMessage, Op, Position, Priority, Purged, QueueName, Queueing, Redriven, Reply,
+    Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable,
+    limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

@@ -24,7 +24,7 @@ use crate::{Error, telemetry};
 /// Groups are sent by a task that ends with the last of them, so that whoever gives up waiting takes
 /// nothing from the others. One group at a time: a second on its way beside the first could overtake
 /// it when the first has to be repeated.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Merger(Arc<Mutex<Waiting>>);
 
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP};
 use delayline_core::{
-    Cancelled, Found, MessageId, Millis, NewMessage, Op, Purged, Queueing, Redrive, Redriven,
-    Reply, Reschedule, Rescheduled, Schedule, Stats, Status, Timestamp,
+    Cancelled, Durability, Found, MessageId, Millis, NewMessage, Op, Purged, Queueing, Redrive,
+    Redriven, Reply, Reschedule, Rescheduled, Schedule, Stats, Status, Timestamp,
 };
 use uuid::Uuid;
 
@@ -96,6 +96,44 @@ impl<T, C> Queue<T, C> {
     pub fn patience(mut self, patience: Duration) -> Self {
         self.client = self.client.patient(patience);
         self
+    }
+
+    /// The same queue, whose changes are answered when they are as safe as this: for a queue, or for
+    /// one call (G25). Without it that is [`Durability::None`].
+    ///
+    /// It goes for sends, batches, cancellations, reschedules, redrives, purges, pauses, and for what
+    /// workers of the queue settle. It does not go for claims and longer leases: if one is lost, the
+    /// message is delivered again, which can happen anyway.
+    ///
+    /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience), and
+    /// confirmed anew, on another server after a failover. If that does not help the error is
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): it was executed, and it is not known
+    /// whether it is safe. Sending the same message again is harmless.
+    ///
+    /// Many calls at the same time share their confirmations. Sends of different durabilities go out in
+    /// different operations, and don't wait for each other.
+    ///
+    /// ```no_run
+    /// # use delayline::{Connect, Durability, Queue};
+    /// # async fn example() -> Result<(), delayline::Error> {
+    /// let orders: Queue<String> = Connect::new("redis://127.0.0.1:6379", "orders")?.queue().await?;
+    /// // One message that a failover must not lose.
+    /// orders.durability(Durability::Replicas(1))?.send(&"close it".to_owned()).await?;
+    /// // All messages from now on.
+    /// let orders = orders.durability(Durability::Replicas(1))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the number of replicas is 0 or more than
+    /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS). A server that cannot confirm it, and a queue in
+    /// memory, refuse each call with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) before
+    /// anything is sent.
+    pub fn durability(&self, durability: Durability) -> Result<Self, Error> {
+        durability.validate()?;
+        Ok(Self { client: self.client.clone().durable(durability), ..self.clone() })
     }
 
     /// Says what the queue is called in spans and metrics: `unnamed` unless told. A queue that

@@ -18,7 +18,7 @@ pub struct Sent {
     pub id: MessageId,
     /// What the queue answered.
     pub outcome: Enqueued,
-    /// A reply was lost on the way and the message was sent again. Then
+    /// A reply was lost on the way, or not confirmed, and the message was sent again. Then
     /// [`Enqueued::Duplicate`] may speak of this very message.
     pub repeated: bool,
 }
@@ -48,7 +48,8 @@ impl Sent {
 impl<T, C> Queue<T, C> {
     /// Sends many messages, made by [`message`](Self::message), in as few operations as their
     /// number, sizes and ids allow. Answers message by message, in order; an id that stands twice
-    /// is a duplicate or a conflict the second time (G18).
+    /// is a duplicate or a conflict the second time (G18). They are as safe as this queue wants it; what
+    /// the queue wanted that made the drafts does not matter.
     ///
     /// ```
     /// # use delayline::Queue;

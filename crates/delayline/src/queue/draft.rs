@@ -56,7 +56,7 @@ impl Draft {
     /// ago: for ids that come round again, such as one reminder per shop.
     ///
     /// A repeated send could then make a second message, if the first was handled in between. So
-    /// after a lost reply this message is not sent again by itself, and the error is
+    /// after a reply that was lost or not confirmed this message is not sent again by itself, and the error is
     /// [`Class::Ambiguous`](crate::Class::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
     /// tells what is known of the id.
     pub const fn reuse_finished_id(mut self) -> Self {

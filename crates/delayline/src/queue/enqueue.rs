@@ -1,6 +1,6 @@
 //! One operation's worth of messages on its way to the queue.
 
-use delayline_core::{At, Class, FinishedIds, NewMessage, Op, Reply};
+use delayline_core::{Class, FinishedIds, NewMessage, Op, Reply};
 use tokio::time::Instant;
 
 use super::Sent;
@@ -30,7 +30,7 @@ pub(crate) async fn enqueue<K>(
     let mut answered = Vec::with_capacity(keys.len());
     let mut tries = Tries::until(give_up);
     let results = loop {
-        match client.backend.apply(At::Server, &op).await {
+        match client.apply_once(&op).await {
             Ok(applied) => break Ok(applied.reply),
             Err(error) => {
                 if error.class() == Class::Ambiguous {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Cancelled, Death, DeathReason, Enqueued, Error, Extended, MessageId, Op,
-    Outcome, Purged, Queueing, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Wakeup,
+    Applied, At, Backend, Cancelled, Death, DeathReason, Durability, Enqueued, Error, Extended,
+    MessageId, Op, Outcome, Purged, Queueing, Redriven, Reply, Rescheduled, Settled, Settlement,
+    Status, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -26,6 +27,35 @@ pub(crate) struct Observed {
 impl Observed {
     pub(crate) fn new(inner: Arc<dyn Queueing>, queue: Label, events: EventSink) -> Self {
         Self { inner, queue, events }
+    }
+
+    /// Records one call.
+    async fn observe(
+        &self,
+        op: &Op,
+        call: impl Future<Output = Result<Applied, Error>>,
+    ) -> Result<Applied, Error> {
+        let span = call_span(self.queue.as_str(), op);
+        let start = Instant::now();
+        let result = call.instrument(span.clone()).await;
+        let outcome = match &result {
+            Ok(applied) => {
+                if let Reply::Claim(claimed) = &applied.reply {
+                    span.record("messaging.batch.message_count", claimed.deliveries.len());
+                }
+                self.tell(op, applied);
+                "ok"
+            }
+            Err(error) => {
+                let class = class_name(error.class());
+                span.record("error.type", class);
+                class
+            }
+        };
+        let took = start.elapsed();
+        tracing::debug!(queue = self.queue.as_str(), op = op.name(), outcome, ?took, "called");
+        meters::call(&self.queue, op.name(), outcome, took);
+        result
     }
 
     /// Tells the results of an operation, item by item.
@@ -185,27 +215,16 @@ fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
 #[async_trait]
 impl Backend for Observed {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        let span = call_span(self.queue.as_str(), op);
-        let start = Instant::now();
-        let result = self.inner.apply(at, op).instrument(span.clone()).await;
-        let outcome = match &result {
-            Ok(applied) => {
-                if let Reply::Claim(claimed) = &applied.reply {
-                    span.record("messaging.batch.message_count", claimed.deliveries.len());
-                }
-                self.tell(op, applied);
-                "ok"
-            }
-            Err(error) => {
-                let class = class_name(error.class());
-                span.record("error.type", class);
-                class
-            }
-        };
-        let took = start.elapsed();
-        tracing::debug!(queue = self.queue.as_str(), op = op.name(), outcome, ?took, "called");
-        meters::call(&self.queue, op.name(), outcome, took);
-        result
+        self.observe(op, self.inner.apply(at, op)).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        self.observe(op, self.inner.apply_durably(at, op, durability)).await
     }
 }
 

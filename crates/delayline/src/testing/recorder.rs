@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Enqueued, Error, Millis, NewMessage, Op, Reply, Timestamp, Wakeup,
+    Applied, At, Backend, Durability, Enqueued, Error, Millis, NewMessage, Op, Reply, Timestamp,
+    Wakeup,
 };
 use delayline_memory::MemoryBackend;
 
@@ -59,6 +60,17 @@ impl Backend for Recorder {
             self.record(messages, outcomes, applied.at);
         }
         Ok(applied)
+    }
+
+    /// Takes everything for safe, so that programs can be tested that want it so.
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        durability.validate()?;
+        self.apply(at, op).await
     }
 }
 

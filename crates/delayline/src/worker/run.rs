@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
 use delayline_core::{
-    Applied, At, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Queueing,
-    Reply, Settled, Settlement, Timestamp, Wakeup,
+    Applied, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Reply, Settled,
+    Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -147,16 +147,16 @@ impl Run {
         let now = self.now();
         while let Some(action) = self.machine.poll(now) {
             match action {
-                Action::Send { queue, op } => self.call(queue, async move |backend| {
-                    let result = backend.apply(At::Server, &op).await;
+                Action::Send { queue, op } => self.call(queue, async move |client| {
+                    let result = client.apply_once(&op).await;
                     Report::Answer { queue, op, result }
                 }),
-                Action::Wait { queue, timeout } => self.call(queue, async move |backend| {
-                    let result = Wakeup::wait(&backend, timeout).await;
+                Action::Wait { queue, timeout } => self.call(queue, async move |client| {
+                    let result = Wakeup::wait(&client.backend, timeout).await;
                     Report::Waited { queue, result }
                 }),
-                Action::Ring { queue } => self.call(queue, async move |backend| {
-                    if let Err(error) = backend.ring().await {
+                Action::Ring { queue } => self.call(queue, async move |client| {
+                    if let Err(error) = client.backend.ring().await {
                         tracing::debug!(%error, "a hint could not be handed on");
                     }
                     Report::Rung { queue }
@@ -182,12 +182,12 @@ impl Run {
         }
     }
 
-    fn call<F>(&self, queue: usize, call: impl FnOnce(Arc<dyn Queueing>) -> F)
+    fn call<F>(&self, queue: usize, call: impl FnOnce(Client) -> F)
     where
         F: Future<Output = Report> + Send + 'static,
     {
         if let Some(lane) = self.lanes.get(queue) {
-            self.calls.push(Box::pin(call(Arc::clone(&lane.client.backend))));
+            self.calls.push(Box::pin(call(lane.client.clone())));
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::{At, Backend, ErrorKind, Found, MessageId, Op, Reply, Stats, Timestamp, Wakeup};
+use delayline::{
+    At, Backend, Durability, ErrorKind, Found, MessageId, Op, Reply, Stats, Timestamp, Wakeup,
+};
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
 use tokio::time::Instant;
@@ -21,6 +23,8 @@ pub enum Fault {
     LostReply,
     /// It is lost before it is executed, and nobody knows.
     LostRequest,
+    /// It is executed, and not known to be safe.
+    Unconfirmed,
     /// It is executed, and the reply takes 100 ms.
     SlowReply,
     /// It is refused for now.
@@ -37,6 +41,8 @@ pub struct Faulty {
     plan: Mutex<Plan>,
     /// Every operation sent, with the time since the start.
     log: Mutex<Vec<(Duration, Op)>>,
+    /// Every operation sent, with what was to be confirmed.
+    durabilities: Mutex<Vec<(&'static str, Durability)>>,
     waits: Mutex<u32>,
 }
 
@@ -57,6 +63,7 @@ impl Faulty {
             start: Instant::now(),
             plan: Mutex::new(Box::new(plan)),
             log: Mutex::default(),
+            durabilities: Mutex::default(),
             waits: Mutex::default(),
         })
     }
@@ -80,6 +87,12 @@ impl Faulty {
 
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// How durable the operations of this name were to be.
+    pub fn durabilities(&self, name: &str) -> Vec<Durability> {
+        let sent = self.durabilities.lock().unwrap();
+        sent.iter().filter(|(op, _)| *op == name).map(|(_, durability)| *durability).collect()
     }
 
     /// The operations of this name, with the time since the start.
@@ -117,8 +130,18 @@ impl Faulty {
 #[async_trait]
 impl Backend for Faulty {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        self.apply_durably(at, op, Durability::None).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
         assert_eq!(at, At::Server);
         self.log.lock().unwrap().push((self.start.elapsed(), op.clone()));
+        self.durabilities.lock().unwrap().push((op.name(), durability));
         let fault = (self.plan.lock().unwrap())(op);
         let execute = || self.inner.apply(At::Fixed(self.now()), op);
         match fault {
@@ -131,6 +154,10 @@ impl Backend for Faulty {
                 let applied = execute().await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 applied
+            }
+            Fault::Unconfirmed => {
+                execute().await?;
+                Err(Error::new(ErrorKind::Unconfirmed))
             }
             Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
             Fault::Busy => Err(Error::new(ErrorKind::Busy)),

@@ -1,0 +1,157 @@
+//! Which calls are to be confirmed, and what becomes of those that are not (G25).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::{
+    Class, Durability, Enqueued, Error, ErrorKind, Job, Queue, Queueing, Redriven, Worker,
+};
+use support::{Fault, Faulty};
+
+const ONE: Durability = Durability::Replicas(1);
+
+fn queue(backend: &Arc<Faulty>) -> Queue<u32> {
+    Queue::new(Arc::clone(backend) as Arc<dyn Queueing>)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_or_a_single_call_is_durable() {
+    let backend = Faulty::new();
+    let plain = queue(&backend);
+    plain.send(&1).await.unwrap();
+    plain.durability(ONE).unwrap().send(&2).await.unwrap();
+    plain.send(&3).await.unwrap();
+    let durable = plain.durability(Durability::Disk).unwrap();
+    durable.send(&4).await.unwrap();
+    assert!(durable.message(&5).unwrap().send().await.unwrap().is_accepted());
+    for sent in durable.send_batch([plain.message(&6).unwrap()]).await {
+        assert!(sent.unwrap().is_accepted());
+    }
+    let (none, disk) = (Durability::None, Durability::Disk);
+    assert_eq!(backend.durabilities("enqueue"), [none, ONE, none, disk, disk, disk]);
+    // Names and patience don't change it.
+    let named = durable.named(&"orders".parse().unwrap()).patience(Duration::from_secs(1));
+    named.send(&7).await.unwrap();
+    assert_eq!(backend.durabilities("enqueue").last(), Some(&disk));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_be_gone_for_good_is_confirmed_and_nothing_else() {
+    let backend = Faulty::new();
+    let queue = queue(&backend).durability(ONE).unwrap();
+    let draft = |id: &str| queue.message(&1).unwrap().id(id).unwrap();
+    let late = || draft("late").delay(Duration::from_secs(60)).unwrap();
+    assert!(late().send().await.unwrap().is_accepted());
+    queue.reschedule_in("late", Duration::from_secs(50)).await.unwrap();
+    queue.cancel("late").await.unwrap();
+    queue.pause().await.unwrap();
+    queue.resume().await.unwrap();
+    queue.get("late").await.unwrap();
+    queue.check().await.unwrap();
+    queue.repair().await.unwrap();
+    assert!(draft("dead").max_failures(1).send().await.unwrap().is_accepted());
+    // The handler is slow enough for a heartbeat.
+    let worker = Worker::builder(queue.clone()).lease(Duration::from_secs(3)).until_empty(true);
+    worker.build().unwrap().run(fail).await;
+    let dead = || ["dead".try_into().unwrap()];
+    assert!(matches!(queue.redrive(dead()).await.unwrap()[..], [Redriven::Done { .. }]));
+    queue.purge(dead()).await.unwrap();
+    for op in ["enqueue", "reschedule", "cancel", "pause", "resume", "settle", "redrive", "purge"] {
+        assert!(!backend.durabilities(op).is_empty(), "{op}");
+        assert!(backend.durabilities(op).iter().all(|it| *it == ONE), "{op}");
+    }
+    for op in ["claim", "extend", "get", "check", "repair", "stats"] {
+        assert!(!backend.durabilities(op).is_empty(), "{op}");
+        assert!(backend.durabilities(op).iter().all(|it| *it == Durability::None), "{op}");
+    }
+}
+
+async fn fail(_: Job<u32>) -> Result<(), std::io::Error> {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Err(std::io::Error::other("no"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_confirmed_is_repeated_and_confirmed_anew() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed, Fault::Unconfirmed]);
+    let queue = queue(&backend).durability(ONE).unwrap();
+    let sent = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    assert!(matches!(sent.outcome, Enqueued::Duplicate { .. }) && sent.repeated);
+    assert_eq!(backend.durabilities("enqueue"), [ONE; 3], "a duplicate is confirmed, too");
+    assert_eq!(backend.stats().await.ready, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_never_confirmed_is_ambiguous_within_the_patience() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed; 100]);
+    let queue = queue(&backend).durability(ONE).unwrap();
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((error.kind(), error.class()), (Some(&ErrorKind::Unconfirmed), Class::Ambiguous));
+    assert_eq!(backend.durabilities("enqueue").len(), 5);
+    assert!(backend.elapsed() <= Duration::from_secs(10));
+}
+
+/// A second one would be another message if the first was handled meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_reuses_an_id_is_not_repeated() {
+    let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed]);
+    let queue = queue(&backend).durability(ONE).unwrap();
+    let draft = queue.message(&1).unwrap().id("a").unwrap().reuse_finished_id();
+    let error = draft.send().await.unwrap_err();
+    assert_eq!(error.kind(), Some(&ErrorKind::Unconfirmed));
+    assert_eq!(backend.sent("enqueue").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ack_that_is_not_confirmed_is_repeated() {
+    let backend = Faulty::with_faults("settle", &[Fault::Unconfirmed]);
+    let queue = queue(&backend).durability(ONE).unwrap();
+    queue.send(&1).await.unwrap();
+    let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+    let summary = worker.run(|_: Job<u32>| async { Ok::<(), std::io::Error>(()) }).await;
+    assert_eq!(summary.acked, 1);
+    assert_eq!(backend.durabilities("settle"), [ONE, ONE]);
+}
+
+/// Each takes 100 ms.
+#[tokio::test(start_paused = true)]
+async fn sends_of_different_durability_do_not_wait_for_each_other() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let plain = queue(&backend);
+    let durable = plain.durability(ONE).unwrap();
+    let sends = (0..10).map(|n| {
+        let (plain, durable) = (plain.clone(), durable.clone());
+        async move {
+            plain.send(&n).await?;
+            durable.clone().send(&n).await
+        }
+    });
+    for sent in futures_util::future::join_all(sends).await {
+        sent.unwrap();
+    }
+    let mut durabilities = backend.durabilities("enqueue");
+    durabilities.sort_unstable();
+    let merged = |durability| durabilities.iter().filter(|it| **it == durability).count();
+    assert!(merged(Durability::None) <= 2 && merged(ONE) <= 2, "{durabilities:?}");
+    assert!(backend.elapsed() <= Duration::from_millis(400), "{:?}", backend.elapsed());
+}
+
+#[tokio::test]
+async fn a_queue_in_memory_and_absurd_numbers_are_refused() {
+    let queue: Queue<u32> = Queue::new(delayline::open("memory:", "q").await.unwrap());
+    for durability in [ONE, Durability::Disk] {
+        let durable = queue.durability(durability).unwrap();
+        let error = durable.send(&1).await.unwrap_err();
+        assert!(matches!(error.kind(), Some(ErrorKind::Unsupported(_))), "{error}");
+        assert!(error.to_string().contains(&durability.to_string()), "{error}");
+    }
+    for count in [0, 33] {
+        let error: Error = queue.durability(Durability::Replicas(count)).unwrap_err();
+        assert!(error.to_string().contains("from 1 to 32"), "{error}");
+    }
+    assert_eq!(queue.stats().await.unwrap().ready, 0);
+}

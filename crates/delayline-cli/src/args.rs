@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use delayline::{Bytes, Connect, Error, ErrorKind, Queue, QueueName, Raw};
+use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue, QueueName, Raw};
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
@@ -170,6 +170,11 @@ pub(crate) struct Send {
     /// Send it also if a message of this id was finished a short while ago
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
+
+    /// When it is answered: when the server has executed it (none), when so many replicas have it as
+    /// well (replicas=N), or when the server's disk has it (disk)
+    #[arg(long, value_name = "WHERE", default_value_t)]
+    pub(crate) durability: Durability,
 
     /// File of JSON lines, one message each; - is stdin
     #[arg(
@@ -338,7 +343,8 @@ Exit codes:
      is sent, or during a redrive or purge, and if the answer to a question is no
   2  the command line is wrong, or a value is outside of its limits
   3  the server cannot be reached, or refuses
-  4  the server's answer was lost: the operation may have been executed; it can be repeated
+  4  the server's answer was lost, or not confirmed: the operation may have been executed; it can be
+     repeated
   5  something else, such as output that cannot be written";
 
 const SEND_HELP: &str = r#"Examples:

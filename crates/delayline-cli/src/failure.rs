@@ -108,6 +108,10 @@ pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
             "whatever was asked for may have happened; it can be repeated under the same ids"
         }
+        ErrorKind::Unconfirmed => {
+            "it was executed: sending it again under the same id is harmless and confirms it, once the \
+             replicas are there"
+        }
         _ => return None,
     })
 }

@@ -192,3 +192,29 @@ fn an_interrupted_file_tells_what_was_sent() {
     assert!(ended.stderr.contains("created 20, duplicate 0"), "{}", ended.stderr);
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
 }
+
+#[test]
+fn an_answer_waits_for_replicas_or_the_disk_if_asked_to() {
+    let server = Server::builder().tcp().start();
+    let of_server = format!("127.0.0.1 {}", server.port());
+    let replica = Server::builder().tcp().config("replicaof", &of_server).start();
+    wait_until("the replica follows", || replica.info("replication", "master_link_status") == "up");
+    for driver in DRIVERS {
+        let send = |durability| {
+            let durability = format!("--durability={durability}");
+            let flags = ["send", "--driver", driver, "--id", driver, "--payload", "x", &durability];
+            run(on(&server, &flags))
+        };
+        send("replicas=1").code(0);
+        let refused = send("disk").code(2);
+        assert!(refused.stderr.contains("appendonly"), "{}", refused.stderr);
+        for bad in ["replicas=0", "replicas=33", "replicas", "everywhere"] {
+            send(bad).code(2);
+        }
+        replica.pause();
+        let unconfirmed = send("replicas=1").code(4);
+        assert!(unconfirmed.stderr.contains("0 of 1 replicas"), "{}", unconfirmed.stderr);
+        replica.resume();
+        send("replicas=1").code(0);
+    }
+}

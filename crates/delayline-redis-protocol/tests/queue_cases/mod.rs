@@ -13,6 +13,7 @@
 pub mod access;
 pub mod agreement;
 pub mod bells;
+pub mod capabilities;
 #[path = "../connect/mod.rs"]
 pub mod connect;
 pub mod hostile;
@@ -34,6 +35,7 @@ use delayline_core::{
 use delayline_redis_protocol::{ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
 
+pub use self::capabilities::Capability;
 pub use self::connect::Connect;
 
 /// A queue named `q` at an address.

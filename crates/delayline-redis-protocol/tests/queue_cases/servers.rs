@@ -85,8 +85,7 @@ pub async fn missing_replicas_are_an_error_that_may_be_repeated<C: Connect>() {
             assert_eq!((kind.class(), kind), (Class::NotExecuted, ErrorKind::Busy));
         }
     }
-    if !server.info("server", "redis_version").starts_with("6.0.") {
-        // Redis 6.0 does not look at this setting inside scripts.
+    if Capability::ReplicasCountInScripts.is_of(&server) {
         assert_eq!(dump(&server, queue.keys().all()), before);
     }
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);

@@ -94,7 +94,7 @@ impl Bench {
         let mut late = Histogram::new(3)?;
         for _ in 0..messages {
             let delay = Duration::from_micros(fastrand::u64(0..500_000));
-            self.queue.send_in(delay, &payload()).await?;
+            self.queue.send_in(&payload(), delay).await?;
             self.next(&mut late).await?;
         }
         Ok(quantiles(&late))
@@ -140,9 +140,9 @@ async fn send(
     count: usize,
     delay: impl Fn(usize) -> Duration,
 ) -> Result<()> {
-    let draft = |n| Ok(queue.message(&payload())?.delay(delay(n))?);
+    let draft = |n| Ok(queue.message(&payload()).due_in(delay(n)));
     let drafts = (0..count).map(draft).collect::<Result<Vec<_>>>()?;
-    for sent in queue.send_batch(drafts).await {
+    for sent in queue.send_many(drafts).await {
         let _created = sent?;
     }
     Ok(())

@@ -67,7 +67,7 @@ async fn of_way(way: Way, count: usize, messages: usize) -> Result<[f64; 2]> {
     let before = spent();
     for queue in &queues {
         let drafts = (0..each).map(|_| queue.message(&payload()));
-        for sent in queue.send_batch(drafts.collect::<Result<Vec<_>, _>>()?).await {
+        for sent in queue.send_many(drafts).await {
             let _created = sent?;
         }
     }

@@ -23,7 +23,7 @@ pub fn payload() -> Bytes {
 pub async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<()> {
     for first in (0..messages).step_by(BULK) {
         let drafts = (first..messages.min(first + BULK)).map(|_| queue.message(&payload()));
-        for sent in queue.send_batch(drafts.collect::<Result<Vec<_>, _>>()?).await {
+        for sent in queue.send_many(drafts).await {
             let _created = sent?;
         }
     }

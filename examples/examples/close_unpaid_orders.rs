@@ -57,7 +57,7 @@ async fn place_order(
     number: u32,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let order = CloseOrder { number, total_cents: 1_990 };
-    let message = queue.message(&order)?.id(id(number).as_str())?.delay(Duration::from_secs(1))?;
+    let message = queue.message(&order).id(id(number).as_str()).due_in(Duration::from_secs(1));
     // The example uses the same numbers every time it runs.
     let sent = message.reuse_finished_id().send().await?;
     if !sent.is_accepted() {

@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..12 {
         let booking = Booking { account: number % 3, cents: 100 };
         // The first failure would make it a dead letter, so any failure shows.
-        let sent = queue.message(&booking)?.max_failures(1).send().await?;
+        let sent = queue.message(&booking).max_failures(1).send().await?;
         assert!(sent.is_accepted());
     }
 

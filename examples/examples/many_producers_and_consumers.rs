@@ -100,7 +100,7 @@ async fn produce(queue: Queue<Square>, producer: u64) -> Result<Vec<MessageId>, 
     for number in 0..MESSAGES_EACH {
         let delay = Duration::from_millis(number * 7 % 300);
         let message = Square { of: producer * MESSAGES_EACH + number };
-        ids.push(queue.send_in(delay, &message).await?);
+        ids.push(queue.send_in(&message, delay).await?);
     }
     println!("producer {producer} has sent {} messages", ids.len());
     Ok(ids)

@@ -24,8 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         queue.send(&number).await?;
     }
     // Many at once: they are taken in in their order.
-    let drafts = (100..300).map(|number| queue.message(&number)).collect::<Result<Vec<_>, _>>()?;
-    for sent in queue.send_batch(drafts).await {
+    for sent in queue.send_many((100..300).map(|number| queue.message(&number))).await {
         assert!(sent?.is_accepted());
     }
     println!("sent 300 numbers");

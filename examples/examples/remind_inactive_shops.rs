@@ -89,7 +89,7 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
             Rescheduled::Done { .. } => return Ok(()),
             // The shop has no message yet, or its last reminder was sent.
             Rescheduled::NotFound => {
-                let draft = queue.message(&Remind { shop })?.id(id(shop)?)?.delay(QUIET)?;
+                let draft = queue.message(&Remind { shop }).id(id(shop)?).due_in(QUIET);
                 let sent = draft.reuse_finished_id().send().await?;
                 if let Enqueued::Created { .. } = sent.outcome {
                     println!("shop {shop} is to be reminded");
@@ -103,7 +103,7 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
                 sleep(Duration::from_millis(20)).await;
             }
             Rescheduled::Dead => {
-                queue.purge([id(shop)?]).await?;
+                queue.purge(id(shop)?).await?;
             }
         }
     }

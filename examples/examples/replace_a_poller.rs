@@ -83,10 +83,10 @@ async fn send_page(queue: &Queue<String>, page: Vec<(String, f64)>) -> Result<Ve
         let due = UNIX_EPOCH + Duration::try_from_secs_f64(*score).unwrap_or_default();
         // The member is the id. Do not use `reuse_finished_id`: sending a member again must be a
         // duplicate, even after it was handled. If members exceed 128 bytes, use a hash.
-        drafts.push(queue.message(member)?.id(member.as_str())?.at(due)?);
+        drafts.push(queue.message(member).id(member.as_str()).due_at(due));
     }
     let mut sent = Vec::new();
-    for ((member, _), result) in page.into_iter().zip(queue.send_batch(drafts).await) {
+    for ((member, _), result) in page.into_iter().zip(queue.send_many(drafts).await) {
         if result?.is_conflict() {
             return Err(format!("another message is called {member}").into());
         }

@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Schedules a text. A second failure of the same order changes nothing: one text is enough.
 async fn payment_failed(queue: &Queue<TextCustomer>, order: u32) -> Result<(), Error> {
-    let draft = queue.message(&TextCustomer { order })?.id(id(order).as_str())?.delay(DELAY)?;
+    let draft = queue.message(&TextCustomer { order }).id(id(order).as_str()).due_in(DELAY);
     // The example uses the same orders every time it runs.
     let sent = draft.max_failures(3).reuse_finished_id().send().await?;
     if !sent.is_accepted() {

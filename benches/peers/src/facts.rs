@@ -63,7 +63,7 @@ pub(crate) const fn of(name: Name) -> Facts {
 
 const DELAYLINE: Facts = Facts {
     title: "Delayline, redis-rs",
-    settings: "one default connection; `Queue::send`, `send_batch`; a worker with \
+    settings: "one default connection; `Queue::send`, `send_many`; a worker with \
                `concurrency(256)`, otherwise defaults.",
     guarantees: [
         "no, to the millisecond",

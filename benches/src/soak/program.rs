@@ -206,7 +206,7 @@ impl Running {
             let mut promises = Vec::new();
             for (_, queue) in &self.queues {
                 let promise = self.ledger.promise(Class::Wave, Due::At(due), 1);
-                let sent = queue.send_at(due, &senders::payload(promise.number)).await;
+                let sent = queue.send_at(&senders::payload(promise.number), due).await;
                 self.ledger.sent(&promise, sent.map_err(Into::into));
                 promises.push(promise.done);
             }

@@ -64,7 +64,7 @@ impl Sender {
         let drawn = self.schedule.delay(self.shape, cycle, &mut self.chance);
         let Some((class, delay)) = drawn else { return Ok(None) };
         let promise = self.ledger.promise(Class::Lone(class), Due::In(delay), 1);
-        let sent = self.queue.1.send_in(delay, &payload(promise.number)).await;
+        let sent = self.queue.1.send_in(&payload(promise.number), delay).await;
         self.ledger.sent(&promise, sent.map_err(Into::into));
         Ok(Some(promise))
     }
@@ -89,10 +89,10 @@ impl Sender {
                     && delay > LONGEST_STREAM_DELAY / 2
                     && self.chance.u8(..20) == 0;
                 let promise = self.ledger.promise(Class::Stream, Due::In(delay), deliveries);
-                drafts.push(self.queue.1.message(&payload(promise.number))?.delay(delay)?);
+                drafts.push(self.queue.1.message(&payload(promise.number)).due_in(delay));
                 promises.push((promise, cancel));
             }
-            let answers = self.queue.1.send_batch(drafts).await;
+            let answers = self.queue.1.send_many(drafts).await;
             for ((promise, cancel), answer) in promises.into_iter().zip(answers) {
                 let id = answer.as_ref().ok().map(|sent| sent.id.clone());
                 self.ledger.sent(&promise, answer.map_err(Into::into));

@@ -142,7 +142,13 @@ impl NewMessage {
         hasher.digest()
     }
 
-    pub(crate) fn validate(&self) -> Result<(), Violation> {
+    /// Checks that payload, headers and limits are within their bounds, as
+    /// [`Op::validate`](crate::Op::validate) does for whole operations.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`] names the value and the limit.
+    pub fn validate(&self) -> Result<(), Violation> {
         Violation::at_most("the payload", "bytes", self.payload.len(), MAX_PAYLOAD_BYTES)?;
         self.headers.validate()?;
         let most = u64::from(MAX_ATTEMPT_LIMIT);

@@ -10,7 +10,7 @@
 //! async fn main() -> Result<(), delayline::Error> {
 //!     // Or "redis://127.0.0.1:6379".
 //!     let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
-//!     orders.send_in(Duration::from_millis(100), &"close the unpaid order".to_owned()).await?;
+//!     orders.send_in(&"close the unpaid order".to_owned(), Duration::from_millis(100)).await?;
 //!
 //!     let worker = Worker::builder(orders).until_empty(true).build()?;
 //!     let summary = worker

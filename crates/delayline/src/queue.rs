@@ -46,10 +46,10 @@ use crate::{Codec, Error, Events, Json, QueueName, Raw, TraceContext, telemetry}
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
-/// orders.send_in(Duration::from_secs(1800), &"close it".to_owned()).await?;
+/// orders.send_in(&"close it".to_owned(), Duration::from_secs(1800)).await?;
 ///
-/// let draft = orders.message(&"close it".to_owned())?;
-/// let sent = draft.id("order-1234")?.delay(Duration::from_secs(1800))?.send().await?;
+/// let draft = orders.message(&"close it".to_owned());
+/// let sent = draft.id("order-1234").due_in(Duration::from_secs(1800)).send().await?;
 /// assert!(matches!(sent.outcome, Enqueued::Created { .. }));
 /// assert_eq!(orders.cancel("order-1234").await?, Cancelled::Cancelled);
 /// # Ok(())
@@ -206,17 +206,21 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
-    /// Takes many messages out, in as few operations as their number allows. Answers id by id, in
-    /// order, like [`cancel`](Self::cancel); the operations are not one instant.
+    /// Cancels many messages, in as few operations as possible. Returns one result per id, in order,
+    /// like [`cancel`](Self::cancel). The operations are not one atomic step.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
-    /// cancelled; calling again with the same ids does the rest.
-    pub async fn cancel_batch(
+    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything is
+    /// sent. After any other error some of the messages may be cancelled; call again with the same ids
+    /// to finish.
+    pub async fn cancel_many<I>(
         &self,
-        ids: impl IntoIterator<Item = MessageId>,
-    ) -> Result<Vec<Cancelled>, Error> {
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Cancelled>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
         self.each(MAX_BATCH, ids, Op::Cancel, |reply| match reply {
             Reply::Cancel(items) => Some(items),
             _ => None,
@@ -287,7 +291,6 @@ impl<T, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        let ids = ids.into_iter().map(message_id).collect::<Result<Vec<_>, _>>()?;
         self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
             Reply::Get(items) => Some(items),
             _ => None,
@@ -349,33 +352,62 @@ impl<T, C> Queue<T, C> {
         self.ask(&Op::Resume).await.map(drop)
     }
 
-    /// Makes dead letters due at once; their failures and crashes count from 0 again (G11). Answers
-    /// id by id, in order.
+    /// Makes a dead letter due at once; its failures and crashes count from 0 again (G11).
     ///
-    /// After a lost reply a message that this call revived is [`Redriven::NotDead`]: it lives
-    /// either way.
+    /// If the reply of the first try was lost, a message that this call has revived is reported as
+    /// [`Redriven::NotDead`]: it is alive either way.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
-    /// revived; calling again with the same ids does the rest.
-    pub async fn redrive(
-        &self,
-        ids: impl IntoIterator<Item = MessageId>,
-    ) -> Result<Vec<Redriven>, Error> {
-        self.redrive_in(Duration::ZERO, ids).await
+    /// Like [`cancel`](Self::cancel).
+    pub async fn redrive<I>(&self, id: I) -> Result<Redriven, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.redrive_in(id, Duration::ZERO).await
     }
 
-    /// The same, due after `delay` instead of at once.
+    /// Like [`redrive`](Self::redrive), but makes it due after `delay`.
     ///
     /// # Errors
     ///
-    /// Like [`redrive`](Self::redrive); the delay is longer than 100 years.
-    pub async fn redrive_in(
+    /// Like [`cancel`](Self::cancel); also if the delay is longer than 100 years.
+    pub async fn redrive_in<I>(&self, id: I, delay: Duration) -> Result<Redriven, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        only(self.redrive_many_in([id], delay).await?)
+    }
+
+    /// Redrives many dead letters, in as few operations as possible. Returns one result per id, in
+    /// order, like [`redrive`](Self::redrive). The operations are not one atomic step.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many).
+    pub async fn redrive_many<I>(
         &self,
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.redrive_many_in(ids, Duration::ZERO).await
+    }
+
+    /// Like [`redrive_many`](Self::redrive_many), but makes them due after `delay`.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many); also if the delay is longer than 100 years.
+    pub async fn redrive_many_in<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
         delay: Duration,
-        ids: impl IntoIterator<Item = MessageId>,
-    ) -> Result<Vec<Redriven>, Error> {
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
         let schedule = Schedule::In(Millis::try_from(delay)?);
         let op = |ids| Op::Redrive(Redrive { ids, schedule });
         self.each(MAX_BATCH, ids, op, |reply| match reply {
@@ -407,16 +439,31 @@ impl<T, C> Queue<T, C> {
         listing::redrive_all(self).await
     }
 
-    /// Deletes dead letters. Answers id by id, in order.
+    /// Deletes a dead letter.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Then some of the messages may be
-    /// deleted; calling again with the same ids does the rest.
-    pub async fn purge(
+    /// Like [`cancel`](Self::cancel).
+    pub async fn purge<I>(&self, id: I) -> Result<Purged, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        only(self.purge_many([id]).await?)
+    }
+
+    /// Deletes many dead letters, in as few operations as possible. Returns one result per id, in
+    /// order. The operations are not one atomic step.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many).
+    pub async fn purge_many<I>(
         &self,
-        ids: impl IntoIterator<Item = MessageId>,
-    ) -> Result<Vec<Purged>, Error> {
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Purged>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
         self.each(MAX_BATCH, ids, Op::Purge, |reply| match reply {
             Reply::Purge(items) => Some(items),
             _ => None,
@@ -486,47 +533,46 @@ impl<T, C> Queue<T, C> {
 }
 
 impl<T, C: Codec<T>> Queue<T, C> {
-    /// A message to be given an id, a due instant and more, and then sent.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Encode`], or [`Error::Backend`] if the payload is longer than 1 MiB.
-    pub fn message(&self, value: &T) -> Result<Draft, Error> {
-        let payload = self.codec.encode(value).map_err(Error::Encode)?;
-        // Time-ordered, so that a list of ids is a list in order of creation.
-        let id = MessageId::new(Uuid::now_v7().to_string())?;
-        Draft::new(self.client.clone(), NewMessage::new(id, payload))
+    /// A message to configure and then [`send`](Draft::send). If `value` cannot be encoded, or its
+    /// payload is longer than 1 MiB, sending fails.
+    pub fn message(&self, value: &T) -> Draft {
+        let message = || {
+            let payload = self.codec.encode(value).map_err(Error::Encode)?;
+            // Time-ordered, so that a list of ids is a list in order of creation.
+            let id = MessageId::new(Uuid::now_v7().to_string())?;
+            Ok(NewMessage::new(id, payload))
+        };
+        Draft::new(self.client.clone(), message())
     }
 
-    /// Sends a message that is due at once, and answers the id made for it.
+    /// Sends a message that is due at once. Returns the id generated for it.
     ///
     /// # Errors
     ///
-    /// Like [`message`](Self::message), and [`Error::Backend`]; see [`patience`](Self::patience).
-    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) means that too many sends wait.
-    /// After an ambiguous one the message may be in the queue, and sending the value again makes
-    /// another message: where that matters, choose the [`id`](Draft::id).
+    /// Like [`Draft::send`]. After an ambiguous error the message may be in the queue, and sending the
+    /// value again creates another message: where that matters, choose the [`id`](Draft::id).
     pub async fn send(&self, value: &T) -> Result<MessageId, Error> {
-        Ok(self.message(value)?.send().await?.id)
+        Ok(self.message(value).send().await?.id)
     }
 
-    /// Sends a message that is due `delay` from now, by the server's clock.
+    /// Sends a message that is due `delay` from now by the server's clock. Returns the id generated
+    /// for it.
     ///
     /// # Errors
     ///
     /// Like [`send`](Self::send); also if the delay is longer than 100 years.
-    pub async fn send_in(&self, delay: Duration, value: &T) -> Result<MessageId, Error> {
-        Ok(self.message(value)?.delay(delay)?.send().await?.id)
+    pub async fn send_in(&self, value: &T, delay: Duration) -> Result<MessageId, Error> {
+        Ok(self.message(value).due_in(delay).send().await?.id)
     }
 
-    /// Sends a message that is due at an instant, to the millisecond, rounded up. A past one means
-    /// now.
+    /// Sends a message that is due at an instant, to the millisecond, rounded up. A past instant means
+    /// now. Returns the id generated for it.
     ///
     /// # Errors
     ///
     /// Like [`send`](Self::send); also if the instant is beyond the year 9999.
-    pub async fn send_at(&self, due: SystemTime, value: &T) -> Result<MessageId, Error> {
-        Ok(self.message(value)?.at(due)?.send().await?.id)
+    pub async fn send_at(&self, value: &T, due: SystemTime) -> Result<MessageId, Error> {
+        Ok(self.message(value).due_at(due).send().await?.id)
     }
 
     /// The value of a payload, such as one that [`get`](Self::get) found.

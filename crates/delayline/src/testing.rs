@@ -15,8 +15,8 @@
 //!
 //! // The code under test.
 //! async fn order_placed(queue: &Queue<u64>, order: u64) -> Result<(), delayline::Error> {
-//!     let draft = queue.message(&order)?.id(format!("close-{order}"))?;
-//!     draft.delay(Duration::from_secs(1800))?.send().await.map(drop)
+//!     let draft = queue.message(&order).id(format!("close-{order}"));
+//!     draft.due_in(Duration::from_secs(1800)).send().await.map(drop)
 //! }
 //!
 //! async fn close(job: Job<u64>) -> Result<Outcome, &'static str> {

@@ -38,7 +38,7 @@ impl Gate {
 async fn sent(backend: &Arc<Faulty>, ids: &[&str]) -> Queue<String> {
     let queue: Queue<String> = Queue::new(backend.clone());
     for id in ids {
-        let draft = queue.message(&(*id).to_owned()).unwrap().id(*id).unwrap();
+        let draft = queue.message(&(*id).to_owned()).id(*id);
         assert!(draft.send().await.unwrap().is_accepted());
     }
     queue

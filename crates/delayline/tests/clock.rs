@@ -58,13 +58,13 @@ async fn jumps(driver: Driver) {
     let (to_1970, to_2100) = (86_400 * SECOND - now, 4_102_444_800 * SECOND - now);
 
     // Due long after all that follows here, by any clock but those that are ahead.
-    queue.send_in(Duration::from_secs(3_600), &1_000).await.unwrap();
+    queue.send_in(&1_000, Duration::from_secs(3_600)).await.unwrap();
     let mut sent = 0;
     let steps = [0, SECOND, -SECOND, -YEAR, to_1970, 0, YEAR, to_2100, -YEAR, to_1970, 0];
     for step in steps {
         server.set_clock_step(step);
         for delay in [0, 0, 30, 150] {
-            queue.send_in(Duration::from_millis(delay), &sent).await.unwrap();
+            queue.send_in(&sent, Duration::from_millis(delay)).await.unwrap();
             sent += 1;
         }
         for _ in 0..4 {

@@ -60,7 +60,7 @@ mod on_a_server {
             let orders: Queue<u64> = connection.queue("orders").await.unwrap();
             let texts: Queue<u64> = connection.queue("texts").await.unwrap();
             for n in 0..3 {
-                orders.send_in(Duration::from_millis(n), &n).await.unwrap();
+                orders.send_in(&n, Duration::from_millis(n)).await.unwrap();
             }
             assert_eq!(texts.stats().await.unwrap().enqueued_total, 0, "{driver:?}");
             assert_eq!(connections(&server), one, "{driver:?}");

@@ -115,8 +115,8 @@ async fn redriving_everything_ends_beside_a_worker_that_always_fails() {
         _ => Fault::None,
     });
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let drafts = (0..LETTERS).map(|n| queue.message(&n).unwrap().max_failures(1));
-    for sent in queue.send_batch(drafts).await {
+    let drafts = (0..LETTERS).map(|n| queue.message(&n).max_failures(1));
+    for sent in queue.send_many(drafts).await {
         let _ = sent.unwrap();
     }
     let build = || Worker::builder(queue.clone()).concurrency(100);
@@ -142,7 +142,7 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     assert_eq!(queue.list(delayline::Status::Dead).until(), None);
     backend.move_clock(1);
     // Somebody else is at work as well, and one dies in the place of another.
-    queue.purge(["0".try_into()?]).await?;
+    queue.purge("0").await?;
     backend.direct(&Op::Enqueue(vec![NewMessage::new("late".try_into().unwrap(), "")])).await;
     backend.let_die(0).await;
     let mut seen = 0;

@@ -27,8 +27,8 @@ async fn a_queue_or_a_single_call_is_durable() {
     plain.send(&3).await.unwrap();
     let durable = plain.durability(Durability::Disk).unwrap();
     durable.send(&4).await.unwrap();
-    assert!(durable.message(&5).unwrap().send().await.unwrap().is_accepted());
-    for sent in durable.send_batch([plain.message(&6).unwrap()]).await {
+    assert!(durable.message(&5).send().await.unwrap().is_accepted());
+    for sent in durable.send_many([plain.message(&6)]).await {
         assert!(sent.unwrap().is_accepted());
     }
     let (none, disk) = (Durability::None, Durability::Disk);
@@ -43,8 +43,8 @@ async fn a_queue_or_a_single_call_is_durable() {
 async fn what_would_be_gone_for_good_is_confirmed_and_nothing_else() {
     let backend = Faulty::new();
     let queue = queue(&backend).durability(ONE).unwrap();
-    let draft = |id: &str| queue.message(&1).unwrap().id(id).unwrap();
-    let late = || draft("late").delay(Duration::from_secs(60)).unwrap();
+    let draft = |id: &str| queue.message(&1).id(id);
+    let late = || draft("late").due_in(Duration::from_secs(60));
     assert!(late().send().await.unwrap().is_accepted());
     queue.reschedule_in("late", Duration::from_secs(50)).await.unwrap();
     queue.cancel("late").await.unwrap();
@@ -57,9 +57,8 @@ async fn what_would_be_gone_for_good_is_confirmed_and_nothing_else() {
     // The handler is slow enough for a heartbeat.
     let worker = Worker::builder(queue.clone()).lease(Duration::from_secs(3)).until_empty(true);
     worker.build().unwrap().run(fail).await;
-    let dead = || ["dead".try_into().unwrap()];
-    assert!(matches!(queue.redrive(dead()).await.unwrap()[..], [Redriven::Done { .. }]));
-    queue.purge(dead()).await.unwrap();
+    assert!(matches!(queue.redrive("dead").await.unwrap(), Redriven::Done { .. }));
+    queue.purge("dead").await.unwrap();
     for op in ["enqueue", "reschedule", "cancel", "pause", "resume", "settle", "redrive", "purge"] {
         assert!(!backend.durabilities(op).is_empty(), "{op}");
         assert!(backend.durabilities(op).iter().all(|it| *it == ONE), "{op}");
@@ -79,7 +78,7 @@ async fn fail(_: Job<u32>) -> Result<(), std::io::Error> {
 async fn what_is_not_confirmed_is_repeated_and_confirmed_anew() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed, Fault::Unconfirmed]);
     let queue = queue(&backend).durability(ONE).unwrap();
-    let sent = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    let sent = queue.message(&1).id("a").send().await.unwrap();
     assert!(matches!(sent.outcome, Enqueued::Duplicate { .. }) && sent.repeated);
     assert_eq!(backend.durabilities("enqueue"), [ONE; 3], "a duplicate is confirmed, too");
     assert_eq!(backend.stats().await.ready, 1);
@@ -100,7 +99,7 @@ async fn what_is_never_confirmed_is_ambiguous_within_the_patience() {
 async fn a_message_that_reuses_an_id_is_not_repeated() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed]);
     let queue = queue(&backend).durability(ONE).unwrap();
-    let draft = queue.message(&1).unwrap().id("a").unwrap().reuse_finished_id();
+    let draft = queue.message(&1).id("a").reuse_finished_id();
     let error = draft.send().await.unwrap_err();
     assert_eq!(error.kind(), Some(&ErrorKind::Unconfirmed));
     assert_eq!(backend.sent("enqueue").len(), 1);

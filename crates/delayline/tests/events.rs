@@ -19,7 +19,7 @@ async fn a_listener_follows_a_message_through_its_life() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     let mut events = queue.events();
-    let _ = queue.message(&7).unwrap().id("seven").unwrap().send().await.unwrap();
+    let _ = queue.message(&7).id("seven").send().await.unwrap();
     let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     worker.run(async |job: Job<u64>| if job.epoch() == 1 { Err("not yet") } else { Ok(()) }).await;
     let mut told = Vec::new();
@@ -53,7 +53,7 @@ async fn a_lost_reply_hides_no_end_of_a_message() {
         let queue: Queue<u64> = Queue::new(backend.clone());
         let message =
             NewMessage { max_failures: 1, ..NewMessage::new(id.try_into().unwrap(), "7") };
-        let _ = queue.send_batch([message]).await.remove(0).unwrap();
+        let _ = queue.send_many([message]).await.remove(0).unwrap();
         let mut events = queue.events();
         let peer = backend.clone();
         let handle = move |job: Job<u64>| {
@@ -87,7 +87,7 @@ async fn a_trace_context_travels_with_its_message() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     let context = TraceContext::new(0xabc, 0xdef, true).unwrap();
-    let draft = queue.message(&1).unwrap().trace_context(&context).unwrap();
+    let draft = queue.message(&1).trace_context(&context);
     let _ = draft.send().await.unwrap();
     let worker = Worker::builder(queue).until_empty(true).build().unwrap();
     let summary = worker
@@ -113,7 +113,7 @@ async fn every_death_is_reported_with_its_reason() {
         NewMessage { max_failures: 1, ..message("failed") },
         message("rejected"),
     ];
-    for sent in queue.send_batch(messages).await {
+    for sent in queue.send_many(messages).await {
         let _ = sent.unwrap();
     }
     // A worker that dies at once.

@@ -23,7 +23,7 @@ const fn ms(ms: u64) -> Duration {
 
 async fn one_message(backend: &Arc<Faulty>) -> Queue<u64> {
     let queue: Queue<u64> = Queue::new(backend.clone());
-    assert!(queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap().is_accepted());
+    assert!(queue.message(&1).id("a").send().await.unwrap().is_accepted());
     queue
 }
 
@@ -241,7 +241,7 @@ async fn a_gentle_stop_waits_for_handlers_and_claims_nothing_more() {
 async fn handlers_are_told_to_stop_and_then_dropped() {
     let backend = Faulty::new();
     let queue = one_message(&backend).await;
-    assert!(queue.message(&2).unwrap().id("b").unwrap().send().await.unwrap().is_accepted());
+    assert!(queue.message(&2).id("b").send().await.unwrap().is_accepted());
     let worker = worker(&queue).build().unwrap();
     let handle = worker.handle();
     let running = tokio::spawn(worker.run(|job: Job<u64>| async move {

@@ -55,11 +55,10 @@ async fn what_comes_while_a_group_is_on_its_way_goes_with_the_next() {
 async fn each_caller_gets_its_own_answer() {
     let backend = Faulty::with_plan(|_| Fault::SlowReply);
     let queue = Numbers::new(backend.clone());
-    let _ = queue.message(&1).unwrap().id("taken").unwrap().send().await.unwrap();
-    let send = async |id: &str, value: u64| {
-        queue.message(&value).unwrap().id(id).unwrap().send().await.unwrap().outcome
-    };
-    let bad = async { queue.message(&1).unwrap().max_failures(0).send().await };
+    let _ = queue.message(&1).id("taken").send().await.unwrap();
+    let send =
+        async |id: &str, value: u64| queue.message(&value).id(id).send().await.unwrap().outcome;
+    let bad = async { queue.message(&1).max_failures(0).send().await };
     let (first, same, other, new, bad) =
         tokio::join!(send("a", 1), send("taken", 1), send("taken", 2), send("b", 1), bad);
     assert!(matches!(first, Enqueued::Created { .. }));
@@ -78,7 +77,7 @@ async fn of_many_sends_of_one_id_one_creates() {
     for _ in 0..20 {
         let queue = queue.clone();
         sends.spawn(async move {
-            let draft = queue.message(&1).unwrap().id("one").unwrap();
+            let draft = queue.message(&1).id("one");
             matches!(draft.send().await.unwrap().outcome, Enqueued::Created { .. })
         });
     }
@@ -198,7 +197,7 @@ fn the_end_of_a_runtime_stops_nobody_elses_sends() {
 async fn a_message_that_may_reuse_an_id_is_not_sent_twice() {
     let backend = Faulty::with_faults("enqueue", &[Fault::LostReply]);
     let queue = Numbers::new(backend.clone());
-    let draft = queue.message(&1).unwrap().id("shop").unwrap().reuse_finished_id();
+    let draft = queue.message(&1).id("shop").reuse_finished_id();
     assert_eq!(draft.send().await.unwrap_err().class(), Class::Ambiguous);
     assert_eq!(backend.stats().await.enqueued_total, 1);
     assert_eq!(groups(&backend), [1], "it was not repeated");

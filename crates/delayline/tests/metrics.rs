@@ -98,13 +98,13 @@ async fn every_outcome() {
     let backend = Faulty::new();
     let queue = numbers(backend.clone());
     for (id, value) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("4", 4), ("5", 5)] {
-        let draft = queue.message(&value).unwrap().id(id).unwrap().max_failures(2);
+        let draft = queue.message(&value).id(id).max_failures(2);
         assert!(draft.send().await.unwrap().is_accepted());
     }
-    let again = |value| queue.message(&value).unwrap().id("5").unwrap().max_failures(2);
+    let again = |value| queue.message(&value).id("5").max_failures(2);
     assert!(again(5).send().await.unwrap().is_accepted());
     assert!(!again(7).send().await.unwrap().is_accepted());
-    let expiring = queue.message(&6).unwrap().expires_in(ms(1_000)).unwrap();
+    let expiring = queue.message(&6).expires_in(ms(1_000));
     let _ = expiring.send().await.unwrap();
     sleep(ms(5_000)).await;
     let work =
@@ -243,7 +243,7 @@ async fn depths() {
     for n in 0..4 {
         queue.send(&n).await.unwrap();
     }
-    queue.send_in(ms(60_000), &9).await.unwrap();
+    queue.send_in(&9, ms(60_000)).await.unwrap();
     let worker = worker(&queue).concurrency(2).build().unwrap();
     let handle = worker.handle();
     let running = tokio::spawn(worker.run(async |job: Job<u64>| {
@@ -277,7 +277,7 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
     // Nothing is due: no age, however far away the next one is.
     let measured = Measured::during(async || {
         let queue = numbers(Faulty::new());
-        queue.send_in(ms(60_000), &9).await.unwrap();
+        queue.send_in(&9, ms(60_000)).await.unwrap();
         queue.report_depths().await.unwrap();
     });
     let none = [

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline::{
     Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, Job, MessageId, MessageState,
@@ -21,7 +21,7 @@ fn kind(error: &Error) -> &ErrorKind {
 }
 
 async fn is_created(queue: &Queue<u64>, name: &str) -> bool {
-    let sent = queue.message(&1).unwrap().id(name).unwrap().send().await.unwrap();
+    let sent = queue.message(&1).id(name).send().await.unwrap();
     matches!(sent.outcome, Enqueued::Created { .. })
 }
 
@@ -29,15 +29,15 @@ async fn is_created(queue: &Queue<u64>, name: &str) -> bool {
 async fn a_lost_reply_is_asked_for_again_and_makes_no_second_message() {
     let backend = Faulty::with_faults("enqueue", &[Fault::LostReply, Fault::LostRequest]);
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let sent = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    let sent = queue.message(&1).id("a").send().await.unwrap();
     assert_eq!(sent.outcome, Enqueued::Duplicate { status: Status::Ready });
     assert!(sent.repeated && sent.is_accepted());
     assert_eq!(backend.sent("enqueue").len(), 3);
     assert_eq!(backend.stats().await.enqueued_total, 1);
 
-    let again = queue.message(&1).unwrap().id("a").unwrap().send().await.unwrap();
+    let again = queue.message(&1).id("a").send().await.unwrap();
     assert!(!again.repeated && again.is_accepted());
-    let other = queue.message(&2).unwrap().id("a").unwrap().send().await.unwrap();
+    let other = queue.message(&2).id("a").send().await.unwrap();
     assert_eq!(other.outcome, Enqueued::Conflict { status: Status::Ready });
     assert!(!other.is_accepted());
 }
@@ -70,7 +70,7 @@ async fn what_is_not_executed_is_tried_for_a_bounded_time() {
 async fn a_fault_that_goes_away_is_not_seen() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Busy; 8]);
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let sent = queue.message(&1).unwrap().send().await.unwrap();
+    let sent = queue.message(&1).send().await.unwrap();
     assert!(matches!(sent.outcome, Enqueued::Created { .. }) && !sent.repeated);
 }
 
@@ -91,11 +91,11 @@ async fn a_batch_is_split_and_answered_message_by_message() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     let mut messages: Vec<NewMessage> =
-        (0..2_500).map(|n| queue.message(&n).unwrap().into()).collect();
+        (0..2_500).map(|n| queue.message(&n).try_into().unwrap()).collect();
     messages[3] = NewMessage::new(id("big"), vec![0; limits::MAX_PAYLOAD_BYTES + 1]);
     messages[1_500].id = messages[7].id.clone();
     messages[1_501] = messages[7].clone();
-    let sent = queue.send_batch(messages).await;
+    let sent = queue.send_many(messages).await;
     assert_eq!(sent.len(), 2_500);
     for (place, result) in sent.iter().enumerate() {
         match place {
@@ -118,8 +118,8 @@ async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
         if operations == 1 { Fault::None } else { Fault::LostRequest }
     });
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let drafts: Vec<_> = (0..3_000).map(|n| queue.message(&n).unwrap()).collect();
-    let sent = queue.send_batch(drafts).await;
+    let drafts: Vec<_> = (0..3_000).map(|n| queue.message(&n)).collect();
+    let sent = queue.send_many(drafts).await;
     assert!(sent[..1_000].iter().all(Result::is_ok));
     let class = |place: usize| sent[place].as_ref().unwrap_err().class();
     assert_eq!((class(1_000), class(2_999)), (Class::Ambiguous, Class::NotExecuted));
@@ -130,8 +130,8 @@ async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
 async fn messages_are_looked_up_moved_and_taken_out_by_id() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let draft = queue.message(&7).unwrap().id("a").unwrap().priority(Priority::High);
-    let draft = draft.header("shop", "9").unwrap().delay(Duration::from_secs(60)).unwrap();
+    let draft = queue.message(&7).id("a").priority(Priority::High);
+    let draft = draft.header("shop", "9").due_in(Duration::from_secs(60));
     let _ = draft.send().await.unwrap();
 
     let Found::Live(message) = queue.get("a").await.unwrap() else { panic!() };
@@ -142,7 +142,7 @@ async fn messages_are_looked_up_moved_and_taken_out_by_id() {
     let moved = queue.reschedule_in(id("a"), Duration::from_secs(5)).await.unwrap();
     let Rescheduled::Done { due } = moved else { panic!() };
     assert_eq!(due.since(backend.now()), Duration::from_secs(5));
-    let past = std::time::SystemTime::UNIX_EPOCH;
+    let past = SystemTime::UNIX_EPOCH;
     assert!(matches!(queue.reschedule_at("a", past).await, Ok(Rescheduled::Done { .. })));
     assert_eq!(queue.stats().await.unwrap().ready, 1);
 
@@ -157,8 +157,8 @@ async fn messages_are_looked_up_moved_and_taken_out_by_id() {
 async fn many_ids_are_looked_up_together_and_answered_in_order() {
     let backend = Faulty::with_faults("get", &[Fault::None, Fault::LostReply]);
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let drafts = (0..20).map(|n| queue.message(&n).unwrap().id(n.to_string()).unwrap());
-    assert!(queue.send_batch(drafts).await.iter().all(Result::is_ok));
+    let drafts = (0..20).map(|n| queue.message(&n).id(n.to_string()));
+    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
     queue.cancel("3").await.unwrap();
     // An id that stands twice begins another operation.
     let ids = (0..40).map(|n| (n % 21).to_string());
@@ -186,11 +186,11 @@ async fn dead_letters_are_listed_revived_and_deleted() {
     let queue: Queue<u64> = Queue::new(backend.clone());
     let drafts: Vec<_> = (0..150)
         .map(|n| {
-            let draft = queue.message(&n).unwrap().id(format!("{n:03}").as_str()).unwrap();
-            draft.expires_in(Duration::ZERO).unwrap()
+            let draft = queue.message(&n).id(format!("{n:03}").as_str());
+            draft.expires_in(Duration::ZERO)
         })
         .collect();
-    queue.send_batch(drafts).await.into_iter().for_each(|sent| drop(sent.unwrap()));
+    queue.send_many(drafts).await.into_iter().for_each(|sent| drop(sent.unwrap()));
     let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     worker.run(|_| async { Ok::<(), &str>(()) }).await;
 
@@ -211,11 +211,10 @@ async fn dead_letters_are_listed_revived_and_deleted() {
         let lose = matches!(op, Op::Redrive(_)) && !std::mem::replace(&mut lost, true);
         if lose { Fault::LostReply } else { Fault::None }
     });
-    let revived = queue.redrive(ids[..1].to_vec()).await.unwrap();
-    assert_eq!(revived, [Redriven::NotDead]);
-    assert!(matches!(queue.redrive([id("x")]).await.unwrap()[..], [Redriven::NotFound]));
+    assert_eq!(queue.redrive(ids[0].clone()).await.unwrap(), Redriven::NotDead);
+    assert_eq!(queue.redrive_many(["x"]).await.unwrap(), [Redriven::NotFound]);
 
-    let purged = queue.purge(ids[1..].iter().chain(&ids[1..]).cloned()).await.unwrap();
+    let purged = queue.purge_many(ids[1..].iter().chain(&ids[1..]).cloned()).await.unwrap();
     assert_eq!(purged, [Purged::Purged; 298]);
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.dead, stats.ready, stats.purged_total), (0, 1, 149));
@@ -256,7 +255,7 @@ async fn many_are_cancelled_in_few_operations_and_dead_letters_revived_for_later
     let queue: Queue<u64> = Queue::new(backend.clone());
     assert!(is_created(&queue, "7").await);
     let ids = (0..1_500).map(|n: u32| id(&n.to_string()));
-    let cancelled = queue.cancel_batch(ids).await.unwrap();
+    let cancelled = queue.cancel_many(ids).await.unwrap();
     assert_eq!(cancelled.len(), 1_500);
     for (n, outcome) in cancelled.into_iter().enumerate() {
         let expected = if n == 7 { Cancelled::Cancelled } else { Cancelled::NotFound };
@@ -264,14 +263,14 @@ async fn many_are_cancelled_in_few_operations_and_dead_letters_revived_for_later
     }
     assert_eq!(backend.sent("cancel").len(), 2);
 
-    let draft = queue.message(&1).unwrap().id("late").unwrap();
-    assert!(draft.expires_in(Duration::ZERO).unwrap().send().await.unwrap().is_accepted());
+    let draft = queue.message(&1).id("late");
+    assert!(draft.expires_in(Duration::ZERO).send().await.unwrap().is_accepted());
     let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     worker.run(|_| async { Ok::<(), &str>(()) }).await;
-    let revived = queue.redrive_in(Duration::from_secs(60), [id("late")]).await.unwrap();
-    assert!(matches!(revived[..], [Redriven::Done { .. }]));
+    let revived = queue.redrive_in("late", Duration::from_secs(60)).await.unwrap();
+    assert!(matches!(revived, Redriven::Done { .. }));
     assert_eq!(queue.stats().await.unwrap().scheduled, 1);
-    assert!(queue.redrive_in(Duration::MAX, [id("late")]).await.is_err());
+    assert!(queue.redrive_in("late", Duration::MAX).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,20 +289,51 @@ async fn a_paused_queue_takes_messages_and_delivers_none() {
 async fn delays_beyond_the_limits_are_refused_not_wrapped() {
     let queue: Queue<u64> = Queue::new(Faulty::new());
     for secs in [1 << 53, u64::MAX] {
-        let error = queue.send_in(Duration::from_secs(secs), &1).await.unwrap_err();
+        let error = queue.send_in(&1, Duration::from_secs(secs)).await.unwrap_err();
         assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error}");
     }
     assert_eq!(queue.stats().await.unwrap().enqueued_total, 0);
     let big = Queue::raw(Faulty::new());
     let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1].into();
-    assert!(big.message(&payload).is_err());
+    assert!(big.message(&payload).send().await.is_err());
+}
+
+#[tokio::test]
+async fn the_first_value_beyond_a_limit_is_what_a_send_fails_with() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let beyond = Duration::from_secs(200 * 366 * 86_400);
+    let far = SystemTime::UNIX_EPOCH + Duration::from_secs(400_000_000_000);
+    let drafts = [
+        (queue.message(&1).id("").due_in(beyond), "the message id is empty"),
+        (queue.message(&1).id("a").id("x".repeat(129)), "the message id"),
+        (queue.message(&1).due_in(beyond).id("").id("fine"), "the duration"),
+        (queue.message(&1).due_at(far), "the instant"),
+        (queue.message(&1).expires_in(beyond), "the duration"),
+        (queue.message(&1).expires_at(far), "the instant"),
+        (queue.message(&1).header("", "x"), "the header name is empty"),
+        (queue.message(&1).max_failures(0), "max_failures"),
+        (queue.message(&1).max_crashes(65_536), "max_crashes"),
+    ];
+    let expected = drafts.each_ref().map(|(_, expected)| *expected);
+    let drafts = drafts.map(|(draft, _)| draft);
+    for (draft, expected) in drafts.iter().cloned().zip(expected) {
+        let error = draft.send().await.unwrap_err();
+        assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error:?}");
+        assert!(error.to_string().contains(expected), "{expected:?}: {error}");
+    }
+    let good = queue.message(&1).id("good");
+    let sent = queue.send_many(drafts.into_iter().chain([good])).await;
+    assert_eq!(sent.iter().filter(|sent| sent.is_err()).count(), 9);
+    assert!(sent[9].as_ref().unwrap().is_accepted(), "it is not spoilt by its neighbours");
+    assert_eq!(queue.stats().await.unwrap().enqueued_total, 1);
 }
 
 #[tokio::test]
 async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
     let queue: Queue<u64> = Queue::new(Faulty::new());
     let send = async |id: &str| {
-        let draft = queue.message(&1).unwrap().id(id).unwrap().max_failures(1);
+        let draft = queue.message(&1).id(id).max_failures(1);
         draft.send().await.unwrap()
     };
     for id in ["acked", "dead", "purged"] {
@@ -317,7 +347,7 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
             },
         )
         .await;
-    queue.purge([MessageId::try_from("purged").unwrap()]).await.unwrap();
+    queue.purge("purged").await.unwrap();
     for id in ["ready", "cancelled"] {
         assert!(send(id).await.is_accepted(), "{id} is created");
     }
@@ -333,6 +363,6 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
         assert_eq!(sent.outcome, Enqueued::Duplicate { status }, "{id}");
         assert_eq!((sent.is_accepted(), sent.is_conflict()), (accepted, false), "{id}");
     }
-    let other = queue.message(&2).unwrap().id("ready").unwrap().send().await.unwrap();
+    let other = queue.message(&2).id("ready").send().await.unwrap();
     assert_eq!((other.is_accepted(), other.is_conflict()), (false, true));
 }

@@ -116,13 +116,13 @@ async fn used(heard: &Heard, connect: Connect) {
     heard.shown(&connection);
     let queue: Queue<String> = connection.queue("secrets").await.unwrap();
     let payload = format!("{SECRET}-payload");
-    let draft = queue.message(&payload).unwrap().id("shop-9").unwrap();
-    let draft = draft.header("token", format!("{SECRET}-header")).unwrap().max_failures(2);
+    let draft = queue.message(&payload).id("shop-9");
+    let draft = draft.header("token", format!("{SECRET}-header")).max_failures(2);
     heard.shown(&draft);
     heard.shown(draft.clone().send().await.unwrap());
-    heard.shown(draft.header("token", "another").unwrap().send().await.unwrap());
-    let drafts = (0..10).map(|_| queue.message(&payload).unwrap());
-    heard.shown(queue.send_batch(drafts).await);
+    heard.shown(draft.header("token", "another").send().await.unwrap());
+    let drafts = (0..10).map(|_| queue.message(&payload));
+    heard.shown(queue.send_many(drafts).await);
     heard.shown(futures_util::future::join_all((0..10).map(|_| queue.send(&payload))).await);
     heard.shown(queue.get("shop-9").await.unwrap());
     heard.shown(&queue);
@@ -130,7 +130,7 @@ async fn used(heard: &Heard, connect: Connect) {
     // Numbers are expected, and there are texts: an error of the decoder could quote them.
     let numbers: Queue<u64> = Queue::new(connection.open("secrets").await.unwrap());
     let handler = async |_: Job<u64>| Ok::<_, &str>(Outcome::Ack);
-    let some = numbers.message(&1).unwrap().id("number").unwrap().send().await.unwrap();
+    let some = numbers.message(&1).id("number").send().await.unwrap();
     heard.shown(&some);
     let worker = Worker::builder(numbers).until_empty(true).build().unwrap();
     heard.shown(&worker);
@@ -139,7 +139,7 @@ async fn used(heard: &Heard, connect: Connect) {
     let mut dead = queue.list(Status::Dead);
     while let Some(page) = dead.next_page().await.unwrap() {
         heard.shown(&page);
-        queue.redrive(page.into_iter().map(|letter| letter.id)).await.unwrap();
+        queue.redrive_many(page.into_iter().map(|letter| letter.id)).await.unwrap();
     }
 
     let shown = heard.clone();

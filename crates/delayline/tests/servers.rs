@@ -175,8 +175,8 @@ impl Seen {
 /// Handles 200 messages while something happens to the server: none is lost, none is early.
 async fn disturbed(driver: Driver, server: &Server, disturb: impl AsyncFnOnce(&Seen)) {
     let queue = open(server, driver).await;
-    let drafts = (0..200).map(|n| queue.message(&n).unwrap().delay(ms(n * 15)).unwrap());
-    assert!(queue.send_batch(drafts).await.iter().all(Result::is_ok));
+    let drafts = (0..200).map(|n| queue.message(&n).due_in(ms(n * 15)));
+    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
     let seen = Seen::default();
     let log = seen.clone();
     let worker = Worker::builder(queue.clone()).until_empty(true).lease(ms(2_000));

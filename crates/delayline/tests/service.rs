@@ -27,7 +27,7 @@ const fn ms(ms: u64) -> Duration {
 async fn filled(backend: &Arc<Faulty>, messages: u64) -> Queue<u64> {
     let queue: Queue<u64> = Queue::new(backend.clone());
     for n in 0..messages {
-        let draft = queue.message(&n).unwrap().id(n.to_string().as_str()).unwrap();
+        let draft = queue.message(&n).id(n.to_string().as_str());
         assert!(draft.max_failures(2).send().await.unwrap().is_accepted());
     }
     queue

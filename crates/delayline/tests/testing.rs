@@ -23,7 +23,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 async fn send(queue: &Queue<u64>, id: &str, delay: Duration, value: u64) {
-    let draft = queue.message(&value).unwrap().id(id).unwrap().delay(delay).unwrap();
+    let draft = queue.message(&value).id(id).due_in(delay);
     assert!(draft.max_failures(3).send().await.unwrap().is_accepted());
 }
 
@@ -47,12 +47,12 @@ async fn what_was_sent_is_found_by_id_and_by_payload() {
     let queue = test.queue();
     test.assert_nothing_sent();
     let due = test.now() + secs(90);
-    let draft = queue.message(&8).unwrap().id("shop-9").unwrap().priority(Priority::High);
-    let draft = draft.header("shop", "9").unwrap().at(due).unwrap();
+    let draft = queue.message(&8).id("shop-9").priority(Priority::High);
+    let draft = draft.header("shop", "9").due_at(due);
     for _ in 0..2 {
         assert!(draft.clone().send().await.unwrap().is_accepted());
     }
-    let other = queue.send_in(Duration::from_micros(1_500), &7).await.unwrap();
+    let other = queue.send_in(&7, Duration::from_micros(1_500)).await.unwrap();
 
     test.assert_sent("shop-9")
         .assert_payload(&8)
@@ -78,9 +78,9 @@ async fn an_assertion_that_fails_says_what_there_is() {
     let test = TestQueue::new();
     assert_eq!(failure(|| test.assert_sent("a")), "no message a was sent; nothing was sent");
     send(test.queue(), "order-1", secs(30), 1).await;
-    let draft = test.queue().message(&2).unwrap().id("order-2").unwrap().header("shop", "9");
-    let _ = draft.unwrap().priority(Priority::Urgent).send().await.unwrap();
-    assert!(test.queue().send_batch([message("bad", "x")]).await.remove(0).is_ok());
+    let draft = test.queue().message(&2).id("order-2").header("shop", "9");
+    let _ = draft.priority(Priority::Urgent).send().await.unwrap();
+    assert!(test.queue().send_many([message("bad", "x")]).await.remove(0).is_ok());
 
     assert_eq!(
         failure(|| test.assert_sent("order-3")),
@@ -166,7 +166,7 @@ async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() 
         for n in 0..4 {
             send(test.queue(), &n.to_string(), Duration::ZERO, n).await;
         }
-        let bad = test.queue().send_batch([message("bad", "no number")]).await;
+        let bad = test.queue().send_many([message("bad", "no number")]).await;
         assert!(bad[0].is_ok());
         let drained = test
             .drain(|job: Job<u64>| async move {
@@ -203,7 +203,7 @@ async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() 
     assert_eq!(letter.info.last_error.as_deref(), Some("failure 3"));
 
     // Revived, it is handled like any other.
-    test.queue().redrive([letter.info.id]).await.unwrap();
+    test.queue().redrive(letter.info.id).await.unwrap();
     assert_eq!(test.drain(ok).await.count(Status::Acked), 1);
 }
 
@@ -234,7 +234,7 @@ async fn a_handler_may_send_cancel_and_move_the_clock() {
             match *job.payload() {
                 // It follows itself up until there is nothing left.
                 0 => return Ok(()),
-                n => queue.send_in(secs(10), &(n - 1)).await.map(drop)?,
+                n => queue.send_in(&(n - 1), secs(10)).await.map(drop)?,
             }
             queue.cancel("doomed").await?;
             clock.advance(secs(1));
@@ -274,8 +274,8 @@ async fn what_is_put_off_for_ever_ends_a_drain_with_a_text_that_tells_it() {
 #[tokio::test]
 async fn what_expires_is_not_handled_and_a_paused_queue_ends_a_drain() {
     let test = TestQueue::new();
-    let draft = test.queue().message(&1).unwrap().id("late").unwrap().delay(HOUR).unwrap();
-    let _ = draft.expires_in(HOUR / 2).unwrap().send().await.unwrap();
+    let draft = test.queue().message(&1).id("late").due_in(HOUR);
+    let _ = draft.expires_in(HOUR / 2).send().await.unwrap();
     send(test.queue(), "b", HOUR, 2).await;
     test.queue().pause().await.unwrap();
     assert_eq!(test.drain(ok).await.handled, []);
@@ -290,7 +290,7 @@ async fn bytes_events_and_a_real_worker_work_on_it_too() {
     let test: TestQueue<String, _> = TestQueue::starting_at(SystemTime::UNIX_EPOCH, Raw);
     let mut events = test.queue().events();
     for delay in [0, 1, 2] {
-        test.queue().send_in(secs(delay), &"bytes".to_owned()).await.unwrap();
+        test.queue().send_in(&"bytes".to_owned(), secs(delay)).await.unwrap();
     }
     test.advance(secs(2));
     let worker = Worker::builder(test.queue().clone()).until_empty(true).build().unwrap();

@@ -21,7 +21,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 async fn send(queue: &Queue<u64>, id: &str, delay: Duration, value: u64) {
-    let draft = queue.message(&value).unwrap().id(id).unwrap().delay(delay).unwrap();
+    let draft = queue.message(&value).id(id).due_in(delay);
     assert!(matches!(draft.send().await.unwrap().outcome, Enqueued::Created { .. }));
 }
 
@@ -190,7 +190,7 @@ async fn a_panic_of_any_kind_concerns_its_own_message_only() {
     let backend = Faulty::new();
     let queue = Queue::new(backend.clone());
     for n in 0..6 {
-        let draft = queue.message(&n).unwrap().id(n.to_string().as_str()).unwrap();
+        let draft = queue.message(&n).id(n.to_string().as_str());
         let _ = draft.max_failures(1).send().await.unwrap();
     }
     let summary = worker(&queue)
@@ -225,7 +225,7 @@ async fn what_cannot_be_decoded_is_a_dead_letter_and_its_neighbours_are_handled(
     let queue: Queue<u64> = Queue::new(backend.clone());
     send(&queue, "1", ms(0), 1).await;
     let bad = NewMessage::new("bad".try_into().unwrap(), "\"hunter2\"");
-    assert!(queue.send_batch([bad]).await.remove(0).is_ok());
+    assert!(queue.send_many([bad]).await.remove(0).is_ok());
     send(&queue, "2", ms(0), 2).await;
     let summary = worker(&queue).build().unwrap().run(ok).await;
     assert_eq!((summary.acked, summary.rejected, summary.dead), (2, 1, 1));
@@ -298,8 +298,8 @@ async fn settlements_are_sent_until_they_are_confirmed() {
 async fn acks_go_out_together() {
     let backend = Faulty::new();
     let queue = Queue::new(backend.clone());
-    let drafts: Vec<_> = (0..1_000).map(|n| queue.message(&n).unwrap()).collect();
-    assert!(queue.send_batch(drafts).await.iter().all(Result::is_ok));
+    let drafts: Vec<_> = (0..1_000).map(|n| queue.message(&n)).collect();
+    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
     let summary = worker(&queue).concurrency(1_000).build().unwrap().run(ok).await;
     assert_eq!(summary.acked, 1_000);
     assert!(backend.sent("settle").len() < 50, "{}", backend.sent("settle").len());
@@ -345,7 +345,7 @@ async fn limits_are_checked_when_a_worker_is_built() {
 async fn a_job_shows_headers_and_hides_its_payload() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let draft = queue.message(&123_454_321).unwrap().header("shop", "9").unwrap();
+    let draft = queue.message(&123_454_321).header("shop", "9");
     let _ = draft.send().await.unwrap();
     let summary = worker(&queue)
         .build()

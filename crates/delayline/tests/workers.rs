@@ -19,8 +19,8 @@ const fn ms(ms: u64) -> Duration {
 async fn filled(count: u64) -> (Arc<Faulty>, Queue<u64>) {
     let backend = Faulty::new();
     let queue = Queue::new(backend.clone());
-    let drafts = (0..count).map(|n| queue.message(&n).unwrap());
-    assert!(queue.send_batch(drafts).await.iter().all(Result::is_ok));
+    let drafts = (0..count).map(|n| queue.message(&n));
+    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
     (backend, queue)
 }
 
@@ -181,7 +181,7 @@ async fn many_idle_workers_of_one_queue_ask_no_more_than_one() {
     let claims = backend.sent("claim").len() - before;
     assert!((20..=24).contains(&claims), "{claims} claims in 100 s");
     // They still come for what others are told of.
-    let draft = queue.message(&1).unwrap().delay(ms(1_500)).unwrap();
+    let draft = queue.message(&1).due_in(ms(1_500));
     assert!(draft.send().await.unwrap().is_accepted());
     sleep(ms(1_510)).await;
     assert_eq!(backend.stats().await.acked_total, 1);

@@ -161,9 +161,8 @@ async fn produce(
     while !*stop.borrow() {
         let n = sent.fetch_add(1, Ordering::Relaxed);
         let delay = Duration::from_millis(chance.u64(..300));
-        let draft = queue.message(&payload(n)).and_then(|draft| draft.id(&*id(n)));
-        let draft = draft.and_then(|draft| draft.delay(delay));
-        let Ok(draft) = draft.map(|draft| draft.max_failures(4).max_crashes(6)) else { return };
+        let draft = queue.message(&payload(n)).id(&*id(n)).due_in(delay);
+        let draft = draft.max_failures(4).max_crashes(6);
         // By its id it can be sent again, whatever became of it.
         while draft.clone().send().await.is_err() && !*stop.borrow() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -190,7 +189,7 @@ async fn meddle(
             }
             8 => {
                 if let Ok(Some(dead)) = queue.list(Status::Dead).next_page().await {
-                    let _ = queue.redrive(dead.into_iter().take(2).map(|info| info.id)).await;
+                    let _ = queue.redrive_many(dead.into_iter().take(2).map(|info| info.id)).await;
                 }
             }
             _ => drop(queue.check().await),

@@ -25,7 +25,7 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
     let queue = target.open().await?;
     let mut report = Report::new(args.json, &[]);
     for batch in ids.chunks(limits::MAX_BATCH) {
-        let outcomes = queue.cancel_batch(batch.iter().cloned()).await?;
+        let outcomes = queue.cancel_many(batch.iter().cloned()).await?;
         let lost = batch.iter().zip(&outcomes);
         let lost = lost.filter(|(_, outcome)| **outcome == Cancelled::NotFound).map(|(id, _)| id);
         let lost = not_found(&queue, lost).await?;

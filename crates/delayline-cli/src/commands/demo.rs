@@ -46,8 +46,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     say("A queue in this process; no server is needed. Unpaid orders are to be closed:")?;
     for (id, kind, delay_ms) in ORDERS {
         let max_failures = if kind == Kind::Broken { 2 } else { 20 };
-        let draft = queue.message(&format!("close {id}"))?.id(id)?;
-        let draft = draft.delay(Duration::from_millis(delay_ms))?.max_failures(max_failures);
+        let draft = queue.message(&format!("close {id}")).id(id);
+        let draft = draft.due_in(Duration::from_millis(delay_ms)).max_failures(max_failures);
         if !draft.send().await?.is_accepted() {
             return Err(Failure::input(format!("{id} is taken")));
         }

@@ -27,7 +27,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let (json, durability) = (args.json, args.durability);
     let message = message(args).map_err(Failure::usage)?;
     let queue = target.open().await?.durability(durability)?;
-    let sent = only(queue.send_batch([message]).await)?;
+    let sent = only(queue.send_many([message]).await)?;
     let id = harmless(&sent.id.to_string());
     let outcome = match sent.outcome {
         Enqueued::Created { due } => {
@@ -133,7 +133,7 @@ async fn send_chunk(
             }
         }
     }
-    for (number, sent) in numbers.into_iter().zip(queue.send_batch(messages).await) {
+    for (number, sent) in numbers.into_iter().zip(queue.send_many(messages).await) {
         let sent = sent?;
         match sent.outcome {
             Enqueued::Created { .. } => counts.created += 1,

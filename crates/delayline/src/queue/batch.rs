@@ -8,6 +8,7 @@ use super::Queue;
 use super::enqueue::{Answered, enqueue};
 use crate::Error;
 use crate::batches::{fitting, next_batch};
+use crate::error::message_id;
 
 /// What became of a message that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,18 +47,17 @@ impl Sent {
 }
 
 impl<T, C> Queue<T, C> {
-    /// Sends many messages, made by [`message`](Self::message), in as few operations as their
-    /// number, sizes and ids allow. Answers message by message, in order; an id that stands twice
-    /// is a duplicate or a conflict the second time (G18). They are as safe as this queue wants it; what
-    /// the queue wanted that made the drafts does not matter.
+    /// Sends many messages, made by [`message`](Self::message), in as few operations as possible.
+    /// Returns one result per message, in order. An id that occurs twice is a duplicate or a conflict
+    /// the second time (G18). They are as durable as this queue demands, whatever queue made the
+    /// drafts.
     ///
     /// ```
     /// # use delayline::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
-    /// let drafts = (0..2_000).map(|n| queue.message(&n)).collect::<Result<Vec<_>, _>>()?;
-    /// for sent in queue.send_batch(drafts).await {
+    /// for sent in queue.send_many((0..2_000).map(|n| queue.message(&n))).await {
     ///     assert!(sent?.is_accepted());
     /// }
     /// # Ok(())
@@ -69,29 +69,26 @@ impl<T, C> Queue<T, C> {
     /// For each message like [`Draft::send`](super::Draft::send), but never for too many waiting
     /// sends: a batch does not wait for them. What comes after a failed operation is not sent and
     /// fails with [`Class::NotExecuted`] or the operation's own error.
-    pub async fn send_batch<M>(
+    pub async fn send_many<M>(
         &self,
         messages: impl IntoIterator<Item = M>,
     ) -> Vec<Result<Sent, Error>>
     where
-        M: Into<NewMessage>,
+        M: TryInto<NewMessage, Error: Into<Error>>,
     {
         let mut results = Vec::new();
         let mut waiting = VecDeque::new();
         for message in messages {
-            let message = message.into();
-            // A bad message must not fail its neighbours, so it is looked at alone.
-            let alone = Op::Enqueue(vec![message]);
-            let checked = alone.validate();
-            let Op::Enqueue(message) = alone else { continue };
+            // A bad message must not fail its neighbours.
+            let message = message.try_into().map_err(Into::into);
+            let checked = message.and_then(|it: NewMessage| Ok(it.validate().map(|()| it)?));
             match checked {
-                Ok(()) => waiting.extend(message.into_iter().map(|it| (results.len(), it))),
-                Err(violation) => {
-                    results.push(Some(Err(violation.into())));
-                    continue;
+                Ok(message) => {
+                    waiting.push_back((results.len(), message));
+                    results.push(None);
                 }
+                Err(error) => results.push(Some(Err(error))),
             }
-            results.push(None);
         }
         let mut failed = None;
         while !waiting.is_empty() {
@@ -117,14 +114,18 @@ impl<T, C> Queue<T, C> {
     }
 
     /// One operation after the other on ids, `most` in each at the most, with the answers in order.
-    pub(super) async fn each<R>(
+    pub(super) async fn each<I, R>(
         &self,
         most: usize,
-        ids: impl IntoIterator<Item = MessageId>,
+        ids: impl IntoIterator<Item = I>,
         op: impl Fn(Vec<MessageId>) -> Op,
         pick: impl Fn(Reply) -> Option<Vec<R>>,
-    ) -> Result<Vec<R>, Error> {
-        let mut waiting: VecDeque<_> = ids.into_iter().collect();
+    ) -> Result<Vec<R>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let ids = ids.into_iter().map(message_id);
+        let mut waiting = ids.collect::<Result<VecDeque<_>, _>>()?;
         let mut results = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
             let count = fitting(waiting.iter().take(most).map(|id| (id, 0)));

@@ -13,165 +13,198 @@ use crate::client::Client;
 use crate::error::message_id;
 use crate::{Error, TraceContext};
 
-/// A message that is being written: made by [`Queue::message`](crate::Queue::message), sent by
-/// [`send`](Self::send) or [`Queue::send_batch`](crate::Queue::send_batch).
+/// A message to be sent: made by [`Queue::message`](crate::Queue::message), sent by
+/// [`send`](Self::send) or [`Queue::send_many`](crate::Queue::send_many).
 ///
-/// Until told otherwise it is due at once, of normal priority, has an id of its own (a UUIDv7), no
-/// headers, never expires, and becomes a dead letter after 20 failures or 5 expired leases.
+/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers, never
+/// expires, and becomes a dead letter after 20 failures or 5 expired leases.
+///
+/// Setters never fail. The first value that is outside its limits makes [`send`](Self::send) fail,
+/// before anything is sent, with an error that names the value and the limit.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use delayline::{Priority, Queue};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// # let orders: Queue<u64> = Queue::new(delayline::open("memory:", "orders").await?);
+/// let sent = orders
+///     .message(&1234)
+///     .id("close-1234")
+///     .due_in(Duration::from_secs(30 * 60))
+///     .priority(Priority::High)
+///     .header("tenant", "acme")
+///     .send()
+///     .await?;
+/// assert!(sent.is_accepted());
+///
+/// let error = orders.message(&1234).id("").send().await.unwrap_err();
+/// assert_eq!(error.to_string(), "the message id is empty");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
-#[must_use = "a draft is in no queue until it is sent"]
+#[must_use = "a draft does nothing until it is sent"]
 pub struct Draft {
     client: Client,
-    message: NewMessage,
-    /// Whether the id is the caller's.
+    message: Result<NewMessage, Error>,
+    /// Whether the caller chose the id.
     named: bool,
 }
 
 impl Draft {
-    pub(super) fn new(client: Client, message: NewMessage) -> Result<Self, Error> {
-        let actual = message.payload.len();
-        if actual > MAX_PAYLOAD_BYTES {
-            let (what, unit) = ("the payload", "bytes");
-            return Err(Violation::TooLong { what, unit, actual, limit: MAX_PAYLOAD_BYTES }.into());
-        }
-        Ok(Self { client, message, named: false })
+    pub(super) fn new(client: Client, message: Result<NewMessage, Error>) -> Self {
+        Self { client, message: message.and_then(checked), named: false }
     }
 
-    /// Names the message. Sending the same content under the same id again is harmless, for an hour
-    /// at least after it was handled (G15), and the id cancels or reschedules it later.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the id is empty or longer than 128 bytes.
-    pub fn id<I>(mut self, id: I) -> Result<Self, Error>
+    /// Changes the message, unless an earlier change has failed.
+    fn with(mut self, change: impl FnOnce(&mut NewMessage) -> Result<(), Error>) -> Self {
+        if let Ok(message) = &mut self.message
+            && let Err(error) = change(message)
+        {
+            self.message = Err(error);
+        }
+        self
+    }
+
+    /// Names the message: 1 to 128 bytes. Sending the same content under the same id again is
+    /// harmless, until at least an hour after the message has finished (G15), and the id cancels or
+    /// reschedules the message later.
+    pub fn id<I>(mut self, id: I) -> Self
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.message.id = message_id(id)?;
         self.named = true;
-        Ok(self)
+        self.with(|message| {
+            message.id = message_id(id)?;
+            Ok(())
+        })
     }
 
-    /// Takes the message in also if one of its id was handled, cancelled or purged a short while
-    /// ago: for ids that come round again, such as one reminder per shop.
+    /// Accepts the message even if its id was handled, cancelled or purged recently: for ids that
+    /// recur, such as one reminder per shop.
     ///
-    /// A repeated send could then make a second message, if the first was handled in between. So
-    /// after a reply that was lost or not confirmed this message is not sent again by itself, and the error is
+    /// A repeated send could then create a second message, if the first was handled in between. So
+    /// after a reply that was lost or not confirmed this message is not sent again automatically, and
+    /// the error is
     /// [`Class::Ambiguous`](crate::Class::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
-    /// tells what is known of the id.
-    pub const fn reuse_finished_id(mut self) -> Self {
-        self.message.finished_ids = FinishedIds::Reuse;
-        self
+    /// returns what is known of the id.
+    pub fn reuse_finished_id(self) -> Self {
+        self.with(|message| {
+            message.finished_ids = FinishedIds::Reuse;
+            Ok(())
+        })
     }
 
-    /// Makes it due `delay` from now, by the server's clock, to the millisecond, rounded up (G4).
+    /// Makes the message due `delay` from now by the server's clock: up to 100 years, to the
+    /// millisecond, rounded up (G4).
+    pub fn due_in(self, delay: Duration) -> Self {
+        self.with(|message| {
+            message.schedule = Schedule::In(Millis::try_from(delay)?);
+            Ok(())
+        })
+    }
+
+    /// Makes the message due at an instant up to the end of the year 9999, to the millisecond,
+    /// rounded up (G4). A past instant means now.
+    pub fn due_at(self, due: SystemTime) -> Self {
+        self.with(|message| {
+            message.schedule = Schedule::At(Timestamp::try_from(due)?);
+            Ok(())
+        })
+    }
+
+    /// Sets how urgent the message is once it is due (G12).
+    pub fn priority(self, priority: Priority) -> Self {
+        self.with(|message| {
+            message.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Sets a header, replacing an earlier one of that name. Names have 1 to 255 bytes; a message has
+    /// at most 32 headers, of 8 KiB in total.
+    pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.with(|message| Ok(message.headers.set(name, value)?))
+    }
+
+    /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
+    ///
+    /// Headers are content (G15): the same id with another context is a conflict. To repeat a send,
+    /// repeat its context too.
+    pub fn trace_context(self, context: &TraceContext) -> Self {
+        self.with(|message| Ok(context.put(&mut message.headers)?))
+    }
+
+    /// Lets the message expire `after` from now, up to 100 years: if it has not been delivered by
+    /// then, it becomes a dead letter instead.
+    pub fn expires_in(self, after: Duration) -> Self {
+        self.with(|message| {
+            message.expires = Some(Schedule::In(Millis::try_from(after)?));
+            Ok(())
+        })
+    }
+
+    /// Lets the message expire at an instant up to the end of the year 9999.
+    pub fn expires_at(self, instant: SystemTime) -> Self {
+        self.with(|message| {
+            message.expires = Some(Schedule::At(Timestamp::try_from(instant)?));
+            Ok(())
+        })
+    }
+
+    /// The number of failures after which the message becomes a dead letter: 1 to 65,535 (G9).
+    pub fn max_failures(self, max_failures: u32) -> Self {
+        self.with(|message| {
+            message.max_failures = max_failures;
+            Ok(())
+        })
+    }
+
+    /// The number of expired leases after which the message becomes a dead letter: 1 to 65,535 (G9).
+    /// With 1, a claim whose reply was lost is enough.
+    pub fn max_crashes(self, max_crashes: u32) -> Self {
+        self.with(|message| {
+            message.max_crashes = max_crashes;
+            Ok(())
+        })
+    }
+
+    /// Sends the message. Concurrent sends are grouped: see [`Queue`](crate::Queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the message if it is still waiting to be sent. If it is already
+    /// on its way, it may or may not end up in the queue.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the delay is longer than 100 years.
-    pub fn delay(mut self, delay: Duration) -> Result<Self, Error> {
-        self.message.schedule = Schedule::In(Millis::try_from(delay)?);
-        Ok(self)
-    }
-
-    /// Makes it due at an instant, to the millisecond, rounded up (G4). A past one means now.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the instant is beyond the year 9999.
-    pub fn at(mut self, due: SystemTime) -> Result<Self, Error> {
-        self.message.schedule = Schedule::At(Timestamp::try_from(due)?);
-        Ok(self)
-    }
-
-    /// How urgent it is once it is due (G12).
-    pub const fn priority(mut self, priority: Priority) -> Self {
-        self.message.priority = priority;
-        self
-    }
-
-    /// Sets a header, in place of an earlier one of that name.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the name is empty or longer than 255 bytes, or if there would be more
-    /// than 32 headers or 8 KiB of them.
-    pub fn header(
-        mut self,
-        name: impl Into<String>,
-        value: impl Into<Bytes>,
-    ) -> Result<Self, Error> {
-        self.message.headers.set(name, value)?;
-        Ok(self)
-    }
-
-    /// Says which trace it belongs to, in the headers `traceparent` and `tracestate`.
-    ///
-    /// Headers are content (G15): the same id with another context is a conflict. Whoever repeats
-    /// a send repeats its context too.
-    ///
-    /// # Errors
-    ///
-    /// Like [`header`](Self::header).
-    pub fn trace_context(mut self, context: &TraceContext) -> Result<Self, Error> {
-        context.put(&mut self.message.headers)?;
-        Ok(self)
-    }
-
-    /// Makes it worthless `after` from now: it becomes a dead letter instead of being delivered
-    /// from then on.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if that is longer than 100 years.
-    pub fn expires_in(mut self, after: Duration) -> Result<Self, Error> {
-        self.message.expires = Some(Schedule::In(Millis::try_from(after)?));
-        Ok(self)
-    }
-
-    /// Makes it worthless from an instant on.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the instant is beyond the year 9999.
-    pub fn expires_at(mut self, instant: SystemTime) -> Result<Self, Error> {
-        self.message.expires = Some(Schedule::At(Timestamp::try_from(instant)?));
-        Ok(self)
-    }
-
-    /// With how many failures it becomes a dead letter: 1 to 65,535 (G9).
-    pub const fn max_failures(mut self, max_failures: u32) -> Self {
-        self.message.max_failures = max_failures;
-        self
-    }
-
-    /// With how many expired leases it becomes a dead letter: 1 to 65,535 (G9). With 1 a claim
-    /// whose reply was lost is enough.
-    pub const fn max_crashes(mut self, max_crashes: u32) -> Self {
-        self.message.max_crashes = max_crashes;
-        self
-    }
-
-    /// Sends it. Sends that happen at the same time go out together: see [`Queue`](crate::Queue).
-    ///
-    /// Dropping the future takes the message back if it is still waiting; if it is on its way, it
-    /// may or may not be in the queue afterwards.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; a limit on attempts is outside of its range, too many sends wait
-    /// ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing was sent), or see
-    /// [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a message of the
-    /// same id and content again to be sure.
+    /// [`Error::Encode`] if the value has no payload. [`Error::Backend`] if a value is outside its
+    /// limits, if too many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing
+    /// was sent), or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a
+    /// message with the same id and content again to be sure.
     pub async fn send(self) -> Result<Sent, Error> {
         let client = self.client.clone();
-        client.merger().send(&client, self.into()).await
+        client.merger().send(&client, self.try_into()?).await
     }
 }
 
-impl From<Draft> for NewMessage {
-    fn from(draft: Draft) -> Self {
-        let Draft { client, mut message, named } = draft;
+fn checked(message: NewMessage) -> Result<NewMessage, Error> {
+    let actual = message.payload.len();
+    if actual > MAX_PAYLOAD_BYTES {
+        let (what, unit) = ("the payload", "bytes");
+        return Err(Violation::TooLong { what, unit, actual, limit: MAX_PAYLOAD_BYTES }.into());
+    }
+    Ok(message)
+}
+
+/// The message as [`Op::Enqueue`](crate::Op::Enqueue) takes it, or the first error of a setter.
+impl TryFrom<Draft> for NewMessage {
+    type Error = Error;
+
+    fn try_from(draft: Draft) -> Result<Self, Error> {
+        let Draft { client, message, named } = draft;
+        let mut message = message?;
         // A context is content. One that the caller did not ask for must not turn a repeated send
         // of the caller's id into a conflict.
         if !named
@@ -181,6 +214,6 @@ impl From<Draft> for NewMessage {
         {
             tracing::debug!(%violation, "sent without its trace context");
         }
-        message
+        Ok(message)
     }
 }

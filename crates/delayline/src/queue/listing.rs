@@ -135,7 +135,7 @@ pub(super) async fn redrive_all<T, C>(queue: &Queue<T, C>) -> Result<u64, Error>
     let mut letters = queue.dead_letters().await?;
     let mut redriven = 0_u64;
     while let Some(page) = letters.next_page().await? {
-        let results = queue.redrive(page.into_iter().map(|letter| letter.id)).await?;
+        let results = queue.redrive_many(page.into_iter().map(|letter| letter.id)).await?;
         let done = results.iter().filter(|result| matches!(result, Redriven::Done { .. }));
         redriven = redriven.saturating_add(u64::try_from(done.count()).unwrap_or(u64::MAX));
     }

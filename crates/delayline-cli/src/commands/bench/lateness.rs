@@ -135,7 +135,7 @@ async fn one(
 ) -> Result<Result<Duration, Duration>, Failure> {
     let most = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     let delay = Duration::from_millis(fastrand::u64(0..=most));
-    queue.send_in(delay, &Bytes::new()).await?;
+    queue.send_in(&Bytes::new(), delay).await?;
     match begun.recv().await {
         Some(begun) => Ok(begun),
         None => Err(Failure::other("the worker", &"has ended")),

@@ -51,7 +51,7 @@ pub(super) async fn run(target: &Target, args: Throughput) -> Result<ExitCode, F
     let queue = place.open(target).await?;
     let payload = Bytes::from(vec![b'x'; args.payload]);
     // A payload beyond the limit is refused before anything is sent.
-    drop(queue.message(&payload)?);
+    drop(queue.message(&payload));
     let meter = Meter { place: &place, target, messages: args.messages };
     let steps = tokio::select! {
         steps = measure(&queue, &args, &payload, &meter) => Some(steps?),
@@ -99,8 +99,8 @@ async fn bulk(queue: &Queue<Bytes, Raw>, messages: u32, payload: &Bytes) -> Resu
     while left > 0 {
         let count = left.min(10_000);
         left -= count;
-        let drafts = (0..count).map(|_| queue.message(payload)).collect::<Result<Vec<_>, _>>()?;
-        for sent in queue.send_batch(drafts).await {
+        let drafts = (0..count).map(|_| queue.message(payload));
+        for sent in queue.send_many(drafts).await {
             // Made ids meet no other content.
             let _ = sent?;
         }

@@ -51,9 +51,9 @@ impl Deed {
     ) -> Result<Vec<Fate>, Failure> {
         Ok(match self {
             Self::Redrive { delay } => {
-                queue.redrive_in(delay, ids).await?.into_iter().map(redriven).collect()
+                queue.redrive_many_in(ids, delay).await?.into_iter().map(redriven).collect()
             }
-            Self::Purge => queue.purge(ids).await?.into_iter().map(purged).collect(),
+            Self::Purge => queue.purge_many(ids).await?.into_iter().map(purged).collect(),
         })
     }
 }

@@ -31,6 +31,12 @@ pub async fn a_stopped_replica_confirms_nothing<C: Connect>() {
     let replicas = replicas_of(&primary, 1).await;
     let queue = open::<C>(&options(&primary.url())).await;
     enqueue(&queue, "before", ONE).await.unwrap();
+    // So that the primary knows of all there was before: a wait for that is over at once.
+    let is_level = || {
+        let offset = primary.info("replication", "master_repl_offset");
+        primary.info("replication", "slave0").contains(&format!("offset={offset},"))
+    };
+    until("the replica has acknowledged everything", is_level).await;
     replicas[0].pause();
     for _ in 0..3 {
         let result = enqueue(&queue, "meanwhile", ONE).await;

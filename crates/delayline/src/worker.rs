@@ -85,7 +85,8 @@ pub struct Worker<T, C = Json> {
 }
 
 impl<T, C> Worker<T, C> {
-    /// A worker of this queue, to be configured.
+    /// A worker of this queue, to be configured. What it settles is as safe as the queue wants it
+    /// ([`Queue::durability`]); the queue can be given a smaller durability here than where it is sent to.
     pub fn builder(queue: Queue<T, C>) -> WorkerBuilder<T, C> {
         WorkerBuilder::new(queue)
     }

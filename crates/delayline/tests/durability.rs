@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{
-    Class, Durability, Enqueued, Error, ErrorKind, Job, Queue, Queueing, Redriven, Worker,
+    Class, Durability, Enqueued, Error, ErrorKind, Job, Op, Queue, Queueing, Redriven, Worker,
 };
 use support::{Fault, Faulty};
 
@@ -132,10 +132,18 @@ async fn sends_of_different_durability_do_not_wait_for_each_other() {
     for sent in futures_util::future::join_all(sends).await {
         sent.unwrap();
     }
-    let mut durabilities = backend.durabilities("enqueue");
-    durabilities.sort_unstable();
-    let merged = |durability| durabilities.iter().filter(|it| **it == durability).count();
-    assert!(merged(Durability::None) <= 2 && merged(ONE) <= 2, "{durabilities:?}");
+    for durability in [Durability::None, ONE] {
+        let sent = backend.sent("enqueue").into_iter().zip(backend.durabilities("enqueue"));
+        let groups = sent.filter(|(_, it)| *it == durability).map(|((_, op), _)| match op {
+            Op::Enqueue(messages) => messages.len(),
+            other => panic!("{other:?}"),
+        });
+        let groups: Vec<_> = groups.collect();
+        assert!(
+            groups.len() <= 2 && groups.iter().sum::<usize>() == 10,
+            "{durability}: {groups:?}"
+        );
+    }
     assert!(backend.elapsed() <= Duration::from_millis(400), "{:?}", backend.elapsed());
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use cpu_time::ProcessTime;
-use delayline::{Bytes, Connect, Job, Queue, QueueName, Raw, Worker, Workers};
+use delayline::{Bytes, Connect, Job, Queue, Raw, Worker, Workers};
 use delayline_benches::{cpu_time, payload};
 use indicatif::ProgressBar;
 use tokio::sync::Semaphore;
@@ -46,12 +46,11 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
 
 async fn of_way(way: Way, count: usize, messages: usize) -> Result<[f64; 2]> {
     let server = way.start()?;
-    let connection = Connect::new(&server.url(), "bench")?.driver(way.driver).connection().await?;
+    let connection = Connect::new(&server.url())?.driver(way.driver).connect().await?;
     let mut queues: Vec<Queue<Bytes, Raw>> = Vec::new();
     for n in 0..count {
         let name = format!("bench-{n}");
-        let backend = connection.open(&name).await?;
-        queues.push(Queue::raw(backend).named(&QueueName::new(name)?));
+        queues.push(connection.queue_with_codec(&name, Raw).await?);
     }
     let handled = Arc::new(Semaphore::new(0));
     let mut workers = Workers::sharing(HANDLERS)?;

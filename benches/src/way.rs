@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::Result;
-use delayline::{Bytes, Connect, Driver, Queue, QueueName, Raw};
+use delayline::{Bytes, Connect, Driver, Queue, Raw};
 use delayline_test_server::Server;
 
 /// One of them.
@@ -37,8 +37,8 @@ impl Way {
     pub(crate) async fn open_at(self, url: &str) -> Result<Queue<Bytes, Raw>> {
         let protocol = if self.resp3 { "?protocol=resp3" } else { "" };
         let url = format!("{url}{protocol}");
-        let backend = Connect::new(&url, QUEUE)?.driver(self.driver).open().await?;
-        Ok(Queue::raw(backend).named(&QueueName::new(QUEUE)?))
+        let connection = Connect::new(&url)?.driver(self.driver).connect().await?;
+        Ok(connection.queue_with_codec(QUEUE, Raw).await?)
     }
 
     pub(crate) const fn driver_name(self) -> &'static str {

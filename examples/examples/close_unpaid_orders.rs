@@ -27,7 +27,7 @@ type OpenOrders = Arc<Mutex<BTreeSet<u32>>>;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<CloseOrder> = Queue::new(delayline::open(&url, "example/orders").await?);
+    let queue: Queue<CloseOrder> = delayline::connect(&url).await?.queue("example/orders").await?;
     let open: OpenOrders = Arc::default();
 
     for number in 1..=5 {

@@ -45,7 +45,7 @@ struct Locked {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<Booking> = Queue::new(delayline::open(&url, "example/bookings").await?);
+    let queue: Queue<Booking> = delayline::connect(&url).await?.queue("example/bookings").await?;
     let ledger: Arc<Ledger> = Arc::default();
 
     for number in 0..12 {

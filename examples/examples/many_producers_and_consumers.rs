@@ -42,7 +42,7 @@ struct Results {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<Square> = Queue::new(delayline::open(&url, "example/many").await?);
+    let queue: Queue<Square> = delayline::connect(&url).await?.queue("example/many").await?;
     let results = Results { rows: Mutex::default(), written: watch::Sender::new(0) };
     let results = Arc::new(results);
     let acked_before = queue.stats().await?.acked_total;

@@ -16,7 +16,7 @@ use delayline::{Job, Queue, Worker};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<u32> = Queue::new(delayline::open(&url, "example/fifo").await?);
+    let queue: Queue<u32> = delayline::connect(&url).await?.queue("example/fifo").await?;
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
 
     // One at a time.

@@ -38,7 +38,7 @@ struct Shops {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<Remind> = Queue::new(delayline::open(&url, "example/reminders").await?);
+    let queue: Queue<Remind> = delayline::connect(&url).await?.queue("example/reminders").await?;
     let shops: Arc<Shops> = Arc::default();
 
     let worker = Worker::builder(queue.clone()).build()?;

@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
     println!("the poller has taken {taken} and died: nobody will ever do it");
 
     // Now the pollers are stopped, and producers send to the new queue.
-    let queue: Queue<String> = Queue::new(delayline::open(&url, "example/moved").await?);
+    let queue: Queue<String> = delayline::connect(&url).await?.queue("example/moved").await?;
     let done: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
 
     // This one dies as well, after it has sent a page and before it takes the page out.

@@ -48,7 +48,7 @@ struct Gateway {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<TextCustomer> = Queue::new(delayline::open(&url, "example/texts").await?);
+    let queue: Queue<TextCustomer> = delayline::connect(&url).await?.queue("example/texts").await?;
     let gateway: Arc<Gateway> = Arc::default();
     for order in [1, 2, 3] {
         lock(&gateway.numbers).insert(order, format!("+1 555 010{order}"));

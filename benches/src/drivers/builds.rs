@@ -89,7 +89,7 @@ use delayline::{Connect, Job, Queue, Worker};
 #[tokio::main]
 async fn main() -> Result<(), delayline::Error> {
     let url = std::env::args().nth(1).unwrap_or_default();
-    let queue: Queue<String> = Connect::new(&url, "program")?.queue().await?;
+    let queue: Queue<String> = delayline::connect(&url).await?.queue("program").await?;
     queue.send(&"hello".to_owned()).await?;
     let worker = Worker::builder(queue).until_empty(true).build()?;
     worker.run(|job: Job<String>| async move { println!("{}", job.payload()); Ok::<(), &str>(()) }).await;

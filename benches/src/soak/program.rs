@@ -93,12 +93,11 @@ impl Program {
         for number in 0..self.queues {
             let name = queue_name(self.shape, number)?;
             if connection.is_none() || self.shape == Shape::Single {
-                let connect = Connect::new(&self.url, name.as_str())?.driver(self.driver);
-                connection = Some(connect.connection().await?);
+                connection = Some(Connect::new(&self.url)?.driver(self.driver).connect().await?);
             }
             let Some(connection) = &connection else { continue };
-            let backend = connection.open(name.as_str()).await?;
-            queues.push((name.as_str().into(), Queue::raw(backend).named(&name)));
+            let queue = connection.queue_with_codec(name.as_str(), Raw).await?;
+            queues.push((name.as_str().into(), queue));
         }
         let (shape, seed, ledger) = (self.shape, self.seed, Arc::default());
         let mut running = Running { shape, seed, queues, ledger, workers: Vec::new() };

@@ -142,6 +142,10 @@ struct Recorded<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Recorded<B> {
+    fn queue_name(&self) -> &str {
+        self.inner.queue_name()
+    }
+
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         let setting = &self.log.setting;
         let era = setting.era.read().await;

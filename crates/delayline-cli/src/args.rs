@@ -250,9 +250,11 @@ pub(crate) struct Work {
 impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
-        self.queue.as_deref().ok_or_else(|| {
+        let name = self.queue.as_deref().ok_or_else(|| {
             Failure::usage("no queue is named").hint("name it with --queue or DELAYLINE_QUEUE")
-        })
+        })?;
+        name.parse::<QueueName>().map_err(Error::from)?;
+        Ok(name)
     }
 
     /// How to get there.
@@ -261,17 +263,12 @@ impl Target {
             // Of use to try the command's flags and input without a server.
             eprintln!("delayline: a queue in memory ends with this command");
         }
-        self.connect_to(&self.url, self.queue()?, self.driver)
+        self.connect_to(&self.url, self.driver)
     }
 
-    /// How to get to another queue or place, all else being the same.
-    pub(crate) fn connect_to(
-        &self,
-        url: &str,
-        queue: &str,
-        driver: Driver,
-    ) -> Result<Connect, Failure> {
-        let mut connect = Connect::new(url, queue)?
+    /// How to get to another place, all else being the same.
+    pub(crate) fn connect_to(&self, url: &str, driver: Driver) -> Result<Connect, Failure> {
+        let mut connect = Connect::new(url)?
             .driver(match driver {
                 Driver::Redis => delayline::Driver::Redis,
                 Driver::Fred => delayline::Driver::Fred,
@@ -284,26 +281,35 @@ impl Target {
                 let what = format!("{} cannot be read", path.display());
                 Failure::usage(format!("{what}: {error}"))
             })?;
-            connect = connect.ca_pem(pem)?;
+            connect = connect.ca_pem(pem);
         }
         if let Some(password) = &self.sentinel_password
             && url == self.url
             && url.contains("-sentinel://")
         {
             let user = self.sentinel_user.as_deref().unwrap_or_default();
-            connect = connect.sentinel_login(user, password)?;
+            connect = connect.sentinel_login(user, password);
         }
         for (from, to) in self.map_address.iter().filter(|_| url == self.url) {
-            connect = connect.map_address(from, to)?;
+            connect = connect.map_address(from, to);
         }
         Ok(connect)
     }
 
     /// The queue, whose payloads are bytes.
     pub(crate) async fn open(&self) -> Result<Queue<Bytes, Raw>, Failure> {
-        let connect = self.connect()?;
-        let backend = connect.open().await.map_err(|error| self.not_opened(&error))?;
-        Ok(Queue::raw(backend).named(&self.queue()?.parse::<QueueName>().map_err(Error::from)?))
+        let queue = self.queue()?;
+        self.open_on(self.connect()?, queue).await
+    }
+
+    /// A queue at another place.
+    pub(crate) async fn open_on(
+        &self,
+        connect: Connect,
+        queue: &str,
+    ) -> Result<Queue<Bytes, Raw>, Failure> {
+        let opened = async { connect.connect().await?.queue_with_codec(queue, Raw).await };
+        opened.await.map_err(|error| self.not_opened(&error))
     }
 
     /// Why the queue could not be opened.

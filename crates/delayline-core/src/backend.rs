@@ -35,6 +35,11 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Error`] says by its [`class`](Error::class) whether the operation may be sent again.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
 
+    /// The queue's name, as spans, metrics and logs show it.
+    fn queue_name(&self) -> &str {
+        "unnamed"
+    }
+
     /// Executes `op` like [`apply`](Self::apply), and answers when its effect is as safe as
     /// `durability` demands (G25). That goes for a repeated operation as well: what it finds done may
     /// not have been confirmed yet. The default refuses all but [`Durability::None`].
@@ -97,6 +102,10 @@ impl<B: Backend + Wakeup + ?Sized> Queueing for B {}
 impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         (**self).apply(at, op).await
+    }
+
+    fn queue_name(&self) -> &str {
+        (**self).queue_name()
     }
 
     async fn apply_durably(

@@ -8,11 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, Millis, Op, State, Timestamp, Wakeup};
+use delayline_core::{
+    Applied, At, Backend, Error, Millis, Op, QueueName, State, Timestamp, Wakeup,
+};
 use tokio::sync::Notify;
 
 /// A queue in memory. Share it between tasks with an [`Arc`](std::sync::Arc).
 pub struct MemoryBackend {
+    name: Option<QueueName>,
     queue: Mutex<Queue>,
     bell: Notify,
 }
@@ -44,7 +47,15 @@ impl MemoryBackend {
     }
 
     fn with_clock(clock: Clock) -> Self {
-        Self { queue: Mutex::new(Queue { state: State::new(), clock }), bell: Notify::new() }
+        let queue = Mutex::new(Queue { state: State::new(), clock });
+        Self { name: None, queue, bell: Notify::new() }
+    }
+
+    /// Sets the name that spans, metrics and logs show: `unnamed` by default.
+    #[must_use]
+    pub fn named(mut self, name: QueueName) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// Moves a manual clock forward and wakes whoever waits for messages. Does nothing to a queue
@@ -112,6 +123,10 @@ impl Backend for MemoryBackend {
             self.bell.notify_one();
         }
         Ok(applied)
+    }
+
+    fn queue_name(&self) -> &str {
+        self.name.as_ref().map_or("unnamed", QueueName::as_str)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Valu
 /// Queues that share a transport share its connections.
 #[derive(Debug)]
 pub struct ScriptBackend<T: ?Sized> {
+    name: QueueName,
     transport: Arc<T>,
     keys: Keys,
 }
@@ -97,7 +98,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     }
 
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
-        Self { transport, keys: Keys::new(name) }
+        Self { name: name.clone(), transport, keys: Keys::new(name) }
     }
 
     /// The keys of this queue, for access rules.
@@ -112,6 +113,10 @@ impl<T: Transport + ?Sized> Backend for ScriptBackend<T> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
         self.execute(at, op, None).await
+    }
+
+    fn queue_name(&self) -> &str {
+        self.name.as_str()
     }
 
     async fn apply_durably(

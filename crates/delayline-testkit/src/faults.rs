@@ -54,6 +54,10 @@ impl<B> Faulty<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Faulty<B> {
+    fn queue_name(&self) -> &str {
+        self.inner.queue_name()
+    }
+
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.apply_durably(at, op, Durability::None).await
     }

@@ -9,11 +9,11 @@ use delayline_core::{Applied, At, Class, Durability, Op, Queueing};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::Error;
 use crate::events::EventSink;
 use crate::merge::Merger;
 use crate::pause::Pauses;
 use crate::telemetry::{self, Label, Observed, TraceContext};
-use crate::{Error, QueueName};
 
 /// A backend, for how long to try, and what the clones of a queue share.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Client {
 }
 
 struct Shared {
-    /// As it was given, for another name.
+    /// As it was given.
     plain: Arc<dyn Queueing>,
     label: Label,
     events: EventSink,
@@ -42,7 +42,7 @@ pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync
 
 impl Client {
     pub(crate) fn new(backend: Arc<dyn Queueing>) -> Self {
-        let (label, events) = (Label::new(UNNAMED), EventSink::default());
+        let (label, events) = (Label::new(backend.queue_name()), EventSink::default());
         Self::with(backend, label, events, None, DEFAULT_PATIENCE)
     }
 
@@ -59,15 +59,6 @@ impl Client {
         let shared = Shared { plain, label, events, merger, durable_mergers, trace_source, looks };
         let durability = Durability::None;
         Self { backend: Arc::new(observed), patience, durability, shared: Arc::new(shared) }
-    }
-
-    /// The same under another name. It groups its sends apart.
-    pub(crate) fn named(self, name: &QueueName) -> Self {
-        let Shared { plain, events, trace_source, .. } = &*self.shared;
-        let label = Label::new(name.as_str());
-        let (plain, events) = (Arc::clone(plain), events.clone());
-        Self::with(plain, label, events, trace_source.clone(), self.patience)
-            .durable(self.durability)
     }
 
     /// The same with another patience. It groups its sends apart.
@@ -214,4 +205,3 @@ const MAX_UNKNOWN: usize = 5;
 const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const UNNAMED: &str = "unnamed";

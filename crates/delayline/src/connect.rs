@@ -1,25 +1,17 @@
 //! From a URL to a backend.
 
 use std::fmt;
+#[cfg(any(feature = "redis", feature = "fred"))]
 use std::sync::Arc;
 
-use delayline_core::{ErrorKind, QueueName, Queueing, Violation};
+use delayline_core::{ErrorKind, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{ConnectOptions, HostPort, Inspection, Survey, Topology, Transport};
+use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport};
 
 #[cfg(feature = "memory")]
 use crate::connection::Memory;
 use crate::connection::Way;
-use crate::{Connection, Error, Queue};
-
-/// Opens the queue of that name at a URL, with the default options of [`Connect`].
-///
-/// # Errors
-///
-/// See [`Connect::new`] and [`Connect::open`].
-pub async fn open(url: &str, queue: &str) -> Result<Arc<dyn Queueing>, Error> {
-    Connect::new(url, queue)?.open().await
-}
+use crate::{Connection, Error};
 
 /// Which Redis client carries the calls. Both behave the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +23,10 @@ pub enum Driver {
     Fred,
 }
 
-/// Where a queue is, and how to get there.
+/// Where queues are, and how to connect to them.
 ///
 /// URLs are
-/// - `memory:`: a new queue in this process, which ends with it; needs the feature `memory`,
+/// - `memory:`: a place in this process, which ends with it; needs the feature `memory`,
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server,
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, found through
 ///   any of these nodes,
@@ -43,23 +35,29 @@ pub enum Driver {
 /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS,
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server.
 ///
-/// All but the first take `protocol=resp3` in their query and need the feature `redis` or `fred`.
+/// All but the first accept `protocol=resp3` in their query and need the feature `redis` or `fred`.
+///
+/// Setters never fail: an option that does not fit the URL makes [`connect`](Self::connect) fail,
+/// before anything is sent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// use delayline::{Connect, Queue};
 ///
-/// let orders: Queue<String> = Connect::new("memory:", "orders")?.queue().await?;
+/// // Or "rediss://user:password@redis.example.com".
+/// let connection = Connect::new("memory:")?.allow_eviction(false).connect().await?;
+/// let orders: Queue<String> = connection.queue("orders").await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing is connected until `open`"]
+#[must_use = "nothing is connected until `connect`"]
 pub struct Connect {
     place: Place,
-    queue: QueueName,
     driver: Driver,
+    /// The first option that does not fit the URL.
+    misfit: Option<Error>,
 }
 
 /// What a URL names.
@@ -71,15 +69,14 @@ enum Place {
 }
 
 impl Connect {
-    /// Reads the URL and the queue's name; connects nothing yet.
+    /// Parses the URL. Nothing is connected yet.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the URL or the name is malformed, if the scheme is unknown, or
+    /// [`Error::Backend`] if the URL is malformed, if its scheme is unknown, or
     /// ([`ErrorKind::Unsupported`]) if this build lacks the feature for it. The URL, which may hold
     /// a password, is never part of the error; its scheme is.
-    pub fn new(url: &str, queue: &str) -> Result<Self, Error> {
-        let queue = QueueName::new(queue)?;
+    pub fn new(url: &str) -> Result<Self, Error> {
         let place = match scheme(url)? {
             "memory" => Place::Memory,
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
@@ -93,7 +90,7 @@ impl Connect {
                 .into());
             }
         };
-        Ok(Self { place, queue, driver: Driver::default() })
+        Ok(Self { place, driver: Driver::default(), misfit: None })
     }
 
     /// Chooses the Redis client. Without this call it is the `redis` crate if it is part of the
@@ -103,62 +100,57 @@ impl Connect {
         self
     }
 
-    /// Trusts these authorities, in PEM form, instead of the public ones.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] for anything but a `rediss` URL, which alone is encrypted.
-    pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Result<Self, Error> {
-        #[cfg(any(feature = "redis", feature = "fred"))]
-        if let Place::Server(mut options) = self.place {
-            if options.topology.is_encrypted() {
-                options.ca_pem = Some(pem.into());
-                return Ok(Self { place: Place::Server(options), ..self });
-            }
-            return Err(not_encrypted(options.topology.to_string()));
-        }
-        drop(pem.into());
-        Err(not_encrypted("memory:".to_owned()))
+    /// Trusts these certificate authorities, in PEM form, instead of the public ones. Only the
+    /// `rediss` URLs use TLS.
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Self {
+        let pem = pem.into();
+        self.with(not_encrypted, |options| {
+            let fits = options.topology.is_encrypted();
+            options.ca_pem = Some(pem);
+            Ok(fits)
+        })
     }
 
-    /// Logs in to the sentinels with this user (empty for the default user) and password. They get no
-    /// other login, and the servers don't get this one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] for anything but a `redis-sentinel` or `rediss-sentinel` URL.
-    pub fn sentinel_login(self, user: &str, password: &str) -> Result<Self, Error> {
-        #[cfg(any(feature = "redis", feature = "fred"))]
-        if let Place::Server(mut options) = self.place {
-            if matches!(options.topology, Topology::Sentinel { .. }) {
-                options.sentinel_username = Some(user.to_owned()).filter(|user| !user.is_empty());
-                options.sentinel_password = Some(password.into());
-                return Ok(Self { place: Place::Server(options), ..self });
-            }
-            return Err(no_sentinels(options.topology.to_string()));
-        }
-        let _ = (user, password);
-        Err(no_sentinels("memory:".to_owned()))
+    /// Logs in to the sentinels of a `redis-sentinel` URL with this user (empty for the default user)
+    /// and password. They get no other login, and the servers do not get this one.
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    pub fn sentinel_login(self, user: &str, password: &str) -> Self {
+        self.with(no_sentinels, |options| {
+            options.sentinel_username = Some(user.to_owned()).filter(|user| !user.is_empty());
+            options.sentinel_password = Some(password.into());
+            Ok(matches!(options.topology, Topology::Sentinel { .. }))
+        })
     }
 
     /// Dials `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for address
     /// translation, as between a container and its host. Certificates must name the host of `to`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if one of them is not `HOST:PORT`, or for anything but the URL of a cluster
-    /// or of sentinels.
-    pub fn map_address(self, from: &str, to: &str) -> Result<Self, Error> {
-        #[cfg(any(feature = "redis", feature = "fred"))]
-        if let Place::Server(mut options) = self.place {
-            if let Topology::Single(_) = options.topology {
-                return Err(nobody_names(options.topology.to_string()));
-            }
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    pub fn map_address(self, from: &str, to: &str) -> Self {
+        self.with(nobody_names, |options| {
             options.address_map.insert(from.parse::<HostPort>()?, to.parse()?);
-            return Ok(Self { place: Place::Server(options), ..self });
-        }
-        let _ = (from, to);
-        Err(nobody_names("memory:".to_owned()))
+            Ok(!matches!(options.topology, Topology::Single(_)))
+        })
+    }
+
+    /// Changes the options of a server. `change` returns whether the option fits the URL; if it does
+    /// not, `misfit` says why.
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    fn with(
+        mut self,
+        misfit: fn(String) -> Error,
+        change: impl FnOnce(&mut ConnectOptions) -> Result<bool, Error>,
+    ) -> Self {
+        let error = match &mut self.place {
+            Place::Memory => Some(misfit("memory:".to_owned())),
+            Place::Server(options) => match change(options) {
+                Ok(true) => None,
+                Ok(false) => Some(misfit(options.topology.to_string())),
+                Err(error) => Some(error),
+            },
+        };
+        self.misfit = self.misfit.or(error);
+        self
     }
 
     /// Whether the password travels over a network where others can read it: without TLS, and to
@@ -184,41 +176,6 @@ impl Connect {
         self
     }
 
-    /// Opens a queue of JSON payloads that knows its name; see [`Queue::named`].
-    ///
-    /// # Errors
-    ///
-    /// Like [`open`](Self::open).
-    pub async fn queue<T>(self) -> Result<Queue<T>, Error> {
-        let name = self.queue.clone();
-        Ok(Queue::new(self.open().await?).named(&name))
-    }
-
-    /// Connects and looks whether the server is fit for a queue.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; its [`kind`](Error::kind) tells a server that cannot be reached from one
-    /// that refuses the login or the TLS session, is a read-only replica, evicts keys or holds a
-    /// newer queue. [`ErrorKind::Unsupported`] if the driver is not part of this build.
-    pub async fn open(self) -> Result<Arc<dyn Queueing>, Error> {
-        let name = self.queue.clone();
-        self.connection().await?.open_named(name).await
-    }
-
-    /// Looks at the server, and at what the user may do on the queue, without opening it: also a
-    /// server that [`open`](Self::open) refuses can be looked at. Changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]: the server cannot be reached or refuses the login, the TLS session or
-    /// all scripts. [`ErrorKind::Unsupported`] for `memory:`, which is no server.
-    #[cfg(any(feature = "redis", feature = "fred"))]
-    pub async fn inspect(self) -> Result<Inspection, Error> {
-        let queue = self.queue.clone();
-        self.connection().await?.inspect(&queue).await
-    }
-
     /// Asks every server that holds queues, or that may take the place of one that does, what it says of
     /// itself, and every sentinel what it knows. Changes nothing.
     ///
@@ -232,20 +189,30 @@ impl Connect {
     /// this build.
     #[cfg(any(feature = "redis", feature = "fred"))]
     pub async fn survey(self) -> Result<Survey, Error> {
+        if let Some(misfit) = self.misfit {
+            return Err(misfit);
+        }
         match self.place {
-            Place::Memory => Err(unsupported("a look at a server that is none")),
+            Place::Memory => Err(unsupported("a survey of a queue in memory")),
             Place::Server(options) => self.driver.survey(&options).await,
         }
     }
 
-    /// Connects for several queues, which are opened by name from the connection: the one named
-    /// here is only one of them, and is not opened by this.
+    /// Connects.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]: the server cannot be reached, or refuses the login or the TLS session.
-    /// [`ErrorKind::Unsupported`] if the driver is not part of this build.
-    pub async fn connection(self) -> Result<Connection, Error> {
+    /// [`Error::Backend`]: an option does not fit the URL, the server cannot be reached, or it refuses
+    /// the login or the TLS session. [`ErrorKind::Unsupported`] if the driver is not part of this
+    /// build.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    pub async fn connect(self) -> Result<Connection, Error> {
+        if let Some(misfit) = self.misfit {
+            return Err(misfit);
+        }
         let way = match self.place {
             Place::Memory => memory(),
             #[cfg(any(feature = "redis", feature = "fred"))]
@@ -290,13 +257,13 @@ impl Default for Driver {
     }
 }
 
-/// Shows the queue's name and the address, and neither user name nor password.
+/// Shows the address, but neither user name nor password.
 impl fmt::Display for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Memory => write!(f, "{} at memory:", self.queue),
+            Place::Memory => f.write_str("memory:"),
             #[cfg(any(feature = "redis", feature = "fred"))]
-            Place::Server(options) => write!(f, "{} at {options}", self.queue),
+            Place::Server(options) => write!(f, "{options}"),
         }
     }
 }
@@ -335,17 +302,20 @@ fn memory() -> Result<Way, Error> {
     Err(unsupported("a queue in memory (the feature `memory`)"))
 }
 
+#[cfg(any(feature = "redis", feature = "fred"))]
 fn not_encrypted(address: String) -> Error {
     let reason = "only the URL of rediss://, rediss-cluster:// and rediss-sentinel:// is encrypted"
         .to_owned();
     Violation::Malformed { what: "a certificate authority for", value: address, reason }.into()
 }
 
+#[cfg(any(feature = "redis", feature = "fred"))]
 fn no_sentinels(address: String) -> Error {
     let reason = "only a redis-sentinel:// URL has sentinels".to_owned();
     Violation::Malformed { what: "a login for the sentinels of", value: address, reason }.into()
 }
 
+#[cfg(any(feature = "redis", feature = "fred"))]
 fn nobody_names(address: String) -> Error {
     let reason = "only a cluster and sentinels name other servers".to_owned();
     Violation::Malformed { what: "an address map for", value: address, reason }.into()
@@ -363,7 +333,7 @@ mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        Connect::new(url, "orders").unwrap_err().to_string()
+        Connect::new(url).unwrap_err().to_string()
     }
 
     #[test]
@@ -375,15 +345,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_queue_name_is_checked_before_anything_else() {
-        assert!(Connect::new("memory:", "a b").is_err());
-    }
-
     #[cfg(feature = "memory")]
     #[tokio::test]
     async fn memory_needs_no_server() {
-        open("memory:", "orders").await.unwrap();
-        assert!(Connect::new("memory:", "orders").unwrap().ca_pem("").is_err());
+        let connection = crate::connect("memory:").await.unwrap();
+        connection.queue::<u64>("orders").await.unwrap();
+        assert!(connection.queue::<u64>("a b").await.is_err(), "the name is checked");
+    }
+
+    #[cfg(any(feature = "redis", feature = "fred"))]
+    #[tokio::test]
+    async fn an_option_that_does_not_fit_the_url_is_told_before_anything_is_dialed() {
+        let to = |url| Connect::new(url).unwrap();
+        for (connect, expected) in [
+            (to("redis://nobody.invalid").ca_pem(""), "certificate authority"),
+            (to("redis://nobody.invalid").sentinel_login("", "hunter2"), "sentinel"),
+            (to("redis://nobody.invalid").map_address("a:1", "b:2"), "address map"),
+            (to("redis-cluster://nobody.invalid").map_address("a", "b:2"), "\"a\""),
+        ] {
+            // The first misfit is told.
+            let error = connect.sentinel_login("", "hunter2").connect().await.unwrap_err();
+            assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
     }
 }

@@ -10,25 +10,24 @@ use delayline_redis_protocol::{Inspection, ScriptBackend, Transport, inspect};
 
 use crate::{Connect, Error, Queue};
 
-/// Connects to a URL for several queues, with the default options of [`Connect`].
+/// Connects to a URL with the default options of [`Connect`].
 ///
 /// # Errors
 ///
-/// See [`Connect::new`] and [`Connect::connection`].
+/// See [`Connect::new`] and [`Connect::connect`].
 pub async fn connect(url: &str) -> Result<Connection, Error> {
-    // Options have a name for one queue, which nobody is told here.
-    Connect::new(url, "unnamed")?.connection().await
+    Connect::new(url)?.connect().await
 }
 
-/// A server or a place in this process, from which queues are opened by name: made by [`connect`]
-/// or [`Connect::connection`].
+/// A server, or a place in this process, from which queues are opened by name: made by [`connect`]
+/// or [`Connect::connect`].
 ///
-/// All its queues share one connection for their calls, and all workers that wait one more, because
-/// a server holds back all else on a connection that waits. Clones are one and the same, and the
-/// connection is closed when they and the queues are gone.
+/// All its queues share one connection for their calls, and one more on which idle workers wait,
+/// because a blocking wait holds up everything else on its connection. Clones share both. They are
+/// closed when all clones and queues are gone.
 ///
-/// A `memory:` connection makes a queue when its name is first asked for, and keeps it as long as
-/// there is a clone of the connection: the same name leads to the same queue.
+/// A `memory:` connection creates a queue when its name is first used, and keeps it until all clones
+/// of the connection are gone: the same name leads to the same queue.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -45,7 +44,7 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// # }
 /// ```
 ///
-/// Its `Debug` output shows where it leads to, and neither user name nor password.
+/// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone, Debug)]
 pub struct Connection(Way);
 
@@ -63,26 +62,49 @@ impl Connection {
         Self(way)
     }
 
-    /// Opens the queue of that name, after a look whether the server is fit for it.
+    /// Opens a queue of JSON payloads, after checking that the server is suitable.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]: the name is malformed, or see [`Connect::open`].
-    pub async fn open(&self, queue: &str) -> Result<Arc<dyn Queueing>, Error> {
-        self.open_named(QueueName::new(queue)?).await
+    /// [`Error::Backend`]: the name is malformed, or the server is a read-only replica, evicts keys
+    /// ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a newer queue of that name, or
+    /// cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future opens nothing; the queue on the server is not changed.
+    pub async fn queue<T>(&self, name: &str) -> Result<Queue<T>, Error> {
+        Ok(Queue::new(self.backend(name).await?))
     }
 
-    /// Opens a queue of JSON payloads that knows its name; see [`Queue::named`].
+    /// Opens a queue whose payloads `codec` writes and reads, such as [`Raw`](crate::Raw).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// use delayline::{Bytes, Queue, Raw};
+    ///
+    /// let connection = delayline::connect("memory:").await?;
+    /// let images: Queue<Bytes, Raw> = connection.queue_with_codec("images", Raw).await?;
+    /// images.send(&Bytes::from_static(b"\x89PNG")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// Like [`open`](Self::open).
-    pub async fn queue<T>(&self, queue: &str) -> Result<Queue<T>, Error> {
-        let name = QueueName::new(queue)?;
-        Ok(Queue::new(self.open_named(name.clone()).await?).named(&name))
+    /// Like [`queue`](Self::queue).
+    pub async fn queue_with_codec<T, C>(&self, name: &str, codec: C) -> Result<Queue<T, C>, Error> {
+        Ok(Queue::with_codec(self.backend(name).await?, codec))
     }
 
-    pub(crate) async fn open_named(&self, queue: QueueName) -> Result<Arc<dyn Queueing>, Error> {
+    /// Opens a queue as a backend, to which every [`Op`](crate::Op) can be applied.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queue`](Self::queue).
+    pub async fn backend(&self, name: &str) -> Result<Arc<dyn Queueing>, Error> {
+        let queue = QueueName::new(name)?;
         match &self.0 {
             #[cfg(feature = "memory")]
             Way::Memory(memory) => Ok(memory.queue(queue)),
@@ -102,11 +124,19 @@ impl Connection {
 
 #[cfg(any(feature = "redis", feature = "fred"))]
 impl Connection {
-    pub(crate) async fn inspect(&self, queue: &QueueName) -> Result<Inspection, Error> {
+    /// Looks at the server, and at what its user may do on the queue `name`, without opening it: works
+    /// on servers that [`queue`](Self::queue) refuses, too. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]: the name is malformed, the server cannot be reached, or it refuses all
+    /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
+    pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
+        let queue = QueueName::new(name)?;
         match &self.0 {
             #[cfg(feature = "memory")]
-            Way::Memory(_) => Err(crate::connect::unsupported("a look at a server that is none")),
-            Way::Server { transport, .. } => Ok(inspect(&**transport, queue).await?),
+            Way::Memory(_) => Err(crate::connect::unsupported("inspecting a queue in memory")),
+            Way::Server { transport, .. } => Ok(inspect(&**transport, &queue).await?),
         }
     }
 }
@@ -123,8 +153,8 @@ impl Memory {
     fn queue(&self, name: QueueName) -> Arc<dyn Queueing> {
         // Nothing panics while it is locked.
         let mut queues = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let queue: &mut Arc<MemoryBackend> = queues.entry(name).or_default();
-        Arc::clone(queue) as _
+        let create = |name: &QueueName| Arc::new(MemoryBackend::new().named(name.clone()));
+        Arc::clone(queues.entry(name).or_insert_with_key(create)) as _
     }
 }
 

@@ -116,7 +116,7 @@ pub enum EventKind {
 /// # use delayline::{EventKind, Queue};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
 /// let mut events = queue.events();
 /// let id = queue.send(&7).await?;
 /// let event = events.next().await.expect("the queue is still there");

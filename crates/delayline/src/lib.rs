@@ -9,7 +9,8 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), delayline::Error> {
 //!     // Or "redis://127.0.0.1:6379".
-//!     let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
+//!     let connection = delayline::connect("memory:").await?;
+//!     let orders: Queue<String> = connection.queue("orders").await?;
 //!     orders.send_in(&"close the unpaid order".to_owned(), Duration::from_millis(100)).await?;
 //!
 //!     let worker = Worker::builder(orders).until_empty(true).build()?;
@@ -24,8 +25,8 @@
 //! }
 //! ```
 //!
-//! - [`open`] and [`Connect`] lead to a queue: on a Redis server, or in this process. [`connect`]
-//!   leads to several, over one [`Connection`].
+//! - [`connect`] leads to a [`Connection`], on a Redis server or in this process, which opens queues
+//!   by name. [`Connect`] has its options.
 //! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
 //! - [`Queue::durability`] answers when replicas or a disk have what was sent.
 //! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
@@ -72,7 +73,7 @@ pub use delayline_redis_protocol::{
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::codec::{Codec, CodecError, Json, Raw};
-pub use self::connect::{Connect, Driver, open};
+pub use self::connect::{Connect, Driver};
 pub use self::connection::{Connection, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};

@@ -24,7 +24,7 @@ pub(crate) use self::enqueue::{Answered, enqueue};
 pub use self::listing::{Audit, Listing};
 use crate::client::Client;
 use crate::error::message_id;
-use crate::{Codec, Error, Events, Json, QueueName, Raw, TraceContext, telemetry};
+use crate::{Codec, Error, Events, Json, TraceContext, telemetry};
 
 /// A queue whose payloads are values of `T`, written by the codec `C`.
 ///
@@ -45,7 +45,7 @@ use crate::{Codec, Error, Events, Json, QueueName, Raw, TraceContext, telemetry}
 /// # use delayline::{Cancelled, Enqueued, Queue};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// let orders: Queue<String> = Queue::new(delayline::open("memory:", "orders").await?);
+/// let orders: Queue<String> = delayline::connect("memory:").await?.queue("orders").await?;
 /// orders.send_in(&"close it".to_owned(), Duration::from_secs(1800)).await?;
 ///
 /// let draft = orders.message(&"close it".to_owned());
@@ -62,23 +62,16 @@ pub struct Queue<T, C = Json> {
 }
 
 impl<T> Queue<T> {
-    /// A queue of JSON payloads.
+    /// A queue of JSON payloads on any backend, such as one of your own.
+    /// [`Connection::queue`](crate::Connection::queue) opens those on a server or in this process.
     #[must_use]
     pub fn new(backend: Arc<dyn Queueing>) -> Self {
         Self::with_codec(backend, Json)
     }
 }
 
-impl Queue<Bytes, Raw> {
-    /// A queue of payloads as they are.
-    #[must_use]
-    pub fn raw(backend: Arc<dyn Queueing>) -> Self {
-        Self::with_codec(backend, Raw)
-    }
-}
-
 impl<T, C> Queue<T, C> {
-    /// A queue whose payloads `codec` writes and reads.
+    /// A queue on any backend whose payloads `codec` writes and reads.
     #[must_use]
     pub fn with_codec(backend: Arc<dyn Queueing>, codec: C) -> Self {
         Self { client: Client::new(backend), codec: Arc::new(codec), payload: PhantomData }
@@ -114,9 +107,10 @@ impl<T, C> Queue<T, C> {
     /// different operations, and don't wait for each other.
     ///
     /// ```no_run
-    /// # use delayline::{Connect, Durability, Queue};
+    /// # use delayline::{Durability, Queue};
     /// # async fn example() -> Result<(), delayline::Error> {
-    /// let orders: Queue<String> = Connect::new("redis://127.0.0.1:6379", "orders")?.queue().await?;
+    /// let connection = delayline::connect("redis://127.0.0.1:6379").await?;
+    /// let orders: Queue<String> = connection.queue("orders").await?;
     /// // One message that a failover must not lose.
     /// orders.durability(Durability::Replicas(1))?.send(&"close it".to_owned()).await?;
     /// // All messages from now on.
@@ -136,16 +130,6 @@ impl<T, C> Queue<T, C> {
         Ok(Self { client: self.client.clone().durable(durability), ..self.clone() })
     }
 
-    /// Says what the queue is called in spans and metrics: `unnamed` unless told. A queue that
-    /// [`Connect::queue`](crate::Connect::queue) opens has its name already.
-    ///
-    /// Clones made before keep theirs, and group their sends apart.
-    #[must_use]
-    pub fn named(mut self, name: &QueueName) -> Self {
-        self.client = self.client.named(name);
-        self
-    }
-
     /// Says where to ask for the trace that a message belongs to, at the moment it is sent. `None`
     /// means none.
     ///
@@ -159,7 +143,7 @@ impl<T, C> Queue<T, C> {
     /// # use delayline::{Found, Queue, TraceContext};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
     /// // Ask your tracer here.
     /// let queue = queue.trace_source(|| TraceContext::new(7, 1, true).ok());
     /// let id = queue.send(&1).await?;
@@ -274,7 +258,7 @@ impl<T, C> Queue<T, C> {
     /// # use delayline::{Found, Queue, Status};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
     /// let id = queue.send(&7).await?;
     /// let known = queue.get_many([id.clone(), "order-1".try_into()?]).await?;
     /// assert!(matches!(&known[0], Found::Live(message) if message.info.id == id));
@@ -425,7 +409,7 @@ impl<T, C> Queue<T, C> {
     /// # use delayline::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
     /// let redriven = queue.redrive_all().await?;
     /// println!("{redriven} messages get another chance");
     /// # Ok(())

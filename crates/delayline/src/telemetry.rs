@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `messaging.system` | all | `delayline` |
 //! | `messaging.operation.name` | all | `send`, or the operation's name: `enqueue`, `claim`, `settle` and so on |
-//! | `messaging.destination.name` | all | the queue's name, see [`Queue::named`](crate::Queue::named) |
+//! | `messaging.destination.name` | all | the queue's name, see [`Backend::queue_name`](crate::Backend::queue_name) |
 //! | `messaging.batch.message_count` | `call`, `group` | how many messages were sent, claimed, settled and so on |
 //! | `messaging.message.id` | `send`; `call` of one message | the id, printable |
 //! | `error.type` | `send`, `call` | `not_executed`, `rejected` or `ambiguous`, if it failed |

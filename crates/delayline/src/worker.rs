@@ -62,7 +62,7 @@ use crate::{Codec, Json, Queue};
 /// # use delayline::{Job, Outcome, Queue, Worker};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
 /// # queue.send(&7).await?;
 /// let worker = Worker::builder(queue).concurrency(16).until_empty(true).build()?;
 /// let summary = worker

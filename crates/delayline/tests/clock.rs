@@ -38,8 +38,9 @@ async fn a_server_whose_clock_jumps_by_years_loses_nothing() {
 
 async fn jumps(driver: Driver) {
     let server = Server::builder().own_clock().start();
-    let connect = Connect::new(&server.url(), "numbers").unwrap().driver(driver);
-    let queue: Queue<u64> = Queue::new(connect.open().await.unwrap());
+    let connect = Connect::new(&server.url()).unwrap().driver(driver);
+    let connection = connect.connect().await.unwrap();
+    let queue: Queue<u64> = connection.queue("numbers").await.unwrap();
     let (sender, mut handled) = mpsc::unbounded_channel();
     let running = Arc::new(Mutex::new(BTreeMap::<u64, u32>::new()));
     let worker = Worker::builder(queue.clone()).concurrency(4).build().unwrap();

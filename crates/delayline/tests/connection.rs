@@ -13,16 +13,15 @@ async fn in_memory_a_name_is_a_queue() {
     orders.send(&1).await.unwrap();
     assert_eq!(texts.stats().await.unwrap().enqueued_total, 0);
 
-    let again: Queue<u64> = Queue::new(connection.clone().open("orders").await.unwrap());
+    let again: Queue<u64> = Queue::new(connection.clone().backend("orders").await.unwrap());
     assert_eq!(again.stats().await.unwrap().ready, 1);
     // Another connection is another place.
-    let elsewhere = Connect::new("memory:", "orders").unwrap().connection().await.unwrap();
+    let elsewhere = Connect::new("memory:").unwrap().connect().await.unwrap();
     let elsewhere: Queue<u64> = elsewhere.queue("orders").await.unwrap();
     assert_eq!(elsewhere.stats().await.unwrap().ready, 0);
-    let alone: Queue<u64> = Connect::new("memory:", "orders").unwrap().queue().await.unwrap();
-    assert_eq!(alone.stats().await.unwrap().ready, 0);
 
-    assert!(connection.open("a b").await.is_err());
+    assert_eq!(orders.backend().queue_name(), "orders");
+    assert!(connection.backend("a b").await.is_err());
     assert!(connection.queue::<u64>("").await.is_err());
     assert_eq!(format!("{connection:?}"), "Connection(Memory(memory:))");
 }
@@ -51,9 +50,9 @@ mod on_a_server {
         for &driver in DRIVERS {
             let server = Server::builder().password("hunter2").start();
             let url = server.url_with_login("", "hunter2");
-            let connect = |queue| Connect::new(&url, queue).unwrap().driver(driver);
+            let connect = || Connect::new(&url).unwrap().driver(driver).connect();
             let none = connections(&server);
-            let connection = connect("orders").connection().await.unwrap();
+            let connection = connect().await.unwrap();
             let one = connections(&server);
             assert_eq!(one, none + 1, "{driver:?}");
 
@@ -65,7 +64,7 @@ mod on_a_server {
             assert_eq!(texts.stats().await.unwrap().enqueued_total, 0, "{driver:?}");
             assert_eq!(connections(&server), one, "{driver:?}");
             // Opened apart they have one each.
-            let apart: Queue<u64> = connect("texts").queue().await.unwrap();
+            let apart: Queue<u64> = connect().await.unwrap().queue("texts").await.unwrap();
             assert_eq!(connections(&server), one + 1, "{driver:?}");
 
             for (queue, messages) in [(orders.clone(), 3), (texts.clone(), 0)] {
@@ -92,15 +91,15 @@ mod on_a_server {
             let server = Server::start();
             server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
             server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-            let connect = Connect::new(&server.url(), "orders").unwrap().driver(driver);
-            let connection = connect.clone().connection().await.unwrap();
-            let error = connection.open("orders").await.unwrap_err();
+            let connect = Connect::new(&server.url()).unwrap().driver(driver);
+            let connection = connect.clone().connect().await.unwrap();
+            let error = connection.backend("orders").await.unwrap_err();
             assert!(matches!(error.kind(), Some(ErrorKind::Evicting { .. })), "{error:?}");
-            let connection = connect.allow_eviction(true).connection().await.unwrap();
-            connection.open("orders").await.unwrap();
+            let connection = connect.allow_eviction(true).connect().await.unwrap();
+            connection.backend("orders").await.unwrap();
 
-            let nobody = Connect::new("unix:/nowhere/redis.sock", "orders").unwrap();
-            let error = nobody.driver(driver).connection().await.unwrap_err();
+            let nobody = Connect::new("unix:/nowhere/redis.sock").unwrap();
+            let error = nobody.driver(driver).connect().await.unwrap_err();
             assert_eq!(error.kind(), Some(&ErrorKind::Unreachable), "{error:?}");
         }
     }

@@ -34,7 +34,7 @@ async fn a_queue_or_a_single_call_is_durable() {
     let (none, disk) = (Durability::None, Durability::Disk);
     assert_eq!(backend.durabilities("enqueue"), [none, ONE, none, disk, disk, disk]);
     // Names and patience don't change it.
-    let named = durable.named(&"orders".parse().unwrap()).patience(Duration::from_secs(1));
+    let named = durable.clone().patience(Duration::from_secs(1));
     named.send(&7).await.unwrap();
     assert_eq!(backend.durabilities("enqueue").last(), Some(&disk));
 }
@@ -149,7 +149,7 @@ async fn sends_of_different_durability_do_not_wait_for_each_other() {
 
 #[tokio::test]
 async fn a_queue_in_memory_and_absurd_numbers_are_refused() {
-    let queue: Queue<u32> = Queue::new(delayline::open("memory:", "q").await.unwrap());
+    let queue: Queue<u32> = delayline::connect("memory:").await.unwrap().queue("q").await.unwrap();
     for durability in [ONE, Durability::Disk] {
         let durable = queue.durability(durability).unwrap();
         let error = durable.send(&1).await.unwrap_err();

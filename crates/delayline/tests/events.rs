@@ -103,7 +103,7 @@ async fn a_trace_context_travels_with_its_message() {
 #[tokio::test(start_paused = true)]
 async fn every_death_is_reported_with_its_reason() {
     let backend = Faulty::new();
-    let queue: Queue<u64> = Queue::new(backend.clone()).named(&"numbers".parse().unwrap());
+    let queue: Queue<u64> = Queue::new(backend.clone());
     let brief = Some(Schedule::In(Millis::saturating(50)));
     let message = |id: &str| NewMessage::new(id.try_into().unwrap(), "7");
     let messages = [

@@ -85,7 +85,7 @@ impl Measured {
 }
 
 fn numbers(backend: Arc<dyn Queueing>) -> Queue<u64> {
-    Queue::new(backend).named(&"numbers".parse().unwrap())
+    Queue::new(backend)
 }
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
@@ -211,6 +211,10 @@ struct Deaf(Arc<Faulty>);
 
 #[async_trait]
 impl Backend for Deaf {
+    fn queue_name(&self) -> &str {
+        self.0.queue_name()
+    }
+
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.0.apply(at, op).await
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use delayline::{
     Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, Job, MessageId, MessageState,
-    NewMessage, Op, Priority, Purged, Queue, Redriven, Rescheduled, Status, Worker, limits,
+    NewMessage, Op, Priority, Purged, Queue, Raw, Redriven, Rescheduled, Status, Worker, limits,
 };
 use support::{Fault, Faulty};
 
@@ -293,8 +293,8 @@ async fn delays_beyond_the_limits_are_refused_not_wrapped() {
         assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error}");
     }
     assert_eq!(queue.stats().await.unwrap().enqueued_total, 0);
-    let big = Queue::raw(Faulty::new());
-    let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1].into();
+    let big: Queue<Vec<u8>, Raw> = Queue::with_codec(Faulty::new(), Raw);
+    let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1];
     assert!(big.message(&payload).send().await.is_err());
 }
 

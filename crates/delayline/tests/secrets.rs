@@ -66,17 +66,18 @@ async fn secrets_are_told_nowhere() {
     let snapshotter = recorder.snapshotter();
     recorder.install().unwrap();
 
-    used(&heard, Connect::new("memory:", "secrets").unwrap()).await;
+    used(&heard, Connect::new("memory:").unwrap()).await;
     for &driver in DRIVERS {
         let password = format!("{SECRET}-password");
         let server = Server::builder().tcp().password(&password).start();
         let connect = |password: &str| {
             let url = server.url_with_login("", password);
-            Connect::new(&url, "secrets").unwrap().driver(driver)
+            Connect::new(&url).unwrap().driver(driver)
         };
-        heard.shown(connect(&format!("{SECRET}-wrong")).open().await.unwrap_err());
+        heard.shown(connect(&format!("{SECRET}-wrong")).connect().await.unwrap_err());
         used(&heard, connect(&password)).await;
-        let queue: Queue<String> = connect(&password).queue().await.unwrap();
+        let connection = connect(&password).connect().await.unwrap();
+        let queue: Queue<String> = connection.queue("secrets").await.unwrap();
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let full = queue.clone().patience(Duration::ZERO);
         heard.shown(full.send(&format!("{SECRET}-payload")).await.unwrap_err());
@@ -85,7 +86,7 @@ async fn secrets_are_told_nowhere() {
     }
     for text in ["hunter2", SECRET] {
         for url in [format!("http://a:{text}@b"), format!("redis://a:{text}@b:c/d"), text.into()] {
-            heard.shown(Connect::new(&url, "q").unwrap_err());
+            heard.shown(Connect::new(&url).unwrap_err());
         }
     }
     for (key, unit, text, value) in snapshotter.snapshot().into_vec() {
@@ -112,7 +113,7 @@ async fn secrets_are_told_nowhere() {
 async fn used(heard: &Heard, connect: Connect) {
     heard.shown(&connect);
     heard.shown(connect.to_string());
-    let connection = connect.connection().await.unwrap();
+    let connection = connect.connect().await.unwrap();
     heard.shown(&connection);
     let queue: Queue<String> = connection.queue("secrets").await.unwrap();
     let payload = format!("{SECRET}-payload");
@@ -128,7 +129,7 @@ async fn used(heard: &Heard, connect: Connect) {
     heard.shown(&queue);
 
     // Numbers are expected, and there are texts: an error of the decoder could quote them.
-    let numbers: Queue<u64> = Queue::new(connection.open("secrets").await.unwrap());
+    let numbers: Queue<u64> = connection.queue("secrets").await.unwrap();
     let handler = async |_: Job<u64>| Ok::<_, &str>(Outcome::Ack);
     let some = numbers.message(&1).id("number").send().await.unwrap();
     heard.shown(&some);

@@ -24,8 +24,8 @@ const fn ms(ms: u64) -> Duration {
 }
 
 async fn open(server: &Server, driver: Driver) -> Queue<u64> {
-    let connect = Connect::new(&server.url(), "numbers").unwrap().driver(driver);
-    Queue::new(connect.open().await.unwrap())
+    let connect = Connect::new(&server.url()).unwrap().driver(driver);
+    connect.connect().await.unwrap().queue("numbers").await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,8 +91,8 @@ async fn idleness(driver: Driver) {
 async fn many_idle_queues_cost_no_more_than_one() {
     on_every_driver(async |driver| {
         let server = Server::start();
-        let connect = Connect::new(&server.url(), "any").unwrap().driver(driver);
-        let connection = connect.connection().await.unwrap();
+        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let connection = connect.connect().await.unwrap();
         let mut workers = Workers::sharing(4).unwrap();
         let (handled, mut seen) = mpsc::unbounded_channel();
         let mut queues = Vec::new();

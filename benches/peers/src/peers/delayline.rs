@@ -19,8 +19,8 @@ pub(crate) type ByFred = Delayline<true>;
 impl<const FRED: bool> Peer for Delayline<FRED> {
     async fn open(server: &Server) -> Result<Self> {
         let driver = if FRED { Driver::Fred } else { Driver::Redis };
-        let backend = Connect::new(&server.url(), "bench")?.driver(driver).open().await?;
-        Ok(Self(Queue::raw(backend).named(&QueueName::new("bench")?)))
+        let connection = Connect::new(&server.url())?.driver(driver).connect().await?;
+        Ok(Self(connection.queue_with_codec("bench", Raw).await?))
     }
 
     async fn send(&mut self, messages: usize) -> Result<()> {

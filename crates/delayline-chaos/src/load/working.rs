@@ -55,7 +55,7 @@ pub(crate) struct Working {
 
 impl Working {
     pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
-        let open = |client| delayline::Queue::raw(Arc::clone(client));
+        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::Raw);
         let queues: Vec<_> = queue.clients.iter().map(open).collect();
         let (stop, sent) = (watch::Sender::new(false), Arc::new(AtomicU64::new(0)));
         let mut others = JoinSet::new();

@@ -4,10 +4,9 @@ mod lateness;
 mod throughput;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Subcommand;
-use delayline::{Bytes, Connect, Queue, QueueName, Queueing, Raw};
+use delayline::{Bytes, Inspection, Queue, Raw};
 
 use self::lateness::Lateness;
 use self::throughput::Throughput;
@@ -54,16 +53,15 @@ impl Place {
         Self { name, url: target.url.clone(), driver: target.driver }
     }
 
-    fn connect(&self, target: &Target) -> Result<Connect, Failure> {
-        target.connect_to(&self.url, QUEUE, self.driver)
+    /// What the server says of itself.
+    async fn inspect(&self, target: &Target) -> Result<Inspection, Failure> {
+        let connection = target.connect_to(&self.url, self.driver)?.connect().await?;
+        Ok(connection.inspect(QUEUE).await?)
     }
 
     /// The queue, which must be empty, because all that is in it will be handled.
     async fn open(&self, target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
-        let opened = self.connect(target)?.open().await;
-        let backend: Arc<dyn Queueing> = opened.map_err(|error| target.not_opened(&error))?;
-        let name = QueueName::new(QUEUE).map_err(|error| Failure::other("the name", &error))?;
-        let queue = Queue::raw(backend).named(&name);
+        let queue = target.open_on(target.connect_to(&self.url, self.driver)?, QUEUE).await?;
         let stats = queue.stats().await?;
         if stats.scheduled + stats.ready + stats.leased + stats.dead > 0 {
             let sentence = format!("the queue {QUEUE} is in use, or left from an earlier run");
@@ -87,7 +85,7 @@ async fn server(place: &Place, target: &Target) -> Result<String, Failure> {
     if place.url.starts_with("memory:") {
         return Ok("in this process".to_owned());
     }
-    let inspection = place.connect(target)?.inspect().await?;
+    let inspection = place.inspect(target).await?;
     let field = |name: &str| inspection.info.get(name).map_or("?", String::as_str);
     Ok(format!("Redis {}, hz {}", field("redis_version"), field("configured_hz")))
 }

@@ -96,6 +96,7 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     if target.url.starts_with("memory:") {
         return Err(Failure::usage("a queue in memory has no server to look at"));
     }
+    let name = target.queue()?;
     let connect = target.connect()?;
     let is_exposed = connect.exposes_password();
     let survey = connect.clone().survey().await.map_err(|error| target.not_opened(&error))?;
@@ -103,14 +104,15 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     servers::check(&survey, &mut findings);
     topology::check(&survey, &mut findings);
     password(is_exposed, &mut findings);
-    match connect.inspect().await {
+    let inspected = async { connect.connect().await?.inspect(name).await };
+    match inspected.await {
         Ok(inspection) => permissions(&inspection, &mut findings),
         Err(error) => {
             let advice = error.kind().and_then(hint).unwrap_or("see above");
             findings.add("permissions", Verdict::Bad, error.to_string(), advice);
         }
     }
-    queue(target, &mut findings).await?;
+    queue(target, name, &mut findings).await?;
     if args.json {
         tables::json(&survey)?;
     } else {
@@ -189,8 +191,10 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
 }
 
 /// The queue itself: whether it opens, how long a call takes, and what the server's clock says.
-async fn queue(target: &Target, findings: &mut Findings) -> Result<(), Failure> {
-    let backend = match target.connect()?.open().await {
+async fn queue(target: &Target, name: &str, findings: &mut Findings) -> Result<(), Failure> {
+    let connect = target.connect()?;
+    let opened = async { connect.connect().await?.backend(name).await };
+    let backend = match opened.await {
         Ok(backend) => backend,
         Err(error) => {
             let advice = error.kind().and_then(hint).unwrap_or("see above");

@@ -56,7 +56,7 @@ impl<T, C> Queue<T, C> {
     /// # use delayline::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
     /// for sent in queue.send_many((0..2_000).map(|n| queue.message(&n))).await {
     ///     assert!(sent?.is_accepted());
     /// }

@@ -27,7 +27,7 @@ use crate::{Error, TraceContext};
 /// # use delayline::{Priority, Queue};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let orders: Queue<u64> = Queue::new(delayline::open("memory:", "orders").await?);
+/// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
 /// let sent = orders
 ///     .message(&1234)
 ///     .id("close-1234")

@@ -16,7 +16,7 @@ use crate::{Error, Queue};
 /// # use delayline::{Queue, Status};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
 /// let mut scheduled = queue.list(Status::Scheduled);
 /// while let Some(page) = scheduled.next_page().await? {
 ///     for message in page {

@@ -214,6 +214,10 @@ fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
 
 #[async_trait]
 impl Backend for Observed {
+    fn queue_name(&self) -> &str {
+        self.inner.queue_name()
+    }
+
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.observe(op, self.inner.apply(at, op)).await
     }

@@ -44,7 +44,7 @@ use super::{Job, Outcome};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
-/// # let queue: Queue<u64> = Queue::new(delayline::open("memory:", "numbers").await?);
+/// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
 /// # queue.send(&7).await?;
 /// let service = ServiceBuilder::new()
 ///     .concurrency_limit(4)

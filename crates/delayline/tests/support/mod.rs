@@ -129,6 +129,10 @@ impl Faulty {
 
 #[async_trait]
 impl Backend for Faulty {
+    fn queue_name(&self) -> &str {
+        "numbers"
+    }
+
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.apply_durably(at, op, Durability::None).await
     }

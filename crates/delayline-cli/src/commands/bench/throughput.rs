@@ -163,7 +163,7 @@ impl Meter<'_> {
         if self.place.url.starts_with("memory:") {
             return Ok(None);
         }
-        let inspection = self.place.connect(self.target)?.inspect().await?;
+        let inspection = self.place.inspect(self.target).await?;
         let seconds = |name: &str| inspection.info.get(name)?.parse::<f64>().ok();
         let all = seconds("used_cpu_user").zip(seconds("used_cpu_sys"));
         Ok(all.and_then(|(user, sys)| Duration::try_from_secs_f64(user + sys).ok()))

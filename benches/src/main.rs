@@ -4,6 +4,7 @@ mod backlog;
 mod bursts;
 mod cost;
 mod drivers;
+mod durable;
 mod floor;
 mod idle;
 mod lateness;
@@ -63,6 +64,8 @@ enum Subject {
     Memory,
     /// Messages per second: sent in bulk and one by one, and handled by a worker
     Throughput,
+    /// Messages a second that a replica has to confirm, beside those that it need not
+    Durable,
     /// How late lone messages are handled on an idle server, with up to 10^6 others waiting
     LatenessIdle,
     /// How late messages are handled under 5,000 a second
@@ -152,6 +155,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,
+        Subject::Durable => durable::measure(args.messages, progress).await,
         Subject::LatenessIdle => lateness::idle((args.messages / 500).max(10), progress).await,
         Subject::LatenessLoaded => {
             let time = Duration::from_millis(u64::try_from(args.messages / 5)?);

@@ -6,7 +6,17 @@ use std::process::Command;
 fn figures_are_printed_and_saved() {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_delayline-bench"))
-        .args(["cost", "throughput", "client", "backlog", "--messages", "400", "--backlog", "1000"])
+        .args([
+            "cost",
+            "throughput",
+            "durable",
+            "client",
+            "backlog",
+            "--messages",
+            "400",
+            "--backlog",
+            "1000",
+        ])
         .arg("--save")
         .arg(home.path())
         .output()
@@ -18,7 +28,7 @@ fn figures_are_printed_and_saved() {
     let figures = std::fs::read(home.path().join("figures.json")).unwrap();
     let figures: serde_json::Value = serde_json::from_slice(&figures).unwrap();
     let tables = figures["tables"].as_array().unwrap();
-    assert_eq!(tables.len(), 5, "{page}");
+    assert_eq!(tables.len(), 6, "{page}");
     assert!(!page.contains('\\'), "a text is broken in its middle: {page}");
     for table in tables {
         let (name, title) = (table["name"].as_str().unwrap(), table["title"].as_str().unwrap());

@@ -1,0 +1,77 @@
+//! Messages a second that a replica has to confirm, beside those that it need not.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use delayline::{Durability, Error};
+use delayline_benches::send_singly;
+use delayline_test_server::Server;
+use indicatif::ProgressBar;
+use tokio::time::sleep;
+
+use crate::table::Table;
+use crate::throughput::rate;
+use crate::way::{DRIVERS, Way};
+
+/// So many tasks send at once; and the part of all messages that is enough then.
+const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
+/// Both are measured so often, in turn.
+const ROUNDS: usize = 5;
+const DURABILITIES: [Durability; 2] = [Durability::None, Durability::Replicas(1)];
+
+pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for way in DRIVERS {
+        progress.set_message(format!("durable sends over {way}"));
+        let rates = of_way(Way { tcp: true, ..way }, messages).await?;
+        for (durability, rates) in DURABILITIES.iter().zip(&rates) {
+            rows.push((format!("{}, {durability}", way.driver_name()), rates.clone()));
+        }
+        let [none, replicas] = &rates;
+        let ratios = replicas.iter().zip(none).map(|(replicas, none)| replicas / none).collect();
+        rows.push((format!("{}, ratio", way.driver_name()), ratios));
+    }
+    Ok(Table {
+        name: "durable",
+        title: "Messages a second that a replica confirms",
+        unit: "messages/s",
+        columns: CONCURRENCIES.map(|(tasks, _)| format!("send, {tasks}")).to_vec(),
+        rows,
+        wide: true,
+        note: "Sent one by one from 1, 32 and 256 tasks at once to a server with one replica, over TCP, with \
+               and without its confirmation: the medians of five rounds in turn, and their ratio. Client, \
+               server and replica share the machine.",
+    })
+}
+
+/// The rates of each durability and concurrency.
+async fn of_way(way: Way, messages: usize) -> Result<[Vec<f64>; 2]> {
+    let server = way.start()?;
+    let of_server = format!("127.0.0.1 {}", server.port());
+    let replica = Server::builder().tcp().config("replicaof", &of_server).try_start()?;
+    let begin = Instant::now();
+    while replica.info("replication", "master_link_status") != "up" {
+        ensure!(begin.elapsed() < Duration::from_secs(60), "the replica does not follow");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let queue = way.open(&server).await?;
+    let queues = DURABILITIES.map(|durability| queue.durability(durability));
+    let queues = queues.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let mut rates = [Vec::new(), Vec::new()];
+    for (tasks, part) in CONCURRENCIES {
+        let mut rounds = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (queue, rounds) in queues.iter().zip(&mut rounds) {
+                let start = Instant::now();
+                send_singly(queue, messages / part, tasks).await?;
+                rounds.push(rate(messages / part, start));
+            }
+            server.command(&["FLUSHALL"]);
+        }
+        for (rates, mut rounds) in rates.iter_mut().zip(rounds) {
+            rounds.sort_by(f64::total_cmp);
+            rates.push(rounds[ROUNDS / 2]);
+        }
+    }
+    Ok(rates)
+}

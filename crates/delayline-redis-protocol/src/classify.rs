@@ -281,6 +281,22 @@ mod tests {
         assert!(!is_no_script("NOSCRIPTS"));
     }
 
+    #[test]
+    fn a_detail_is_cut_at_its_limit_and_between_characters() {
+        let cut = |length, end: &str| detail(&("x".repeat(length) + end)).len();
+        assert_eq!((cut(200, ""), cut(201, "")), (200, 200));
+        assert_eq!((cut(198, "\u{e9}"), cut(199, "\u{e9}")), (200, 199));
+    }
+
+    #[test]
+    fn only_positions_in_a_script_are_skipped() {
+        let skipped = "@user_script:12: @user_script: 12: -OOM no memory";
+        assert_eq!(after_positions(skipped), "-OOM no memory");
+        for kept in ["@user_script:: -OOM", "user_script: : -OOM", "@user_script:1a: -OOM"] {
+            assert_eq!(after_positions(kept), kept);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_line_gives_a_short_printable_detail(line in any::<String>()) {

@@ -275,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn a_character_that_no_host_has_is_told_as_such() {
+        for url in ["redis://a^b", "redis://:hunter2@a b:6379"] {
+            assert!(reason(url).contains("not a host name or address"), "{}", reason(url));
+        }
+    }
+
+    #[test]
     fn host_alone_takes_the_defaults() {
         let options = read("redis://localhost");
         assert_eq!(options.topology, tcp_address("localhost", 6379));

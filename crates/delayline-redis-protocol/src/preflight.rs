@@ -55,6 +55,7 @@ mod tests {
         assert_eq!(check("maxmemory_policy:allkeys-lru\r\n"), Err(ErrorKind::Evicting { policy }));
         assert!(check_server("maxmemory_policy:volatile-ttl\r\n", true).is_ok());
         assert_eq!(check("role:slave\r\nmaster_host:10.0.0.1\r\n"), Err(ErrorKind::ReadOnly));
+        assert_eq!(check("redis_version:6.0.16\r\n"), Ok(()));
         assert!(matches!(check("redis_version:5.0.3\r\n"), Err(ErrorKind::Unsupported(_))));
         assert!(matches!(check("arch_bits:32\r\n"), Err(ErrorKind::Unsupported(_))));
     }

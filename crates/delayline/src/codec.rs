@@ -137,7 +137,16 @@ mod tests {
     #[test]
     fn raw_takes_any_bytes() {
         let bytes = Bytes::from_static(b"\xff\0");
+        assert_eq!(Codec::<Bytes>::encode(&Raw, &bytes).unwrap(), bytes);
         assert_eq!(Codec::<Bytes>::decode(&Raw, &bytes).unwrap(), bytes);
+        assert_eq!(Codec::<Vec<u8>>::encode(&Raw, &bytes.to_vec()).unwrap(), bytes);
+        assert_eq!(Codec::<Vec<u8>>::decode(&Raw, &bytes).unwrap(), bytes);
+        let text = "\u{e9}t\u{e9}".to_owned();
+        let encoded = Codec::<String>::encode(&Raw, &text).unwrap();
+        assert_eq!(
+            (&*encoded, Codec::<String>::decode(&Raw, &encoded).unwrap()),
+            (text.as_bytes(), text.clone())
+        );
         assert!(Codec::<String>::decode(&Raw, &bytes).is_err());
     }
 }

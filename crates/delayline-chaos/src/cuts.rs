@@ -35,8 +35,8 @@ pub(crate) async fn play(seed: u64, count: usize) -> Result<Cuts> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let setting = Setting::new(false);
     let writer = server().await?;
-    let urls = [writer.url(), writer.url()];
-    let queues = load::open(urls, PATIENCE, &setting, ["improvised", "unused"]).await?;
+    let options = || load::options(&writer.url(), PATIENCE);
+    let queues = load::open([options()?, options()?], &setting, &["improvised".to_owned()]).await?;
     let improvisers = Improvised::start(&queues[0], &mut chance);
     while queues[0].log.answered() < OPERATIONS {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -6,7 +6,7 @@ mod working;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use delayline_core::{
     At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueName, Queueing, Reply,
     Settlement, Status, Timestamp, limits,
@@ -39,30 +39,31 @@ impl Queue {
     }
 }
 
+/// How to reach a server whose answers are not waited for longer than `patience`.
+pub(crate) fn options(url: &str, patience: Duration) -> Result<ConnectOptions> {
+    let mut options: ConnectOptions = url.parse()?;
+    options.response_timeout = patience;
+    Ok(options)
+}
+
 /// Opens queues over one connection of redis-rs and one of fred.
 pub(crate) async fn open(
-    urls: [String; 2],
-    patience: Duration,
+    options: [ConnectOptions; 2],
     setting: &Arc<Setting>,
-    names: [&str; 2],
-) -> Result<[Queue; 2]> {
-    let options = urls.map(|url| {
-        let mut options: ConnectOptions = url.parse()?;
-        options.response_timeout = patience;
-        anyhow::Ok(options)
-    });
+    names: &[String],
+) -> Result<Vec<Queue>> {
     let [redis, fred] = options;
-    let redis = Arc::new(RedisTransport::connect(&redis?).await?);
-    let fred = Arc::new(FredTransport::connect(&fred?).await?);
+    let redis = Arc::new(RedisTransport::connect(&redis).await?);
+    let fred = Arc::new(FredTransport::connect(&fred).await?);
     let mut queues = Vec::new();
     for name in names {
-        let (name, log) = (QueueName::new(name)?, Log::new(setting));
+        let (name, log) = (QueueName::new(name.as_str())?, Log::new(setting));
         let redis = ScriptBackend::open(Arc::clone(&redis), name.clone(), false).await?;
         let fred = ScriptBackend::open(Arc::clone(&fred), name.clone(), false).await?;
         let clients = vec![log.recorded("redis-rs", redis), log.recorded("fred", fred)];
         queues.push(Queue { name, log, clients });
     }
-    <[Queue; 2]>::try_from(queues).ok().context("two names make two queues")
+    Ok(queues)
 }
 
 /// Handles whatever can ever be due, and looks at what is left: the end of every history.

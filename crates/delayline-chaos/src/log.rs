@@ -126,6 +126,15 @@ impl Log {
         entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && held_up(entry))
     }
 
+    /// When the first answer came after an instant.
+    pub(crate) fn first_answer(&self, from: Duration) -> Option<Duration> {
+        let answer = |entry: &Entry| match entry.outcome {
+            Outcome::Answered(_) => entry.returned.filter(|returned| *returned >= from),
+            _ => None,
+        };
+        self.entries().iter().rev().take(RECENT).filter_map(answer).min()
+    }
+
     /// How many calls have been answered.
     pub(crate) fn answered(&self) -> usize {
         let entries = self.entries();

@@ -87,14 +87,15 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     let urls = [Proxy::start_unix(&server).await?, Proxy::start(&server).await?];
     let protocol = if chance.bool() { "?protocol=resp3" } else { "" };
     let setting = Setting::new(kind == Kind::ServerClock);
-    let addresses = [0, 1].map(|n: usize| format!("{}{protocol}", urls[n].url()));
     // By the server's clock a lost answer could not be replayed, so there none may be lost.
     let patience = match kind {
         Kind::ServerClock => Duration::from_secs(30),
         _ => Duration::from_millis(LONGEST_OUTAGE_MS / 2),
     };
-    let queues = load::open(addresses, patience, &setting, ["improvised", "working"]).await?;
-    let [improvised, working] = &queues;
+    let options = |n: usize| load::options(&format!("{}{protocol}", urls[n].url()), patience);
+    let names = ["improvised", "working"].map(str::to_owned);
+    let queues = load::open([options(0)?, options(1)?], &setting, &names).await?;
+    let [improvised, working] = &queues[..] else { bail!("two names make two queues") };
 
     let file = AppendOnlyFile::in_directory(server.data_dir())?;
     let improvisers = Improvised::start(improvised, &mut chance);

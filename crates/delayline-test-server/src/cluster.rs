@@ -12,6 +12,8 @@ use crate::{Builder, Certificate, Reply, Server};
 pub struct Cluster {
     /// The primaries first, then the replicas of the first primary, and so on.
     nodes: Vec<Server>,
+    /// What another node would be like.
+    node: Builder,
     is_encrypted: bool,
 }
 
@@ -46,6 +48,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Keeps append-only files, synced `"always"` or `"everysec"`: see [`Builder::append_only`].
+    pub fn append_only(mut self, sync: &str) -> Self {
+        self.node = self.node.append_only(sync);
+        self
+    }
+
     /// Starts the nodes and returns when every one of them knows who serves what.
     ///
     /// # Panics
@@ -68,7 +76,7 @@ impl ClusterBuilder {
         }
         let count = self.primaries + self.primaries * self.replicas;
         let nodes = (0..count).map(|_| node.clone().start()).collect();
-        let cluster = Cluster { nodes, is_encrypted: self.is_encrypted };
+        let cluster = Cluster { nodes, node, is_encrypted: self.is_encrypted };
         cluster.join(self.primaries, self.replicas);
         cluster
     }
@@ -137,6 +145,109 @@ impl Cluster {
         redis::from_redis_value(node.command(&["CLUSTER", "MYID"])).unwrap_or_default()
     }
 
+    /// The slot of a key or of a hash tag.
+    ///
+    /// # Panics
+    ///
+    /// The first node is not there.
+    #[must_use]
+    #[track_caller]
+    pub fn slot(&self, key: &str) -> u16 {
+        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]);
+        redis::from_redis_value(slot).unwrap_or_default()
+    }
+
+    /// Begins to move a slot in the classic way: from now on both nodes refuse calls that need keys of
+    /// both, or keys that are not there.
+    ///
+    /// # Panics
+    ///
+    /// One of them refuses, or is not there. So it is with the other steps.
+    #[track_caller]
+    pub fn begin_to_move(&self, slot: u16, from: &Server, to: &Server) {
+        let slot = slot.to_string();
+        to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.id(from)]);
+        from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
+    }
+
+    /// Moves keys; those that are gone are left out.
+    ///
+    /// # Panics
+    ///
+    /// See [`begin_to_move`](Self::begin_to_move).
+    #[track_caller]
+    pub fn move_keys(&self, from: &Server, to: &Server, keys: &[String]) {
+        let port = to.port().to_string();
+        let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        command.extend(keys.iter().map(String::as_str));
+        from.command(&command);
+    }
+
+    /// Makes a node the owner of a slot, as all others see it.
+    ///
+    /// # Panics
+    ///
+    /// See [`begin_to_move`](Self::begin_to_move).
+    #[track_caller]
+    pub fn end_to_move(&self, slot: u16, to: &Server) {
+        let (slot, id) = (slot.to_string(), self.id(to));
+        let command = ["CLUSTER", "SETSLOT", &slot, "NODE", &id];
+        // The one that takes it first, so that nobody is sent to a node that does not have it.
+        to.command(&command);
+        for node in self.nodes.iter().filter(|node| node.port() != to.port()) {
+            // Replicas take no orders, and hear of it from the others.
+            if node.info("replication", "role") == "master" {
+                node.command(&command);
+            }
+        }
+    }
+
+    /// The keys of a slot that a node has.
+    ///
+    /// # Panics
+    ///
+    /// It is not there.
+    #[must_use]
+    #[track_caller]
+    pub fn keys(&self, node: &Server, slot: u16) -> Vec<String> {
+        let keys = node.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"]);
+        redis::from_redis_value(keys).unwrap_or_default()
+    }
+
+    /// Starts one more primary, which serves nothing yet, and returns when all others know it.
+    ///
+    /// # Panics
+    ///
+    /// It does not start, or they do not find together.
+    #[must_use = "dropping a server ends it"]
+    #[track_caller]
+    pub fn add_node(&self) -> Server {
+        let server = self.node.clone().start();
+        let port = server.port().to_string();
+        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+        let id = self.id(&server);
+        self.await_all("know the new node", |node| knows(node, &id));
+        until("the new node knows all others", || {
+            self.nodes.iter().all(|node| knows(&server, &self.id(node)))
+                && cluster_info(&server, "cluster_state").as_deref() == Some("ok")
+        });
+        server
+    }
+
+    /// Takes a node out that serves nothing any more.
+    ///
+    /// # Panics
+    ///
+    /// A node is not there, or refuses.
+    #[track_caller]
+    pub fn remove_node(&self, server: &Server) {
+        let id = self.id(server);
+        for node in &self.nodes {
+            node.command(&["CLUSTER", "FORGET", &id]);
+        }
+        server.command(&["CLUSTER", "RESET", "HARD"]);
+    }
+
     fn join(&self, primaries: u16, replicas: u16) {
         let first = &self.nodes[0];
         for (number, node) in (1..).zip(&self.nodes) {
@@ -163,10 +274,7 @@ impl Cluster {
             for (index, node) in self.nodes[usize::from(primaries)..].iter().enumerate() {
                 let primary = &self.nodes[index / usize::from(replicas.get())];
                 let id = self.id(primary);
-                self.await_all("know each other", |node| {
-                    let nodes = node.command(&["CLUSTER", "NODES"]);
-                    redis::from_redis_value::<String>(nodes).is_ok_and(|nodes| nodes.contains(&id))
-                });
+                self.await_all("know each other", |node| knows(node, &id));
                 node.command(&["CLUSTER", "REPLICATE", &id]);
             }
             for node in &self.nodes[usize::from(primaries)..] {
@@ -200,6 +308,12 @@ impl Cluster {
 }
 
 const SLOTS: u32 = 16_384;
+
+/// Whether a node knows another one by its id.
+fn knows(node: &Server, id: &str) -> bool {
+    let nodes = node.command(&["CLUSTER", "NODES"]);
+    redis::from_redis_value::<String>(nodes).is_ok_and(|nodes| nodes.contains(id))
+}
 
 /// One field of `CLUSTER INFO`.
 fn cluster_info(node: &Server, field: &str) -> Option<String> {

@@ -57,6 +57,12 @@ impl SentinelsBuilder {
         self
     }
 
+    /// The primary and each replica keep append-only files, synced `"always"` or `"everysec"`.
+    pub fn append_only(mut self, sync: &str) -> Self {
+        self.server = self.server.append_only(sync);
+        self
+    }
+
     /// Starts them all and returns when they know each other.
     ///
     /// # Panics

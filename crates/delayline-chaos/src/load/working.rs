@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
-use delayline_core::{Lease, MessageId, Millis};
+use delayline_core::{At, Lease, MessageId, Millis, NewMessage, Op, Queueing};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -59,9 +59,10 @@ impl Working {
         let queues: Vec<_> = queue.clients.iter().map(open).collect();
         let (stop, sent) = (watch::Sender::new(false), Arc::new(AtomicU64::new(0)));
         let mut others = JoinSet::new();
-        for queue in &queues {
-            let (chance, sent) = (chance.fork(), Arc::clone(&sent));
-            others.spawn(produce(queue.clone(), sent, chance, stop.subscribe()));
+        for (queue, client) in queues.iter().zip(&queue.clients) {
+            let (fork, sent) = (chance.fork(), Arc::clone(&sent));
+            others.spawn(produce(queue.clone(), Arc::clone(&sent), fork, stop.subscribe()));
+            others.spawn(send_once(Arc::clone(client), sent, chance.fork(), stop.subscribe()));
         }
         others.spawn(meddle(queues[0].clone(), sent, chance.fork(), stop.subscribe()));
         let handled = Arc::default();
@@ -168,6 +169,23 @@ async fn produce(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tokio::time::sleep(Duration::from_millis(chance.u64(..8))).await;
+    }
+}
+
+/// Sends messages and never repeats one: what "not executed" says of them must be true for ever.
+async fn send_once(
+    client: Arc<dyn Queueing>,
+    sent: Arc<AtomicU64>,
+    mut chance: fastrand::Rng,
+    stop: watch::Receiver<bool>,
+) {
+    while !*stop.borrow() {
+        let n = sent.fetch_add(1, Ordering::Relaxed);
+        let Ok(id) = MessageId::try_from(id(n).as_str()) else { return };
+        let message = NewMessage::new(id, payload(n));
+        // Whether it works is for the log to tell.
+        drop(client.apply(At::Server, &Op::Enqueue(vec![message])).await);
+        tokio::time::sleep(Duration::from_millis(chance.u64(..60))).await;
     }
 }
 

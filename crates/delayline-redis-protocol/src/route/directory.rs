@@ -183,26 +183,35 @@ async fn sentinel<D: Driver>(
         let answer = primary_of(Arc::clone(node), service.to_owned());
         asked.spawn(in_time(name.clone(), answer));
     }
-    let mut answers: Vec<(u64, HostPort)> = Vec::new();
+    // The one that leads a failover is the last to name the new primary, so all are heard if the old one
+    // was silent: it must not be believed because the others have not heard yet.
+    let is_doubted =
+        current.owner(0).is_some_and(|(_, node)| node.is_in_doubt.load(Ordering::Acquire));
+    let mut answers: Vec<Told> = Vec::new();
     while let Some(answer) = asked.join_next().await {
         match answer {
             Ok((_, Ok(answer))) => answers.push(answer),
             Ok((name, Err(error))) => failures.add(&name, error),
             Err(_) => {}
         }
-        if answers.len() > sentinels.len() / 2 {
+        if answers.len() > sentinels.len() / 2 && !is_doubted {
             break;
         }
     }
-    let newest = answers.iter().map(|(epoch, _)| *epoch).max().unwrap_or(0);
+    let is_passing = is_doubted && answers.iter().any(|told| told.is_down);
+    let newest = answers.iter().map(|told| told.epoch).max().unwrap_or(0);
     // Sentinels that were set up anew count from the beginning; one that is cut off is alone.
     let are_anew = newest < current.epoch && answers.len() > sentinels.len() / 2;
-    for (epoch, name) in answers {
+    for Told { epoch, name, .. } in answers {
         if epoch < newest || epoch < current.epoch && !are_anew {
             failures.add(&name, no_news());
             continue;
         }
         if current.owner(0).is_some_and(|(known, _)| *known == name) {
+            if is_passing {
+                failures.add(&name, is_being_replaced());
+                continue;
+            }
             return Ok(View::of_one(epoch, name));
         }
         let node = fleet.node(&name, current)?;
@@ -215,15 +224,23 @@ async fn sentinel<D: Driver>(
     Err(failures.into_error())
 }
 
-/// What a sentinel calls the primary of a service, and how new that is.
-async fn primary_of<D: Driver>(
-    node: Arc<Node<D>>,
-    service: String,
-) -> Result<(u64, HostPort), Error> {
+/// What a sentinel says of the primary of a service.
+struct Told {
+    /// How new it is.
+    epoch: u64,
+    name: HostPort,
+    /// The sentinel does not hear of it, or is about to replace it.
+    is_down: bool,
+}
+
+async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<Told, Error> {
     let fields = service_of(&node, &service).await?;
     let name = name_in(&fields).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
     let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    Ok((epoch, name))
+    let flags = fields.get("flags").map_or("", String::as_str);
+    let is_down =
+        flags.split(',').any(|flag| ["s_down", "o_down", "failover_in_progress"].contains(&flag));
+    Ok(Told { epoch, name, is_down })
 }
 
 /// What a sentinel knows of a service.
@@ -304,6 +321,10 @@ pub(super) fn no_answer(command: &str) -> Error {
 
 fn no_news() -> Error {
     Error::with_detail(ErrorKind::Unreachable, "it was the primary before a failover")
+}
+
+fn is_being_replaced() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "it was silent, and may be replaced just now")
 }
 
 fn no_primary() -> Error {

@@ -307,6 +307,36 @@ async fn the_newest_answer_of_most_sentinels_counts() {
     assert_eq!(calls(&world)[1..], vec!["b:1"; 10]);
 }
 
+/// The one that leads a failover knows of it before the others do, and is the last to name the new
+/// primary. Until then they name the old one, which may wake up and answer.
+#[tokio::test(start_paused = true)]
+async fn a_silent_primary_is_not_believed_while_it_is_being_replaced() {
+    for (flags, is_believed) in [
+        ("master", true),
+        ("master,disconnected", true),
+        ("master,failover_in_progress", false),
+        ("s_down,master", false),
+    ] {
+        let world = World::new(move |server, command| match server {
+            "s1:26379" | "s2:26379" | "s3:26379" => {
+                let flags = if server.starts_with("s3") { flags } else { "master" };
+                let fields = ["ip", "a", "port", "1", "config-epoch", "1", "flags", flags];
+                let told = Value::Array(fields.map(|it| text(it.to_owned())).to_vec());
+                // It is the last to answer.
+                let late = Duration::from_millis(if server.starts_with("s3") { 500 } else { 0 });
+                Answer::After(late, told)
+            }
+            _ if command == "ROLE" => Answer::Value(Value::Array(vec![text("master")])),
+            _ => Answer::After(Duration::from_millis(1_500), Value::Array(vec![Value::Int(1)])),
+        });
+        let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
+        let transport = world.connect(url).await.unwrap();
+        let answer = call(&transport).await;
+        assert_eq!(answer.is_ok(), is_believed, "{flags}: {answer:?}");
+        assert_eq!(calls(&world).len(), 1);
+    }
+}
+
 /// Operators may remove a service from all sentinels and add it again.
 #[tokio::test(start_paused = true)]
 async fn sentinels_may_begin_to_count_anew() {

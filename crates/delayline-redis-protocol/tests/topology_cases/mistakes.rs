@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline_core::{Class, ErrorKind};
 use delayline_test_server::{Cluster, Sentinels, Server};
 
-use super::{Connect, enqueue, is_unsupported, open, options, queue_of, refusal, slot};
+use super::{Connect, enqueue, is_unsupported, open, options, queue_of, refusal};
 
 pub async fn cluster_url_at_a_single_server<C: Connect>() {
     let server = Server::builder().tcp().start();
@@ -69,7 +69,7 @@ pub async fn one_reachable_seed_is_enough<C: Connect>() {
 pub async fn slot_without_an_owner<C: Connect>() {
     let cluster = Cluster::builder().config("cluster-require-full-coverage", "no").start();
     let name = queue_of(&cluster, &cluster.nodes()[0]);
-    let slot = slot(&cluster.nodes()[0], &name).to_string();
+    let slot = cluster.slot(&name).to_string();
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", &slot]);
     }

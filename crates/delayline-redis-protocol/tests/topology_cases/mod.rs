@@ -43,19 +43,10 @@ pub async fn open<C: Connect>(
     ScriptBackend::open(transport, QueueName::new(name).unwrap(), false).await
 }
 
-/// The slot of a queue's keys.
-pub fn slot(node: &Server, queue: &str) -> u16 {
-    let reply = node.command(&["CLUSTER", "KEYSLOT", queue]);
-    match reply {
-        delayline_test_server::Reply::Int(slot) => slot.try_into().unwrap(),
-        other => panic!("{other:?}"),
-    }
-}
-
 /// A queue that the node serves, by name.
 pub fn queue_of(cluster: &Cluster, node: &Server) -> String {
     let mut names = (0..).map(|number| format!("queue-{number}"));
-    names.find(|name| std::ptr::eq(cluster.owner(node, slot(node, name)), node)).unwrap()
+    names.find(|name| std::ptr::eq(cluster.owner(node, cluster.slot(name)), node)).unwrap()
 }
 
 pub fn id(text: &str) -> MessageId {

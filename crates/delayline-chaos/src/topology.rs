@@ -1,0 +1,215 @@
+//! Clusters and servers behind sentinels, under load: failovers of every kind, moves of slots, nodes
+//! that come and go.
+//!
+//! There is no one file that has all that was executed: what a lost primary acknowledged is in none that
+//! counts. So a history is judged by what callers were told, message by message, and by the revisions
+//! of their answers. [`judge`](self::judge) says what must hold.
+
+mod fault;
+mod ground;
+mod judge;
+mod tally;
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use delayline_core::{At, Check, Found, Op, Reply, limits};
+use delayline_redis_protocol::{ConnectOptions, HostPort};
+use delayline_test_server::proxy::Proxy;
+
+pub use self::fault::Fault;
+use self::ground::Ground;
+pub use self::judge::Seen;
+use self::judge::{Loss, judge, sent};
+pub use self::tally::Tally;
+use crate::load::{self, Queue, Working};
+use crate::log::Setting;
+
+/// What the queues are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Three primaries with a replica each.
+    Cluster,
+    /// A primary with a replica behind three sentinels.
+    Sentinel,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cluster => "cluster",
+            Self::Sentinel => "sentinel",
+        })
+    }
+}
+
+/// Servers under load: several queues, each with producers, workers and people who meddle, over both
+/// drivers.
+pub struct Stage {
+    ground: Ground,
+    /// One in front of each server, in their order.
+    proxies: Vec<Proxy>,
+    setting: Arc<Setting>,
+    queues: Vec<Queue>,
+    workings: Vec<Working>,
+    /// For each queue, what may be lost.
+    losses: Vec<Vec<Loss>>,
+    /// Who was a primary when the servers agreed last, and when that was.
+    known: (Duration, BTreeSet<usize>),
+    chance: fastrand::Rng,
+}
+
+/// What a fault came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Struck {
+    /// From the moment when a new primary took itself for one, or else when the fault was taken away,
+    /// until the last of the queues concerned answered again.
+    pub recovery: Duration,
+    /// How often a second a process asked the server that it asked most who serves what.
+    pub asked_a_second: f64,
+    /// Whether a call felt it.
+    pub is_felt: bool,
+    /// Whether a primary was replaced before that nobody had struck, or instead of being asked to hand
+    /// over: the machine was too busy.
+    pub is_unasked: bool,
+}
+
+/// Plays all faults that the server has, in an order left to chance, and judges what came of it.
+///
+/// # Errors
+///
+/// What is wrong, beginning with the number of the guarantee if it is one.
+pub async fn play(kind: Kind, seed: u64, number: u64, tally: &mut Tally) -> Result<()> {
+    let chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    let mut stage = Stage::start(kind, chance).await?;
+    let mut faults = stage.faults();
+    tally.expect(&faults);
+    stage.chance.shuffle(&mut faults);
+    for fault in faults {
+        stage.calm().await;
+        let struck = stage.strike(fault).await.with_context(|| format!("{fault:?}"))?;
+        tally.note_fault(fault, &struck)?;
+    }
+    tally.note_seen(&stage.finish().await?);
+    Ok(())
+}
+
+impl Stage {
+    /// Starts servers, queues and the load.
+    ///
+    /// # Errors
+    ///
+    /// A queue cannot be opened.
+    pub async fn start(kind: Kind, mut chance: fastrand::Rng) -> Result<Self> {
+        let ground = blocking(|| Ground::start(kind));
+        let names = blocking(|| ground.queue_names());
+        let mut proxies = Vec::new();
+        for server in ground.servers() {
+            proxies.push(Proxy::start(server).await?);
+        }
+        let setting = Setting::new(true);
+        let options = |protocol: &str| -> Result<ConnectOptions> {
+            let mut options: ConnectOptions = format!("{}{protocol}", ground.url()).parse()?;
+            for (server, proxy) in ground.servers().iter().zip(&proxies) {
+                let from: HostPort = format!("127.0.0.1:{}", server.port()).parse()?;
+                let to = proxy.url().strip_prefix("redis://").context("a proxy on TCP")?;
+                options.address_map.insert(from, to.parse()?);
+            }
+            Ok(options)
+        };
+        let protocols =
+            if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
+        let [redis, fred] = protocols.map(options);
+        let queues = load::open([redis?, fred?], &setting, &names).await?;
+        let workings =
+            queues.iter().map(|queue| Working::start(queue, &mut chance)).collect::<Result<_>>()?;
+        let losses = queues.iter().map(|_| Vec::new()).collect();
+        let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
+        Ok(Self { ground, proxies, setting, queues, workings, losses, known, chance })
+    }
+
+    /// All kinds of fault that these servers can suffer.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Fault> {
+        blocking(|| Fault::ALL.into_iter().filter(|fault| self.ground.can(*fault)).collect())
+    }
+
+    /// Lets some calls go by.
+    pub async fn calm(&mut self) {
+        tokio::time::sleep(Duration::from_millis(self.chance.u64(500..1_000))).await;
+    }
+
+    /// Stops the load, waits for the end of all messages, and judges what came of it.
+    ///
+    /// # Errors
+    ///
+    /// The first promise that was broken, with its guarantee.
+    pub async fn finish(mut self) -> Result<Seen> {
+        let mut seen = Seen::default();
+        self.excuse_unasked();
+        for working in self.workings {
+            let handled = working.finish().await?;
+            seen.handled += handled.check().map_err(anyhow::Error::msg)?;
+        }
+        for (queue, losses) in self.queues.iter().zip(&self.losses) {
+            let entries = queue.log.entries().clone();
+            let mut there = HashSet::new();
+            let ids: Vec<_> = sent(&entries).into_iter().collect();
+            for ids in ids.chunks(limits::MAX_LOOK_UP) {
+                let get = Op::Get(ids.to_vec());
+                let Reply::Get(found) = ask(queue, &get).await? else {
+                    bail!("no answer to {get:?}")
+                };
+                let is_there = |(_, found): &(_, &Found)| !matches!(found, Found::Unknown);
+                let found = ids.iter().zip(&found).filter(is_there);
+                there.extend(found.map(|(id, _)| id.clone()));
+            }
+            audit(queue).await?;
+            judge(&entries, losses, &there, &mut seen)
+                .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
+        }
+        Ok(seen)
+    }
+}
+
+/// The answer of a queue that is well again.
+async fn ask(queue: &Queue, op: &Op) -> Result<Reply> {
+    let mut failures = 0;
+    loop {
+        match queue.clients[0].apply(At::Server, op).await {
+            Ok(applied) => return Ok(applied.reply),
+            Err(error) if failures > MOST_FAILURES => return Err(error.into()),
+            Err(_) => failures += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Whether the queue is in order.
+async fn audit(queue: &Queue) -> Result<()> {
+    let mut after = None;
+    loop {
+        let check = Op::Check(Check { after, limit: limits::MAX_PAGE });
+        let Reply::Check(checked) = ask(queue, &check).await? else {
+            bail!("no answer to {check:?}")
+        };
+        if !checked.findings.is_empty() {
+            bail!("G22: queue {}: the audit found {:?}", queue.name, checked.findings);
+        }
+        after = checked.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Runs what waits for servers, without holding up the load.
+fn blocking<T>(act: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(act)
+}
+
+/// How often a last question may fail.
+const MOST_FAILURES: u32 = 100;

@@ -1,0 +1,250 @@
+//! The servers, whichever way they belong together.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use delayline_test_server::{Cluster, Reply, Sentinels, Server};
+
+use super::{Fault, Kind};
+
+/// A cluster, or servers behind sentinels.
+pub(super) enum Ground {
+    Cluster(Cluster),
+    Sentinel(Sentinels),
+}
+
+impl Ground {
+    pub(super) fn start(kind: Kind) -> Self {
+        // The killed come back with what they had, as they do in production.
+        match kind {
+            Kind::Cluster => {
+                Self::Cluster(Cluster::builder().replicas(1).append_only("everysec").start())
+            }
+            Kind::Sentinel => Self::Sentinel(Sentinels::builder().append_only("everysec").start()),
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Sentinel(sentinels) => sentinels.url(),
+        }
+    }
+
+    /// Primaries and replicas.
+    pub(super) fn servers(&self) -> &[Server] {
+        match self {
+            Self::Cluster(cluster) => cluster.nodes(),
+            Self::Sentinel(sentinels) => sentinels.servers(),
+        }
+    }
+
+    /// Queues on every primary.
+    pub(super) fn queue_names(&self) -> Vec<String> {
+        match self {
+            Self::Sentinel(_) => (0..3).map(|number| format!("queue-{number}")).collect(),
+            Self::Cluster(cluster) => {
+                let (mut names, mut counts) = (Vec::new(), std::collections::HashMap::new());
+                for name in (0..).map(|number| format!("queue-{number}")) {
+                    let owner = cluster.owner(&cluster.nodes()[0], cluster.slot(&name)).pid();
+                    let count = counts.entry(owner).or_insert(0_usize);
+                    if *count < QUEUES_A_PRIMARY {
+                        *count += 1;
+                        names.push(name);
+                    }
+                    if names.len() == 3 * QUEUES_A_PRIMARY {
+                        break;
+                    }
+                }
+                names
+            }
+        }
+    }
+
+    /// Whether the servers can suffer a fault.
+    pub(super) fn can(&self, fault: Fault) -> bool {
+        match (self, fault) {
+            (
+                _,
+                Fault::Kill | Fault::Freeze | Fault::Stall | Fault::FailOver | Fault::FlushScripts,
+            )
+            | (_, Fault::CutOff | Fault::LoseReplies | Fault::KillReplica)
+            | (Self::Cluster(_), Fault::MoveInHalves | Fault::AddAndRemoveNode)
+            | (Self::Sentinel(_), Fault::FreezeSentinel) => true,
+            (Self::Cluster(_), Fault::MoveAtOnce) => self.migration().is_some(),
+            (Self::Sentinel(sentinels), Fault::HandOver) => {
+                knows(&sentinels.sentinels()[0], &["SENTINEL", "HELP"], "COORDINATED")
+            }
+            _ => false,
+        }
+    }
+
+    /// How the servers move a slot in one step.
+    pub(super) fn migration(&self) -> Option<Migration> {
+        let help = |word| knows(&self.servers()[0], &["CLUSTER", "HELP"], word);
+        if help("MIGRATESLOTS") {
+            Some(Migration::Export)
+        } else if help("MIGRATION") {
+            Some(Migration::Import)
+        } else {
+            None
+        }
+    }
+
+    /// The server that has a queue, by its place.
+    pub(super) fn owner(&self, queue: &str) -> usize {
+        let owner = match self {
+            Self::Cluster(cluster) => cluster.owner(&cluster.nodes()[0], cluster.slot(queue)),
+            Self::Sentinel(sentinels) => sentinels.primary(),
+        };
+        let is_it = |server: &Server| std::ptr::eq(server, owner);
+        self.servers().iter().position(is_it).unwrap_or_default()
+    }
+
+    /// The replica of a primary, by its place.
+    pub(super) fn replica(&self, primary: usize) -> Result<usize> {
+        let port = self.servers()[primary].port().to_string();
+        let is_it = |server: &Server| {
+            field(server, "replication", "role").as_deref() == Some("slave")
+                && field(server, "replication", "master_port").as_ref() == Some(&port)
+        };
+        let replica = self.servers().iter().position(is_it);
+        replica.map_or_else(|| bail!("the primary on port {port} has no replica"), Ok)
+    }
+
+    /// How often the servers have filled a replica from the beginning, as they must where the histories of
+    /// both are not the same.
+    pub(super) fn full_syncs(&self) -> u64 {
+        let syncs = |server| field(server, "stats", "sync_full")?.parse::<u64>().ok();
+        self.servers().iter().filter_map(syncs).sum()
+    }
+
+    /// Which servers take themselves for primaries; `but` is not asked.
+    pub(super) fn primaries(&self, but: Option<usize>) -> BTreeSet<usize> {
+        let servers = self.servers().iter().enumerate();
+        let asked = servers.filter(|(place, _)| Some(*place) != but);
+        asked.filter(|(_, server)| is_primary(server)).map(|(place, _)| place).collect()
+    }
+
+    /// Waits until all servers agree, and each primary has its replica again.
+    pub(super) async fn settle(&self) -> Result<()> {
+        let begin = Instant::now();
+        while !super::blocking(|| self.is_settled()) {
+            if begin.elapsed() > LONGEST_SETTLING {
+                bail!("the servers do not agree after {LONGEST_SETTLING:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_linked = |server: &Server| match field(server, "replication", "role").as_deref() {
+            Some("master") => field(server, "replication", "slave0")
+                .is_some_and(|replica| replica.contains("state=online")),
+            Some(_) => field(server, "replication", "master_link_status").as_deref() == Some("up"),
+            None => false,
+        };
+        if !self.servers().iter().all(is_linked) {
+            return false;
+        }
+        let primaries = self.primaries(None);
+        match self {
+            Self::Cluster(cluster) => {
+                let slots = |node: &Server| node.try_command(&["CLUSTER", "SLOTS"]).ok();
+                let owners = |node: &Server| slots(node).map(|reply| owners(&reply));
+                let told: Vec<_> = cluster.nodes().iter().map(owners).collect();
+                let is_known = |port: &u16| {
+                    primaries.iter().any(|place| cluster.nodes()[*place].port() == *port)
+                };
+                primaries.len() == 3
+                    && told.iter().all(|it| it.is_some() && *it == told[0])
+                    && told[0].iter().flatten().all(|(_, port)| is_known(port))
+            }
+            Self::Sentinel(sentinels) => {
+                let Some(primary) = primaries.first().filter(|_| primaries.len() == 1) else {
+                    return false;
+                };
+                let port = self.servers()[*primary].port().to_string();
+                sentinels.sentinels().iter().all(|sentinel| {
+                    let told = told(sentinel);
+                    let is = |name: &str, value: &str| {
+                        told.iter().any(|(field, it)| field == name && it == value)
+                    };
+                    is("port", &port) && is("flags", "master") && is("num-other-sentinels", "2")
+                })
+            }
+        }
+    }
+
+    /// How often each server was asked who serves what; `None` for those that cannot be asked. Sentinels
+    /// do not count by command, and have much to say to each other.
+    pub(super) fn asked(&self, but: Option<usize>) -> Vec<Option<u64>> {
+        let asked = |(place, server): (usize, &Server)| {
+            let stats = (Some(place) != but).then(|| info(server, "commandstats")).flatten()?;
+            let calls = |line: &str| {
+                let (name, fields) = line.split_once(':')?;
+                let is_ours = match self {
+                    Self::Cluster(_) => name.starts_with("cmdstat_cluster"),
+                    Self::Sentinel(_) => name == "cmdstat_role",
+                };
+                let calls = fields.strip_prefix("calls=")?.split(',').next()?;
+                is_ours.then(|| calls.parse::<u64>().ok())?
+            };
+            Some(stats.lines().filter_map(calls).sum())
+        };
+        self.servers().iter().enumerate().map(asked).collect()
+    }
+}
+
+/// A move of a slot in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Migration {
+    /// Valkey: `CLUSTER MIGRATESLOTS`, told to the node that has the slot.
+    Export,
+    /// Redis: `CLUSTER MIGRATION IMPORT`, told to the node that gets it.
+    Import,
+}
+
+/// What a sentinel says about the service, field by field.
+fn told(sentinel: &Server) -> Vec<(String, String)> {
+    let reply = sentinel.try_command(&["SENTINEL", "MASTER", "primary"]);
+    reply.ok().and_then(|reply| redis::from_redis_value(reply).ok()).unwrap_or_default()
+}
+
+/// The ranges of `CLUSTER SLOTS` by their first slot, each with the port of its primary.
+fn owners(reply: &Reply) -> BTreeSet<(i64, u16)> {
+    let Reply::Array(ranges) = reply else { return BTreeSet::new() };
+    let owner = |range: &Reply| {
+        let Reply::Array(parts) = range else { return None };
+        let [Reply::Int(first), _, Reply::Array(primary), ..] = &parts[..] else { return None };
+        let [_, Reply::Int(port), ..] = &primary[..] else { return None };
+        Some((*first, u16::try_from(*port).ok()?))
+    };
+    ranges.iter().filter_map(owner).collect()
+}
+
+pub(super) fn is_primary(server: &Server) -> bool {
+    field(server, "replication", "role").as_deref() == Some("master")
+}
+
+fn knows(server: &Server, help: &[&str], word: &str) -> bool {
+    let reply = server.try_command(help);
+    reply.is_ok_and(|reply| format!("{reply:?}").contains(word))
+}
+
+/// A section of `INFO`, if the server is there.
+fn info(server: &Server, section: &str) -> Option<String> {
+    redis::from_redis_value(server.try_command(&["INFO", section]).ok()?).ok()
+}
+
+fn field(server: &Server, section: &str, name: &str) -> Option<String> {
+    let text = info(server, section)?;
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+    text.lines().find_map(value).map(|value| value.trim().to_owned())
+}
+
+const QUEUES_A_PRIMARY: usize = 2;
+/// A server that was replaced behind sentinels is made a replica after about ten seconds.
+const LONGEST_SETTLING: Duration = Duration::from_secs(90);

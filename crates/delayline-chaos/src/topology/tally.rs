@@ -1,0 +1,115 @@
+//! What was seen in all rounds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::{Fault, Seen, Struck};
+
+/// All that was seen in all rounds.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Each fault that there can be: how often it struck, how often a call felt it, the longest recovery.
+    faults: BTreeMap<Fault, (usize, usize, Duration)>,
+    seen: Seen,
+    most_asked: f64,
+    unasked: usize,
+}
+
+impl Tally {
+    /// These faults must be felt.
+    pub fn expect(&mut self, faults: &[Fault]) {
+        for fault in faults {
+            self.faults.entry(*fault).or_default();
+        }
+    }
+
+    /// Counts a fault.
+    ///
+    /// # Errors
+    ///
+    /// A server was asked more often than it may be.
+    pub fn note_fault(&mut self, fault: Fault, struck: &Struck) -> Result<()> {
+        let (times, felt, longest) = self.faults.entry(fault).or_default();
+        *times += 1;
+        *felt += usize::from(struck.is_felt);
+        *longest = struck.recovery.max(*longest);
+        self.unasked += usize::from(struck.is_unasked);
+        self.most_asked = struck.asked_a_second.max(self.most_asked);
+        if struck.asked_a_second > MOST_ASKED {
+            bail!("a process asks one server {:.1} times a second", struck.asked_a_second);
+        }
+        Ok(())
+    }
+
+    /// Adds what a round was judged by.
+    pub fn note_seen(&mut self, seen: &Seen) {
+        for (sum, more) in self.seen.fields().into_iter().zip(seen.copy().fields()) {
+            *sum.0 += *more.0;
+        }
+    }
+
+    /// How many faults there were.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.faults.values().map(|(times, ..)| times).sum()
+    }
+
+    /// What there was nothing of.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<String> {
+        let unmet = self.faults.iter().filter(|(_, (_, felt, _))| *felt == 0);
+        let unmet = unmet.map(|(fault, _)| format!("{fault:?}, which no call has felt"));
+        let mut seen = self.seen;
+        let unseen = seen.fields().into_iter().filter(|(count, _, must)| *must && **count == 0);
+        unmet.chain(unseen.map(|(_, what, _)| what.to_owned())).collect()
+    }
+}
+
+impl Seen {
+    const fn copy(&self) -> Self {
+        *self
+    }
+
+    /// Each number, what it counts, and whether it must not be 0.
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 10] {
+        [
+            (&mut self.acknowledged, "messages acknowledged to their senders", true),
+            (&mut self.lost, "of them lost, all where a primary was replaced", false),
+            (&mut self.not_executed, "sends \"not executed\", and so it was", true),
+            (&mut self.unknown, "messages whose senders know nothing", true),
+            (&mut self.punctual, "deliveries, none before its instant", true),
+            (&mut self.again, "deliveries after another lease had ended", true),
+            (&mut self.acked, "messages acked, none delivered afterwards", true),
+            (&mut self.cancelled, "messages cancelled, none delivered afterwards", true),
+            (&mut self.ordered, "answers, none older than an earlier one", true),
+            (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
+        ]
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (fault, (times, felt, longest)) in &self.faults {
+            let ms = longest.as_millis();
+            let name = format!("{fault:?}");
+            writeln!(f, "{times:>8}  {name:16} {felt} felt by a call, answers {ms} ms later")?;
+        }
+        let faults = self.faults();
+        writeln!(f, "{faults:>8}  faults in all\n")?;
+        for (count, what, _) in self.seen.copy().fields() {
+            writeln!(f, "{count:>8}  {what}")?;
+        }
+        writeln!(f, "{:>8}  failovers that nobody has brought about", self.unasked)?;
+        writeln!(
+            f,
+            "{:>8.1}  questions a second at the most, of one process to one server",
+            self.most_asked
+        )
+    }
+}
+
+/// A process must not ask a server more often in a second.
+const MOST_ASKED: f64 = 20.0;

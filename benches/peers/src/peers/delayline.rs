@@ -1,7 +1,7 @@
 //! Delayline, by both of its drivers.
 
 use anyhow::Result;
-use delayline::{Bytes, Connect, Driver, Queue, QueueName, Raw};
+use delayline::{Bytes, Connect, Driver, Queue, Raw};
 use delayline_benches::{send_in_bulk, send_singly, work};
 use delayline_test_server::Server;
 

@@ -32,7 +32,11 @@ fn check(op: &Op, value: Value) {
         Err(error) => assert!(
             matches!(
                 error.kind(),
-                ErrorKind::Protocol | ErrorKind::WrongType | ErrorKind::NewerVersion { .. }
+                ErrorKind::Protocol
+                    | ErrorKind::Damaged
+                    | ErrorKind::WrongType
+                    | ErrorKind::NewerVersion { .. }
+                    | ErrorKind::OlderVersion { .. }
             ),
             "{error:?}"
         ),

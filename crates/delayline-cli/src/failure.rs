@@ -105,6 +105,9 @@ pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
             "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
         }
         ErrorKind::NewerVersion { .. } => "install a newer delayline",
+        ErrorKind::OlderVersion { .. } => {
+            "drain the queue with the delayline that wrote it, or choose another name with --queue"
+        }
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
             "whatever was asked for may have happened; it can be repeated under the same ids"
         }

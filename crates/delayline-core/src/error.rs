@@ -64,6 +64,14 @@ pub enum ErrorKind {
         /// The newest schema version that this library reads.
         supported: u64,
     },
+    /// The queue was written by an older version of this library, with a layout that is not read any
+    /// more. [`Class::Rejected`]: drain it with that version, or use another name.
+    OlderVersion {
+        /// The schema version found with the queue.
+        found: u64,
+        /// The only schema version that this library reads.
+        supported: u64,
+    },
     /// The connection was lost before the reply came. [`Class::Ambiguous`].
     ConnectionLost,
     /// No reply came in time. [`Class::Ambiguous`].
@@ -97,6 +105,7 @@ impl ErrorKind {
             | Self::WrongType
             | Self::Damaged
             | Self::NewerVersion { .. }
+            | Self::OlderVersion { .. }
             | Self::Unsupported(_) => Class::Rejected,
             Self::ConnectionLost
             | Self::Timeout
@@ -130,7 +139,13 @@ impl fmt::Display for ErrorKind {
             Self::Damaged => f.write_str("the queue's control record is damaged"),
             Self::NewerVersion { found, supported } => write!(
                 f,
-                "the queue has schema version {found}, and this library reads up to {supported}"
+                "the queue has schema version {found}, and this library reads up to {supported}: \
+                 use a newer library"
+            ),
+            Self::OlderVersion { found, supported } => write!(
+                f,
+                "the queue has schema version {found}, and this library reads {supported} only: \
+                 drain it with the version that wrote it, or choose another name"
             ),
             Self::ConnectionLost => f.write_str("the connection was lost before the reply came"),
             Self::Timeout => f.write_str("no reply came in time"),

@@ -54,9 +54,9 @@ local control
 do
   local stored = redis.call('GET', key.control)
   local version = stored and (byte(stored) or 0) or SCHEMA_VERSION
-  if version > SCHEMA_VERSION then
-    return {1, version}
-  elseif version < SCHEMA_VERSION or stored and #stored ~= CONTROL_BYTES then
+  if version > 0 and version ~= SCHEMA_VERSION then
+    return {1, version} -- the library tells an older one from a newer one
+  elseif version == 0 or stored and #stored ~= CONTROL_BYTES then
     return {2}
   end
   local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,

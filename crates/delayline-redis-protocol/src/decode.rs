@@ -19,16 +19,20 @@ pub const SCHEMA_VERSION: u64 = 1;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NewerVersion`], [`ErrorKind::Damaged`], or [`ErrorKind::Protocol`] if the reply cannot be understood.
+/// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::Damaged`], or
+/// [`ErrorKind::Protocol`] if the reply cannot be understood.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
     let mut reply = Reader(values.into_iter());
     match reply.int()? {
         0 => {}
         1 => {
-            let found = reply.count()?;
-            let kind = ErrorKind::NewerVersion { found, supported: SCHEMA_VERSION };
-            return Err(Error::new(kind));
+            let (found, supported) = (reply.count()?, SCHEMA_VERSION);
+            return Err(Error::new(if found > supported {
+                ErrorKind::NewerVersion { found, supported }
+            } else {
+                ErrorKind::OlderVersion { found, supported }
+            }));
         }
         2 => return Err(Error::new(ErrorKind::Damaged)),
         _ => return Err(unreadable("the reply begins with an unknown number")),
@@ -414,5 +418,23 @@ fn read_info(
         payload_bytes,
         first_error: details.as_ref().and_then(|details| details.first_error.clone()),
         last_error: details.and_then(|details| details.last_error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_versions_are_told_from_newer_ones() {
+        let refused = |found: u64| {
+            let found = i64::try_from(found).unwrap();
+            let reply = vec![Value::Int(1), Value::Int(found)];
+            decode(&Op::Stats, Value::Array(reply)).unwrap_err().kind().clone()
+        };
+        let (found, supported) = (SCHEMA_VERSION + 1, SCHEMA_VERSION);
+        assert_eq!(refused(found), ErrorKind::NewerVersion { found, supported });
+        let found = SCHEMA_VERSION - 1;
+        assert_eq!(refused(found), ErrorKind::OlderVersion { found, supported });
     }
 }

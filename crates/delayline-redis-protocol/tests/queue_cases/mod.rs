@@ -32,7 +32,7 @@ use delayline_core::{
     List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule,
     Schedule, Settlement, Status, Timestamp,
 };
-use delayline_redis_protocol::{ScriptBackend, Transport};
+use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
 
 pub use self::capabilities::Capability;

@@ -65,18 +65,20 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
 }
 
 pub async fn a_queue_of_a_newer_version_is_refused_unchanged<C: Connect>() {
-    let server = Server::start();
-    let queue = open::<C>(&server.url()).await.unwrap();
-    fill(&queue).await;
-    let control = &queue.keys().all()[0];
-    server.command(&[b"SETRANGE", &control[..], b"0", b"\x02"]);
-    let before = dump(&server, queue.keys().all());
-    let newer = ErrorKind::NewerVersion { found: 2, supported: 1 };
-    for op in every_op() {
-        assert_eq!(kind_of(&queue, 6_000, &op).await, Err(newer.clone()), "{}", op.name());
+    for found in [SCHEMA_VERSION + 1, 255] {
+        let server = Server::start();
+        let queue = open::<C>(&server.url()).await.unwrap();
+        fill(&queue).await;
+        let control = &queue.keys().all()[0];
+        server.command(&[b"SETRANGE", &control[..], b"0", &[u8::try_from(found).unwrap()]]);
+        let before = dump(&server, queue.keys().all());
+        let newer = ErrorKind::NewerVersion { found, supported: SCHEMA_VERSION };
+        for op in every_op() {
+            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(newer.clone()), "{}", op.name());
+        }
+        assert_eq!(dump(&server, queue.keys().all()), before);
+        assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &newer);
     }
-    assert_eq!(dump(&server, queue.keys().all()), before);
-    assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &newer);
 }
 
 pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Connect>() {

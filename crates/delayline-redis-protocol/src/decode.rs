@@ -9,11 +9,13 @@ use delayline_core::{
     Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
 };
 
+use crate::layout::codes::{
+    answer, cancelled, enqueued, extended, finding, item, purged, redriven, rescheduled, settled,
+    status,
+};
+use crate::layout::{SCHEMA_VERSION, delivery, member};
 use crate::record::{Details, Phase, RecordHead, death_reason, decode_record};
 use crate::transport::Value;
-
-/// The newest schema version that this library reads and writes.
-pub const SCHEMA_VERSION: u64 = 1;
 
 /// Reads the reply of the script that carried out `op`.
 ///
@@ -25,8 +27,8 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
     let mut reply = Reader(values.into_iter());
     match reply.int()? {
-        0 => {}
-        1 => {
+        answer::RESULTS => {}
+        answer::OTHER_VERSION => {
             let (found, supported) = (reply.count()?, SCHEMA_VERSION);
             return Err(Error::new(if found > supported {
                 ErrorKind::NewerVersion { found, supported }
@@ -34,7 +36,7 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
                 ErrorKind::OlderVersion { found, supported }
             }));
         }
-        2 => return Err(Error::new(ErrorKind::Damaged)),
+        answer::DAMAGED => return Err(Error::new(ErrorKind::Damaged)),
         _ => return Err(unreadable("the reply begins with an unknown number")),
     }
     let at = reply.instant()?;
@@ -89,8 +91,10 @@ impl Reader {
 
     fn enqueued(&mut self) -> Result<Enqueued, Error> {
         Ok(match self.int()? {
-            code @ -17..=-11 => Enqueued::Conflict { status: status(-10 - code)? },
-            code @ -7..=-1 => Enqueued::Duplicate { status: status(-code)? },
+            code if code < enqueued::CONFLICT => {
+                Enqueued::Conflict { status: status_of(enqueued::CONFLICT - code)? }
+            }
+            code if code < 0 => Enqueued::Duplicate { status: status_of(-code)? },
             due => Enqueued::Created { due: instant(due)? },
         })
     }
@@ -133,56 +137,58 @@ impl Reader {
 
     fn settled(&mut self) -> Result<Settled, Error> {
         Ok(match self.int()? {
-            -1 => Settled::AlreadyDone { ended: None },
-            code @ -17..=-11 => Settled::AlreadyDone { ended: Some(status(-10 - code)?) },
-            -2 => Settled::Stale,
-            -3 => Settled::Missing,
-            code => Settled::Done { status: status(code)? },
+            settled::ALREADY_DONE => Settled::AlreadyDone { ended: None },
+            code if code < settled::ALREADY_ENDED => {
+                Settled::AlreadyDone { ended: Some(status_of(settled::ALREADY_ENDED - code)?) }
+            }
+            settled::STALE => Settled::Stale,
+            settled::MISSING => Settled::Missing,
+            code => Settled::Done { status: status_of(code)? },
         })
     }
 
     fn extended(&mut self, deadline: Timestamp) -> Result<Extended, Error> {
         match self.int()? {
-            1 => Ok(Extended::Done { deadline, cancel_requested: false }),
-            2 => Ok(Extended::Done { deadline, cancel_requested: true }),
-            -2 => Ok(Extended::Stale),
-            -3 => Ok(Extended::Missing),
+            extended::DONE => Ok(Extended::Done { deadline, cancel_requested: false }),
+            extended::CANCELLING => Ok(Extended::Done { deadline, cancel_requested: true }),
+            extended::STALE => Ok(Extended::Stale),
+            extended::MISSING => Ok(Extended::Missing),
             _ => Err(unreadable("the result of an extension")),
         }
     }
 
     fn cancelled(&mut self) -> Result<Cancelled, Error> {
         match self.int()? {
-            1 => Ok(Cancelled::Cancelled),
-            2 => Ok(Cancelled::InFlight),
-            3 => Ok(Cancelled::NotFound),
+            cancelled::DONE => Ok(Cancelled::Cancelled),
+            cancelled::IN_FLIGHT => Ok(Cancelled::InFlight),
+            cancelled::NOT_FOUND => Ok(Cancelled::NotFound),
             _ => Err(unreadable("the result of a cancellation")),
         }
     }
 
     fn rescheduled(&mut self) -> Result<Rescheduled, Error> {
         Ok(match self.int()? {
-            -1 => Rescheduled::InFlight,
-            -2 => Rescheduled::Dead,
-            -3 => Rescheduled::NotFound,
+            rescheduled::IN_FLIGHT => Rescheduled::InFlight,
+            rescheduled::DEAD => Rescheduled::Dead,
+            rescheduled::NOT_FOUND => Rescheduled::NotFound,
             due => Rescheduled::Done { due: instant(due)? },
         })
     }
 
     fn redriven(&mut self) -> Result<Redriven, Error> {
         Ok(match self.int()? {
-            -1 => Redriven::NotDead,
-            -2 => Redriven::Unreadable,
-            -3 => Redriven::NotFound,
+            redriven::NOT_DEAD => Redriven::NotDead,
+            redriven::UNREADABLE => Redriven::Unreadable,
+            redriven::NOT_FOUND => Redriven::NotFound,
             due => Redriven::Done { due: instant(due)? },
         })
     }
 
     fn purged(&mut self) -> Result<Purged, Error> {
         match self.int()? {
-            1 => Ok(Purged::Purged),
-            2 => Ok(Purged::NotDead),
-            3 => Ok(Purged::NotFound),
+            purged::DONE => Ok(Purged::Purged),
+            purged::NOT_DEAD => Ok(Purged::NotDead),
+            purged::NOT_FOUND => Ok(Purged::NotFound),
             _ => Err(unreadable("the result of a purge")),
         }
     }
@@ -192,9 +198,9 @@ impl Reader {
         let details = self.bytes()?;
         let indexed = self.instant()?;
         match first {
-            Value::Int(-1) => Ok(Found::Unreadable),
-            Value::Int(0) => Ok(Found::Unknown),
-            Value::Int(code) => Ok(Found::Finished(status(code)?)),
+            Value::Int(item::UNREADABLE) => Ok(Found::Unreadable),
+            Value::Int(item::UNKNOWN) => Ok(Found::Unknown),
+            Value::Int(code) => Ok(Found::Finished(status_of(code)?)),
             Value::Bytes(record) => {
                 let message = read_details(details)
                     .and_then(|details| read_message(id.clone(), record, details, indexed, at));
@@ -210,15 +216,15 @@ impl Reader {
         let mut page = Page::default();
         while self.0.len() > 0 {
             let index = self.small()?;
-            let mut member = self.bytes()?;
+            let mut entry = self.bytes()?;
             let mut head = self.bytes()?;
             let payload_bytes = usize::try_from(self.count()?).unwrap_or(usize::MAX);
             let details = self.bytes()?;
             let instant = self.instant()?;
-            let sequence = sequence_of(&member);
-            member.advance(member.len().min(8));
+            let sequence = sequence_of(&entry);
+            entry.advance(entry.len().min(member::BYTES));
             page.next = more.then_some(Position { index, instant, sequence });
-            let (Ok(id), Some(head)) = (MessageId::new(member), RecordHead::decode(&mut head))
+            let (Ok(id), Some(head)) = (MessageId::new(entry), RecordHead::decode(&mut head))
             else {
                 continue;
             };
@@ -260,25 +266,31 @@ impl Reader {
 
     fn finding(&mut self) -> Result<Finding, Error> {
         let kind = self.int()?;
-        if matches!(kind, 2..=5 | 8) {
+        let of_a_message: Option<fn(MessageId) -> Finding> = match kind {
+            finding::MISSING_RECORD => Some(|id| Finding::MissingRecord { id }),
+            finding::WRONG_RECORD => Some(|id| Finding::WrongRecord { id }),
+            finding::IN_TWO_STATES => Some(|id| Finding::InTwoStates { id }),
+            finding::MISSING_DETAILS => Some(|id| Finding::MissingDetails { id }),
+            finding::ORPHAN => Some(|id| Finding::Orphan { id }),
+            _ => None,
+        };
+        if let Some(finding) = of_a_message {
             let id = self.id()?;
             self.bytes()?;
-            return Ok(match kind {
-                2 => Finding::MissingRecord { id },
-                3 => Finding::WrongRecord { id },
-                4 => Finding::InTwoStates { id },
-                8 => Finding::Orphan { id },
-                _ => Finding::MissingDetails { id },
-            });
+            return Ok(finding(id));
         }
         let first = self.count()?;
         match kind {
-            1 => {
+            finding::MALFORMED_ENTRY => {
                 self.bytes()?;
                 Ok(Finding::MalformedEntry { index: u8::try_from(first).unwrap_or(u8::MAX) })
             }
-            6 => Ok(Finding::RecordCount { records: first, indexed: self.count()? }),
-            7 => Ok(Finding::Conservation { enqueued: first, accounted: self.count()? }),
+            finding::RECORD_COUNT => {
+                Ok(Finding::RecordCount { records: first, indexed: self.count()? })
+            }
+            finding::CONSERVATION => {
+                Ok(Finding::Conservation { enqueued: first, accounted: self.count()? })
+            }
             _ => Err(unreadable("a finding of an unknown kind")),
         }
     }
@@ -334,10 +346,10 @@ fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
 }
 
 /// The sequence number in front of an index member; a shorter member is padded, as in lua/walk.lua.
-fn sequence_of(member: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.iter_mut().zip(member).for_each(|(byte, known)| *byte = *known);
-    u64::from_be_bytes(bytes)
+fn sequence_of(bytes: &[u8]) -> u64 {
+    let mut padded = [0; member::BYTES];
+    padded.iter_mut().zip(bytes).for_each(|(byte, known)| *byte = *known);
+    u64::from_be_bytes(padded)
 }
 
 fn instant(ms: i64) -> Result<Timestamp, Error> {
@@ -345,22 +357,22 @@ fn instant(ms: i64) -> Result<Timestamp, Error> {
     Timestamp::from_ms(ms).map_err(|_| unreadable("an instant is out of range"))
 }
 
-fn status(code: i64) -> Result<Status, Error> {
-    match code {
-        1 => Ok(Status::Scheduled),
-        2 => Ok(Status::Ready),
-        3 => Ok(Status::Leased),
-        4 => Ok(Status::Dead),
-        5 => Ok(Status::Acked),
-        6 => Ok(Status::Cancelled),
-        7 => Ok(Status::Purged),
+fn status_of(code: i64) -> Result<Status, Error> {
+    match u8::try_from(code) {
+        Ok(status::SCHEDULED) => Ok(Status::Scheduled),
+        Ok(status::READY) => Ok(Status::Ready),
+        Ok(status::LEASED) => Ok(Status::Leased),
+        Ok(status::DEAD) => Ok(Status::Dead),
+        Ok(status::ACKED) => Ok(Status::Acked),
+        Ok(status::CANCELLED) => Ok(Status::Cancelled),
+        Ok(status::PURGED) => Ok(Status::Purged),
         _ => Err(unreadable("a status is unknown")),
     }
 }
 
 /// The deadline that stands before the details of a delivery.
 fn deadline_and_details(mut bytes: Bytes) -> Result<(Timestamp, Option<Details>), Error> {
-    let deadline = bytes.try_get_uint(6).ok().and_then(|ms| Timestamp::from_ms(ms).ok());
+    let deadline = delivery::DEADLINE.take(&mut bytes).and_then(|ms| Timestamp::from_ms(ms).ok());
     let deadline = deadline.ok_or_else(|| unreadable("the deadline of a lease"))?;
     Ok((deadline, Details::decode(bytes)))
 }
@@ -429,7 +441,7 @@ mod tests {
     fn older_versions_are_told_from_newer_ones() {
         let refused = |found: u64| {
             let found = i64::try_from(found).unwrap();
-            let reply = vec![Value::Int(1), Value::Int(found)];
+            let reply = vec![Value::Int(answer::OTHER_VERSION), Value::Int(found)];
             decode(&Op::Stats, Value::Array(reply)).unwrap_err().kind().clone()
         };
         let (found, supported) = (SCHEMA_VERSION + 1, SCHEMA_VERSION);

@@ -4,6 +4,8 @@ use bytes::{BufMut, Bytes};
 use delayline_core::limits::{MAX_BATCH_BYTES, MAX_BURIALS, MAX_RECLAIM};
 use delayline_core::{At, Op, Outcome, Position, Settlement, Status};
 
+use crate::layout::codes::{settlement_kind as kind, status};
+use crate::layout::settlement;
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
 /// The arguments of the script that carries out `op`.
@@ -29,7 +31,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         }
         Op::Settle(settlements) => {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
-            args.0.extend(settlements.iter().map(settlement));
+            args.0.extend(settlements.iter().map(encode_settlement));
         }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
@@ -103,33 +105,33 @@ fn number(value: u64) -> Bytes {
     value.to_string().into()
 }
 
-fn settlement(item: &Settlement) -> Bytes {
+fn encode_settlement(item: &Settlement) -> Bytes {
     let other_than_ack = match &item.outcome {
         Outcome::Ack => None,
-        Outcome::Retry { delay, error } => Some((1, delay.as_ms(), error.as_str())),
-        Outcome::Snooze { delay } => Some((2, delay.as_ms(), "")),
-        Outcome::Release => Some((3, 0, "")),
-        Outcome::Reject { error } => Some((4, 0, error.as_str())),
+        Outcome::Retry { delay, error } => Some((kind::RETRY, delay.as_ms(), error.as_str())),
+        Outcome::Snooze { delay } => Some((kind::SNOOZE, delay.as_ms(), "")),
+        Outcome::Release => Some((kind::RELEASE, 0, "")),
+        Outcome::Reject { error } => Some((kind::REJECT, 0, error.as_str())),
     };
-    let mut bytes = Vec::with_capacity(31);
+    let mut bytes = Vec::with_capacity(settlement::BYTES);
     put_lease(&mut bytes, item.lease);
     if let Some((kind, delay_ms, error)) = other_than_ack {
-        bytes.put_u8(kind);
-        bytes.put_uint(delay_ms, 6);
+        settlement::KIND.put(&mut bytes, kind.into());
+        settlement::DELAY.put(&mut bytes, delay_ms);
         bytes.put_slice(error.as_bytes());
     }
     bytes.into()
 }
 
 /// A status as the scripts count them.
-pub(crate) const fn status_code(status: Status) -> u8 {
+const fn status_code(status: Status) -> u8 {
     match status {
-        Status::Scheduled => 1,
-        Status::Ready => 2,
-        Status::Leased => 3,
-        Status::Dead => 4,
-        Status::Acked => 5,
-        Status::Cancelled => 6,
-        Status::Purged => 7,
+        Status::Scheduled => status::SCHEDULED,
+        Status::Ready => status::READY,
+        Status::Leased => status::LEASED,
+        Status::Dead => status::DEAD,
+        Status::Acked => status::ACKED,
+        Status::Cancelled => status::CANCELLED,
+        Status::Purged => status::PURGED,
     }
 }

@@ -1,28 +1,15 @@
-//! The byte layouts of a message in Redis, as lua/records.lua and lua/details.lua describe them.
+//! Messages as bytes: what stands in Redis, and what goes there. Where which field stands is told by the
+//! `layout` module.
 
 use bytes::{Buf, BufMut, Bytes};
 use delayline_core::{
     ClaimId, DeathReason, FinishedIds, Headers, Lease, NewMessage, Priority, Schedule, Timestamp,
 };
 
-/// Length of a record without what it has only if that is not as usual, and without its content.
-pub(crate) const LEAST_RECORD_BYTES: usize = 23;
-/// Contents that are longer stand apart from their records.
-pub(crate) const MOST_BYTES_IN_RECORD: usize = 4096;
-
-/// The bits of a record's form beside the level: what it has that is not as usual.
-mod form {
-    pub(super) const LEVEL: u8 = 3;
-    pub(super) const LIMITED: u8 = 4;
-    pub(super) const EXPIRES: u8 = 8;
-    pub(super) const HEADED: u8 = 16;
-    pub(super) const LARGE: u8 = 32;
-}
-
-const RELATIVE: u8 = 1;
-const ABSOLUTE: u8 = 0;
-const REUSES_FINISHED_ID: u8 = 1;
-const EXPIRING: u8 = 2;
+use crate::layout::codes::{argument, form, phase, reason};
+use crate::layout::{
+    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule,
+};
 
 /// What stands in `records`, without the headers and payload that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,31 +26,30 @@ pub(crate) struct RecordHead {
 impl RecordHead {
     /// Reads the head and leaves the headers and payload in `bytes`; `None` if it is no record.
     pub(crate) fn decode(bytes: &mut Bytes) -> Option<Self> {
-        if bytes.len() < LEAST_RECORD_BYTES {
-            return None;
-        }
-        let sequence = bytes.get_u64();
-        let enqueued_at = Timestamp::from_ms(bytes.get_uint(6)).ok()?;
-        let _digest = bytes.get_u64();
-        let form = bytes.get_u8();
+        let sequence = record::SEQUENCE.read(bytes)?;
+        let enqueued_at = instant(record::ENQUEUED_AT.read(bytes)?)?;
+        let form = small(record::FORM.read(bytes)?)?;
+        bytes.advance(record::BYTES);
         let mut limits = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
         if form & form::LIMITED != 0 {
-            limits = (bytes.try_get_u16().ok()?.into(), bytes.try_get_u16().ok()?.into());
+            limits = (number(&record::MAX_FAILURES, bytes)?, number(&record::MAX_CRASHES, bytes)?);
         }
-        let expires_at = if form & form::EXPIRES == 0 {
-            None
-        } else {
-            Some(Timestamp::from_ms(bytes.try_get_uint(6).ok()?).ok()?)
+        let expires_at = match form & form::EXPIRES {
+            0 => None,
+            _ => Some(instant(record::EXPIRES_AT.take(bytes)?)?),
         };
-        let headers_bytes = if form & form::HEADED == 0 { 0 } else { bytes.try_get_u16().ok()? };
+        let headers_bytes = match form & form::HEADED {
+            0 => 0,
+            _ => number(&record::HEADERS_LENGTH, bytes)?,
+        };
         Some(Self {
             sequence,
             enqueued_at,
             expires_at,
-            priority: Priority::from_level(form & form::LEVEL)?,
+            priority: Priority::from_level(form & LEVEL_OF_FORM)?,
             max_failures: limits.0,
             max_crashes: limits.1,
-            headers_bytes: headers_bytes.into(),
+            headers_bytes: usize::try_from(headers_bytes).ok()?,
         })
     }
 }
@@ -83,15 +69,15 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
 pub(crate) fn put_runs(bytes: &mut Vec<u8>, messages: &[NewMessage]) {
     let plan = |message: &NewMessage| {
         let reuses = message.finished_ids == FinishedIds::Reuse;
-        let flags = bit(reuses, REUSES_FINISHED_ID) | bit(message.expires.is_some(), EXPIRING);
+        let flags =
+            bit(reuses, argument::REUSES) | bit(message.expires.is_some(), argument::EXPIRING);
         (flags, message.priority.level(), message.schedule)
     };
     for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
-        // `Op::validate` has held their number within its bits.
-        bytes.put_u16(u16::try_from(run.len()).unwrap_or(u16::MAX));
         let (flags, level, schedule) = plan(&run[0]);
-        bytes.put_u8(flags);
-        bytes.put_u8(level);
+        run::COUNT.put(bytes, run.len() as u64);
+        run::FLAGS.put(bytes, flags.into());
+        run::LEVEL.put(bytes, level.into());
         put_schedule(bytes, schedule);
     }
 }
@@ -105,33 +91,30 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     let headers = message.headers.encode();
     let limits = (message.max_failures, message.max_crashes);
     let limited = limits != (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
-    let large = headers.len() + message.payload.len() > MOST_BYTES_IN_RECORD;
+    let large = headers.len() + message.payload.len() > SMALL;
     let headed = large || !headers.is_empty();
 
     let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
     if let Some(expires) = message.expires {
         put_schedule(&mut bytes, expires);
     }
-    bytes.put_u64(message.digest());
-    bytes.put_u8(
-        message.priority.level()
-            | bit(limited, form::LIMITED)
-            | bit(message.expires.is_some(), form::EXPIRES)
-            | bit(headed, form::HEADED)
-            | bit(large, form::LARGE),
-    );
-    // `Op::validate` has held all these within their bits.
+    new_message::DIGEST.put(&mut bytes, message.digest());
+    let form = message.priority.level()
+        | bit(limited, form::LIMITED)
+        | bit(message.expires.is_some(), form::EXPIRES)
+        | bit(headed, form::HEADED)
+        | bit(large, form::LARGE);
+    new_message::FORM.put(&mut bytes, form.into());
     if limited {
-        bytes.put_u16(u16::try_from(limits.0).unwrap_or(u16::MAX));
-        bytes.put_u16(u16::try_from(limits.1).unwrap_or(u16::MAX));
+        record::MAX_FAILURES.put(&mut bytes, limits.0.into());
+        record::MAX_CRASHES.put(&mut bytes, limits.1.into());
     }
-    let headers_bytes = u16::try_from(headers.len()).unwrap_or(u16::MAX);
     if large {
-        bytes.put_u16(headers_bytes);
-        bytes.put_u32(u32::try_from(message.payload.len()).unwrap_or(u32::MAX));
+        record::HEADERS_LENGTH.put(&mut bytes, headers.len() as u64);
+        record::PAYLOAD_LENGTH.put(&mut bytes, message.payload.len() as u64);
     }
     if headed {
-        bytes.put_u16(headers_bytes);
+        record::HEADERS_LENGTH.put(&mut bytes, headers.len() as u64);
     }
     bytes.put_slice(&headers);
     bytes.put_slice(&message.payload);
@@ -141,16 +124,16 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
 /// An instant in an argument.
 pub(crate) fn put_schedule(bytes: &mut Vec<u8>, schedule: Schedule) {
     let (kind, ms) = match schedule {
-        Schedule::In(delay) => (RELATIVE, delay.as_ms()),
-        Schedule::At(instant) => (ABSOLUTE, instant.as_ms()),
+        Schedule::In(delay) => (argument::RELATIVE, delay.as_ms()),
+        Schedule::At(instant) => (argument::ABSOLUTE, instant.as_ms()),
     };
-    bytes.put_u8(kind);
-    bytes.put_uint(ms, 6);
+    schedule::KIND.put(bytes, kind.into());
+    schedule::MS.put(bytes, ms);
 }
 
 /// A lease in an argument: the same bytes as in `details`.
 pub(crate) fn put_lease(bytes: &mut Vec<u8>, lease: Lease) {
-    bytes.put_u64(lease.epoch);
+    lease::EPOCH.put(bytes, lease.epoch);
     bytes.put_slice(lease.claim_id.as_bytes());
 }
 
@@ -175,9 +158,6 @@ pub(crate) struct Details {
 }
 
 impl Details {
-    /// Length of details without the error texts.
-    const BYTES: usize = 60;
-
     /// The details of a message that was never claimed before.
     pub(crate) const fn of_first_lease(claim_id: ClaimId, due: Timestamp) -> Self {
         Self {
@@ -193,33 +173,26 @@ impl Details {
 
     /// Reads details; `None` if they are none.
     pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
-        if bytes.len() < Self::BYTES {
-            return None;
-        }
-        let phase = bytes.get_u8();
-        let _settled = bytes.get_u8();
-        let epoch = bytes.get_u64();
-        let mut claim_id = [0; ClaimId::BYTES];
-        bytes.copy_to_slice(&mut claim_id);
-        // Sequence, digest, level and limits are copies of the record's.
-        bytes.advance(8 + 8 + 1 + 2 + 2);
-        let due = Timestamp::from_ms(bytes.get_uint(6)).ok()?;
-        let failures = u32::from(bytes.get_u16());
-        let crashes = u32::from(bytes.get_u16());
-        let reason = bytes.get_u8();
-        let first_error_bytes = usize::from(bytes.get_u16());
-        if bytes.len() < first_error_bytes {
-            return None;
-        }
-        let first_error = error_text(&bytes.split_to(first_error_bytes));
-        let last_error = error_text(&bytes);
-        let phase = match phase {
-            0 => Phase::Waiting,
-            1 => Phase::Leased { cancel_requested: false },
-            2 => Phase::Leased { cancel_requested: true },
-            3 => Phase::Dead(death_reason(reason)?),
+        let epoch = details::EPOCH.read(&bytes)?;
+        let claim_id = details::CLAIM_ID.slice(&bytes)?.as_ref().try_into().ok()?;
+        let due = instant(details::DUE.read(&bytes)?)?;
+        let failures = u32::try_from(details::FAILURES.read(&bytes)?).ok()?;
+        let crashes = u32::try_from(details::CRASHES.read(&bytes)?).ok()?;
+        let first_error_length = details::FIRST_ERROR_LENGTH.read(&bytes)?;
+        let phase = match small(details::PHASE.read(&bytes)?)? {
+            phase::WAITING => Phase::Waiting,
+            phase::LEASED => Phase::Leased { cancel_requested: false },
+            phase::CANCELLING => Phase::Leased { cancel_requested: true },
+            phase::DEAD => Phase::Dead(death_reason(small(details::REASON.read(&bytes)?)?)?),
             _ => return None,
         };
+        bytes.advance(details::BYTES);
+        let first_error_length = usize::try_from(first_error_length).ok()?;
+        if bytes.len() < first_error_length {
+            return None;
+        }
+        let first_error = error_text(&bytes.split_to(first_error_length));
+        let last_error = error_text(&bytes);
         let lease = Lease { claim_id: ClaimId::from_bytes(claim_id), epoch };
         Some(Self { phase, lease, due, failures, crashes, first_error, last_error })
     }
@@ -231,13 +204,26 @@ fn error_text(bytes: &[u8]) -> Option<String> {
 
 pub(crate) fn death_reason(code: u8) -> Option<DeathReason> {
     match code {
-        1 => Some(DeathReason::MaxFailures),
-        2 => Some(DeathReason::MaxCrashes),
-        3 => Some(DeathReason::Rejected),
-        4 => Some(DeathReason::Expired),
-        5 => Some(DeathReason::Unreadable),
+        reason::MAX_FAILURES => Some(DeathReason::MaxFailures),
+        reason::MAX_CRASHES => Some(DeathReason::MaxCrashes),
+        reason::REJECTED => Some(DeathReason::Rejected),
+        reason::EXPIRED => Some(DeathReason::Expired),
+        reason::UNREADABLE => Some(DeathReason::Unreadable),
         _ => None,
     }
+}
+
+fn instant(ms: u64) -> Option<Timestamp> {
+    Timestamp::from_ms(ms).ok()
+}
+
+fn small(number: u64) -> Option<u8> {
+    u8::try_from(number).ok()
+}
+
+/// The number that `bytes` begin with, if this field comes next.
+fn number(field: &Field, bytes: &mut Bytes) -> Option<u32> {
+    u32::try_from(field.take(bytes)?).ok()
 }
 
 #[cfg(test)]
@@ -249,17 +235,17 @@ mod tests {
 
     /// What `enqueue.lua` makes of the bytes of a message that does not expire.
     fn record(message: &NewMessage) -> Bytes {
-        let mut record = Vec::new();
-        record.put_u64(7);
-        record.put_uint(1_000, 6);
-        record.put_slice(&encode_new_message(message));
-        record.into()
+        let mut bytes = Vec::new();
+        record::SEQUENCE.put(&mut bytes, 7);
+        record::ENQUEUED_AT.put(&mut bytes, 1_000);
+        bytes.put_slice(&encode_new_message(message));
+        bytes.into()
     }
 
     #[test]
     fn a_record_is_the_enqueued_bytes_behind_what_the_server_adds() {
         let mut message = NewMessage::new(MessageId::try_from("a").unwrap(), &b"\0payload\xff"[..]);
-        assert_eq!(record(&message).len(), LEAST_RECORD_BYTES + message.payload.len());
+        assert_eq!(record(&message).len(), record::BYTES + message.payload.len());
         let (head, headers, payload) = decode_record(record(&message)).unwrap();
         assert_eq!((head.sequence, head.enqueued_at.as_ms(), head.expires_at), (7, 1_000, None));
         assert_eq!((head.priority, head.max_failures, head.max_crashes), (Priority::Normal, 20, 5));

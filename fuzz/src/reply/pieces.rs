@@ -5,6 +5,8 @@
 use arbitrary::{Result, Unstructured};
 use bytes::{BufMut, Bytes};
 use delayline_redis_protocol::Value;
+use delayline_redis_protocol::layout::codes::form;
+use delayline_redis_protocol::layout::{Kind, delivery, details, record};
 
 /// What the server's clock shows, in ms.
 const NOW: i64 = 1_800_000_000_000;
@@ -50,46 +52,59 @@ fn bytes(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 
 /// A record: its head, then bytes that are headers and a payload if the fuzzer makes them so.
 fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
-    let mut record = Vec::new();
-    record.put_u64(data.arbitrary::<u8>()?.into());
-    record.put_int(NOW, 6);
-    record.put_u64(0);
+    let mut stored = Vec::new();
+    record::SEQUENCE.put(&mut stored, data.arbitrary::<u8>()?.into());
+    record::ENQUEUED_AT.put(&mut stored, now());
+    record::DIGEST.put(&mut stored, 0);
     let form: u8 = data.arbitrary()?;
-    record.put_u8(form);
-    // The bits in the order of what they announce: limits, expiry, headers.
-    if form & 4 != 0 {
-        record.put_u16(20);
-        record.put_u16(5);
+    record::FORM.put(&mut stored, form.into());
+    // The bits in the order of what they announce.
+    if form & form::LIMITED != 0 {
+        record::MAX_FAILURES.put(&mut stored, 20);
+        record::MAX_CRASHES.put(&mut stored, 5);
     }
-    if form & 8 != 0 {
-        record.put_int(NOW, 6);
+    if form & form::EXPIRES != 0 {
+        record::EXPIRES_AT.put(&mut stored, now());
     }
-    if form & 16 != 0 {
-        record.put_u16(data.arbitrary::<u8>()?.into());
+    if form & form::HEADED != 0 {
+        record::HEADERS_LENGTH.put(&mut stored, data.arbitrary::<u8>()?.into());
     }
-    record.extend(bytes(data)?);
-    Ok(record.into())
+    stored.extend(bytes(data)?);
+    Ok(stored.into())
 }
 
 /// What is told of a message that is not leased for the first time: a deadline and details.
 fn delivered_again(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let mut lease = Vec::new();
-    lease.put_int(NOW + i64::from(data.arbitrary::<i8>()?), 6);
+    let deadline = now().saturating_add_signed(data.arbitrary::<i8>()?.into());
+    delivery::DEADLINE.put(&mut lease, deadline);
     lease.extend(details(data)?);
     Ok(lease.into())
 }
 
 /// Details: what does not vary, then bytes that are error texts if the fuzzer makes them so.
 fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
-    let mut details = vec![data.arbitrary()?, 0];
-    details.put_u64(data.arbitrary::<u8>()?.into());
-    // The claim id; then sequence, digest, level and limits, which are not read.
-    details.put_bytes(7, 16 + 8 + 8 + 1 + 2 + 2);
-    details.put_int(NOW, 6);
-    details.put_u16(1);
-    details.put_u16(0);
-    details.put_u8(data.arbitrary()?);
-    details.put_u16(data.arbitrary::<u8>()?.into());
-    details.extend(bytes(data)?);
-    Ok(details.into())
+    let mut stored = Vec::new();
+    for field in details::STRUCTURE.fields {
+        match field.kind {
+            Kind::Rest => {}
+            Kind::Bytes(count) => stored.put_bytes(7, count),
+            _ => {
+                let number = match *field {
+                    details::PHASE | details::EPOCH | details::REASON => data.arbitrary::<u8>()?.into(),
+                    details::FIRST_ERROR_LENGTH => data.arbitrary::<u8>()?.into(),
+                    details::DUE => now(),
+                    details::FAILURES => 1,
+                    _ => 0,
+                };
+                field.put(&mut stored, number);
+            }
+        }
+    }
+    stored.extend(bytes(data)?);
+    Ok(stored.into())
+}
+
+fn now() -> u64 {
+    NOW.unsigned_abs()
 }

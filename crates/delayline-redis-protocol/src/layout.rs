@@ -1,0 +1,249 @@
+//! Where each byte of a queue stands: every structure in Redis, and every packed argument, field by
+//! field.
+//!
+//! Nothing else knows it. From here come the offsets that this crate reads and writes with, the
+//! constants of the scripts, the tables of `docs/wire.md`, and the shape that the fuzzers give to
+//! their bytes.
+
+pub mod codes;
+mod field;
+
+pub use self::field::{Field, Kind, Structure};
+use self::field::{fields, structure};
+
+/// The schema version that this library reads and writes.
+pub const SCHEMA_VERSION: u64 = 1;
+
+/// Contents of more bytes stand in a hash of their own, so that scripts that need none do not read
+/// them.
+pub(crate) const SMALL: usize = 4096;
+
+/// The bits of a record's form that are its priority level.
+pub(crate) const LEVEL_OF_FORM: u8 = 3;
+
+structure! {
+    /// The control record: what is known of the queue as a whole.
+    control in "`control`" {
+        VERSION: U8, "schema version";
+        REVISION: U64, "how many operations have changed something";
+        SEQUENCE: U64, "sequence number of the latest message";
+        ACKED: U64, "how many messages were acked";
+        CANCELLED: U64, "how many were cancelled";
+        PURGED: U64, "how many were purged";
+        EXPIRED: U64, "how many of the dead letters had expired";
+        PAUSED: U8, "1 while the queue is paused";
+        USES: U8, "what the queue has ever used, a bit each";
+        FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
+        JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
+        ARMED: Instant, "what the sleepers wait for";
+        ARMED_UNTIL: Instant, "when the sleepers come back by themselves at the latest";
+    }
+    groups {}
+}
+
+structure! {
+    /// A member of `due`, `leased` and `dead`. Equal scores are ordered by member, so the sequence
+    /// number in front keeps first-in-first-out.
+    member in "a member of `due`, `leased`, `dead`" {
+        SEQUENCE: U64, "sequence number of the message";
+        ID: Rest, "its id";
+    }
+    groups {}
+}
+
+structure! {
+    /// A record: what was enqueued. What follows `form` is there as the form says, in this order.
+    record in "a value of `records`" {
+        SEQUENCE: U64, "sequence number, from 1 on";
+        ENQUEUED_AT: Instant, "when it was enqueued";
+        DIGEST: U64, "XXH3 of priority, limits, headers and payload; 0 in place of a lost record";
+        FORM: U8, "the priority level, and a bit for each thing that is not as usual";
+        MAX_FAILURES: U16 if "LIMITED", "failures after which it is dead";
+        MAX_CRASHES: U16 if "LIMITED", "crashes after which it is dead";
+        EXPIRES_AT: Instant if "EXPIRES", "when it expires";
+        HEADERS_LENGTH: U16 if "HEADED", "length of the headers";
+        PAYLOAD_LENGTH: U32 if "LARGE", "length of the payload, which is then in `contents`";
+        HEADERS: Rest if "HEADED", "the headers";
+        PAYLOAD: Rest, "the payload";
+    }
+    groups {}
+}
+
+structure! {
+    /// A large content, apart from its record.
+    content in "a value of `contents`" {
+        HEADERS_LENGTH: U16, "length of the headers";
+        HEADERS: Rest, "the headers";
+        PAYLOAD: Rest, "the payload";
+    }
+    groups {}
+}
+
+structure! {
+    /// A header. Headers follow each other.
+    header in "one of the headers" {
+        NAME_LENGTH: U8, "length of the name";
+        NAME: Rest, "the name";
+        VALUE_LENGTH: U16, "length of the value";
+        VALUE: Rest, "the value";
+    }
+    groups {}
+}
+
+structure! {
+    /// Details: what has happened to a message since it was enqueued.
+    details in "a value of `details`" {
+        PHASE: U8, "where the message stands";
+        SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind";
+        EPOCH: U64, "how many leases there were";
+        CLAIM_ID: Bytes(16), "the latest claim";
+        SEQUENCE: Bytes(8), "the record's";
+        DIGEST: U64, "the record's";
+        LEVEL: U8, "the priority level of the record's form";
+        MAX_FAILURES: U16, "the record's, or the usual one";
+        MAX_CRASHES: U16, "the record's, or the usual one";
+        DUE: Instant, "the latest due instant";
+        FAILURES: U16, "failures so far";
+        CRASHES: U16, "leases that have run out so far";
+        REASON: U8, "why it is dead";
+        FIRST_ERROR_LENGTH: U16, "length of the first error";
+        FIRST_ERROR: Rest, "the text of the first error";
+        LAST_ERROR: Rest, "the text of the latest error";
+    }
+    groups {
+        LEASE: EPOCH to CLAIM_ID;
+        FIXED: DIGEST to MAX_CRASHES;
+        COPIED: SEQUENCE to MAX_CRASHES;
+    }
+}
+
+structure! {
+    /// What is remembered of a finished message.
+    finished in "a value of `finished_new` and `finished_old`" {
+        STATUS: U8, "how it ended";
+        DIGEST: U64, "the record's";
+        EPOCH: U64 if "it was settled", "the lease that it was settled with";
+        CLAIM_ID: Bytes(16) if "it was settled", "the claim of that lease";
+    }
+    groups {
+        LEASE: EPOCH to CLAIM_ID;
+    }
+}
+
+structure! {
+    /// A consumer's last claim.
+    journal in "a value of `journal_new` and `journal_old`" {
+        CLAIM_ID: Bytes(16), "the claim";
+        COUNT: U16, "how many messages it has leased";
+        LENGTHS: Rest, "the length of each id, a byte each";
+        IDS: Rest, "the ids";
+    }
+    groups {}
+}
+
+structure! {
+    /// What details repeat of the record beside the sequence number, to recognise a damaged one.
+    fixed in "a part of details" {
+        DIGEST: U64, "digest";
+        LEVEL: U8, "level";
+        MAX_FAILURES: U16, "failures after which it is dead";
+        MAX_CRASHES: U16, "crashes after which it is dead";
+    }
+    groups {}
+}
+
+structure! {
+    /// What stands in front of the details of a message that is not leased for the first time.
+    delivery in "an answer" {
+        DEADLINE: Instant, "when the lease ends";
+        DETAILS: Rest, "its details";
+    }
+    groups {}
+}
+
+structure! {
+    /// A lease, as an argument.
+    lease in "an argument" {
+        EPOCH: U64, "which of the message's leases";
+        CLAIM_ID: Bytes(16), "the claim";
+    }
+    groups {}
+}
+
+structure! {
+    /// An instant, as an argument.
+    schedule in "an argument" {
+        KIND: U8, "0: since 1970, 1: from now on";
+        MS: Instant, "milliseconds";
+    }
+    groups {}
+}
+
+structure! {
+    /// How messages are scheduled, as an argument: one entry for all that follow each other and are
+    /// scheduled alike.
+    run in "an argument" {
+        COUNT: U16, "how many messages";
+        FLAGS: U8, "1: they may reuse finished ids, 2: they expire";
+        LEVEL: U8, "their priority level";
+        DUE: Bytes(schedule::BYTES), "their due instant";
+    }
+    groups {}
+}
+
+structure! {
+    /// A message that does not expire, as an argument: its record from the digest on, and after the
+    /// lengths of a large content the content.
+    new_message in "an argument" {
+        DIGEST: U64, "digest";
+        FORM: U8, "form";
+        REST: Rest, "what follows the form in the record";
+    }
+    groups {}
+}
+
+structure! {
+    /// A message that expires, as an argument: the same behind the expiry instant, whose place in
+    /// the record the form tells.
+    expiring_message in "an argument" {
+        EXPIRES: Bytes(schedule::BYTES), "its expiry instant";
+        DIGEST: U64, "digest";
+        FORM: U8, "form";
+        REST: Rest, "what follows the form in the record";
+    }
+    groups {}
+}
+
+structure! {
+    /// A settlement, as an argument. An ack ends after the lease.
+    settlement in "an argument" {
+        EPOCH: U64, "which of the message's leases";
+        CLAIM_ID: Bytes(16), "the claim";
+        KIND: U8, "the outcome's kind";
+        DELAY: Instant, "milliseconds until it is due again";
+        ERROR: Rest, "the text of an error";
+    }
+    groups {
+        LEASE: EPOCH to CLAIM_ID;
+    }
+}
+
+/// Every structure, in the order of this file.
+pub const STRUCTURES: [&Structure; 16] = [
+    &control::STRUCTURE,
+    &member::STRUCTURE,
+    &record::STRUCTURE,
+    &content::STRUCTURE,
+    &header::STRUCTURE,
+    &details::STRUCTURE,
+    &finished::STRUCTURE,
+    &journal::STRUCTURE,
+    &fixed::STRUCTURE,
+    &delivery::STRUCTURE,
+    &lease::STRUCTURE,
+    &schedule::STRUCTURE,
+    &run::STRUCTURE,
+    &new_message::STRUCTURE,
+    &expiring_message::STRUCTURE,
+    &settlement::STRUCTURE,
+];

@@ -1,0 +1,97 @@
+//! Numbers that stand for something else: what a byte of a structure means, and how scripts answer.
+
+/// Numbers of one kind.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CodeList {
+    /// What they tell.
+    pub about: &'static str,
+    /// What the names begin with in the scripts.
+    pub(super) prefix: &'static str,
+    /// All that there are.
+    pub codes: &'static [Code],
+}
+
+/// A number and what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Code {
+    /// Its name, in capitals.
+    pub name: &'static str,
+    /// The number.
+    pub value: i64,
+}
+
+macro_rules! codes {
+    ($(
+        $list:ident: $type:ty $(, $prefix:literal)? = $about:literal {
+            $($name:ident = $value:literal),+ $(,)?
+        }
+    )+) => {
+        $(
+            #[doc = $about]
+            pub mod $list {
+                $(
+                    #[doc = concat!("`", stringify!($value), "`")]
+                    pub const $name: $type = $value;
+                )+
+            }
+        )+
+
+        /// Every list.
+        pub const CODES: &[CodeList] = &[$(CodeList {
+            about: $about,
+            prefix: concat!("", $($prefix)?),
+            codes: &[$(Code { name: stringify!($name), value: $value }),+],
+        }),+];
+    };
+}
+
+codes! {
+    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents" {
+        URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, ALL = 31,
+    }
+    form: u8 = "bits of a record's form, beside its level: unusual limits, an expiry instant, \
+                headers, a content that stands apart" {
+        LIMITED = 4, EXPIRES = 8, HEADED = 16, LARGE = 32,
+    }
+    phase: u8, "PHASE_" = "phases" { WAITING = 0, LEASED = 1, CANCELLING = 2, DEAD = 3 }
+    settlement_kind: u8 = "kinds of outcomes" {
+        ACK = 0, RETRY = 1, SNOOZE = 2, RELEASE = 3, REJECT = 4,
+    }
+    status: u8 = "statuses" {
+        SCHEDULED = 1, READY = 2, LEASED = 3, DEAD = 4, ACKED = 5, CANCELLED = 6, PURGED = 7,
+    }
+    reason: u8 = "reasons of a death" {
+        MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNREADABLE = 5,
+    }
+    argument: u8 = "flags of messages to enqueue, and kinds of instants" {
+        REUSES = 1, EXPIRING = 2, ABSOLUTE = 0, RELATIVE = 1,
+    }
+    answer: i64, "ANSWER_" = "what a reply begins with" {
+        RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2,
+    }
+    enqueued: i64, "ENQUEUE_" = "messages that were known: this minus a status; or minus a status" {
+        CONFLICT = -10,
+    }
+    settled: i64, "SETTLE_" = "settlements that did nothing; the last minus a status" {
+        ALREADY_DONE = -1, STALE = -2, MISSING = -3, ALREADY_ENDED = -10,
+    }
+    extended: i64, "EXTEND_" = "extensions" { DONE = 1, CANCELLING = 2, STALE = -2, MISSING = -3 }
+    cancelled: i64, "CANCEL_" = "cancellations" { DONE = 1, IN_FLIGHT = 2, NOT_FOUND = 3 }
+    rescheduled: i64, "RESCHEDULE_" = "refused changes of a due instant" {
+        IN_FLIGHT = -1, DEAD = -2, NOT_FOUND = -3,
+    }
+    redriven: i64, "REDRIVE_" = "refused revivals" {
+        NOT_DEAD = -1, UNREADABLE = -2, NOT_FOUND = -3,
+    }
+    purged: i64, "PURGE_" = "purges" { DONE = 1, NOT_DEAD = 2, NOT_FOUND = 3 }
+    item: i64, "GET_" = "messages that are not live" { UNREADABLE = -1, UNKNOWN = 0 }
+    place: u8, "AT_" = "where an audit is, after the priority levels" {
+        LEASED = 4, DEAD = 5, RECORDS = 6, DETAILS = 7, CONTENTS = 8,
+    }
+    finding: i64, "FOUND_" = "what an audit finds" {
+        MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, IN_TWO_STATES = 4,
+        MISSING_DETAILS = 5, RECORD_COUNT = 6, CONSERVATION = 7, ORPHAN = 8,
+    }
+}

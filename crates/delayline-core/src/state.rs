@@ -1,7 +1,7 @@
 //! The state machine of a queue: the specification, written once.
 //!
 //! The scripts in `delayline-redis-protocol/lua` do the same on Redis's structures, one script for
-//! each function here, under the same name and in the same order of steps.
+//! each operation, with functions under the names that they have here. Its `tests/port.rs` compares both.
 
 mod entry;
 mod invariants;

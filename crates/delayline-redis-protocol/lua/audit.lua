@@ -5,7 +5,7 @@
 --   3 wrong record: id, ''               7 conservation: enqueued, accounted
 --   4 in two states: id, ''              8 orphan: id, ''
 
-local results = {0, now, control.revision, 0, 0, 0, 0, 0, 0}
+local results = {ANSWER_RESULTS, now, control.revision, 0, 0, 0, 0, 0, 0}
 
 local function find(kind, first, second)
   local n = #results
@@ -19,29 +19,29 @@ local function in_another(index, member)
 end
 
 local function examine(index, number, member)
-  local id = sub(member, 9)
-  if #member < 9 or #id > 128 then
-    return find(1, number, '')
+  local id = sub(member, MEMBER_ID_FROM)
+  if #member < MEMBER_ID_FROM or #id > MAX_ID_BYTES then
+    return find(FOUND_MALFORMED_ENTRY, number, '')
   end
   local record, details =
     redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
   local _, limits = read_record(record)
   if not has_content(id, record) then
-    return find(2, id, '')
+    return find(FOUND_MISSING_RECORD, id, '')
   elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
-    return find(3, id, '')
+    return find(FOUND_WRONG_RECORD, id, '')
   elseif in_another(index, member) then
-    return find(4, id, '')
+    return find(FOUND_IN_TWO_STATES, id, '')
   end
-  local phase = WAITING_PHASE
+  local phase = PHASE_WAITING
   if details then
-    phase = readable_details(details) and sub(details, 27, 34) == sub(record, 1, 8)
-      and sub(details, 35, 47) == fixed_of(record, limits) and byte(details) or -1
+    phase = readable_details(details) and sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
+      and sub(details, DETAILS_FIXED) == fixed_of(record, limits) and byte(details, DETAILS_PHASE) or -1
   end
-  local fits = index == due and phase == WAITING_PHASE
-    or index == leased and (phase == LEASED_PHASE or phase == CANCELLING_PHASE)
-    or index == dead and phase == DEAD_PHASE
+  local fits = index == due and phase == PHASE_WAITING
+    or index == leased and (phase == PHASE_LEASED or phase == PHASE_CANCELLING)
+    or index == dead and phase == PHASE_DEAD
   if not fits then
-    find(5, id, '')
+    find(FOUND_MISSING_DETAILS, id, '')
   end
 end

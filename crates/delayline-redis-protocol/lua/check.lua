@@ -6,8 +6,6 @@
 
 --@include prelude.lua
 --@include records.lua
---@include record_reading.lua
---@include content_looking.lua
 --@include details.lua
 --@include walk.lua
 --@include audit.lua
@@ -35,16 +33,16 @@ local function check(index, number, base)
   end
 end
 
-for level = 0, 3 do
+for level = 0, LAST_LEVEL do
   check(due, level, level * LEVEL)
 end
-check(leased, 4, 0)
-check(dead, 5, 0)
+check(leased, AT_LEASED, 0)
+check(dead, AT_DEAD, 0)
 results[4] = examined
 local goes_on = examined == limit
 if not goes_on then
-  local number, cursor = DETAILS, 0
-  if position and position.index == DETAILS then
+  local number, cursor = AT_DETAILS, 0
+  if position and position.index == AT_DETAILS then
     cursor = position.high * HALF + position.low
   end
   number, cursor = look_for_orphans(number, cursor, find_orphan)
@@ -58,20 +56,20 @@ results[5] = goes_on and 1 or 0
 
 if not goes_on then
   local indexed = 0
-  for number, index in pairs{[0] = due, [4] = leased, [5] = dead} do
+  for number, index in pairs{[0] = due, [AT_LEASED] = leased, [AT_DEAD] = dead} do
     local entries = index.count('-inf', '+inf')
     if entries ~= possible[index] then
-      find(1, number, '')
+      find(FOUND_MALFORMED_ENTRY, number, '')
     end
     indexed = indexed + entries
   end
   local records = redis.call('HLEN', key.records)
   if records ~= indexed then
-    find(6, records, indexed)
+    find(FOUND_RECORD_COUNT, records, indexed)
   end
   local accounted = indexed + control.acked + control.cancelled + control.purged
   if accounted ~= control.sequence then
-    find(7, control.sequence, accounted)
+    find(FOUND_CONSERVATION, control.sequence, accounted)
   end
 end
 return results

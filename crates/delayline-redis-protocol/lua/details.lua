@@ -1,18 +1,48 @@
--- Details, for the scripts that read them.
---
--- details[id], absent until the message is first claimed or dies:
---   phase 1 | settled 1 | epoch 8 | claim id 16 | sequence 8 | digest 8 | level 1
---   | max_failures 2 | max_crashes 2 | due 6 | failures 2 | crashes 2 | reason 1
---   | first error length 2 | first error | last error
--- `settled` tells how the latest lease was settled: 0 not at all, or the outcome's kind.
-
-local DETAILS_BYTES = 60
+-- Details: what has happened to a message, as `details` in layout.rs describes it. There are none until it
+-- is claimed or dies for the first time.
 
 local function readable_details(details)
-  local phase = byte(details)
-  return #details >= DETAILS_BYTES and byte(details, 43) <= 3
-    and (phase < DEAD_PHASE or phase == DEAD_PHASE
-      and byte(details, 58) >= MAX_FAILURES and byte(details, 58) <= UNREADABLE)
-    and struct.unpack('>I6', details, 48) <= MAX_TIMESTAMP
-    and #details >= DETAILS_BYTES + struct.unpack('>I2', details, 59)
+  local phase = byte(details, DETAILS_PHASE)
+  return #details >= DETAILS_BYTES and byte(details, DETAILS_LEVEL) <= LAST_LEVEL
+    and (phase < PHASE_DEAD or phase == PHASE_DEAD
+      and byte(details, DETAILS_REASON) >= MAX_FAILURES and byte(details, DETAILS_REASON) <= UNREADABLE)
+    and struct.unpack(INSTANT, details, DETAILS_DUE_FROM) <= MAX_TIMESTAMP
+    and #details >= DETAILS_BYTES + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
+end
+
+-- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits.
+local function read_details(details)
+  local d, n = {}, 0
+  d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
+    struct.unpack(DETAILS_FORMAT, details)
+  d.first_error = sub(details, DETAILS_BYTES + 1, DETAILS_BYTES + n)
+  d.last_error = sub(details, DETAILS_BYTES + n + 1)
+  d.level, d.max_failures, d.max_crashes = struct.unpack(LEVEL_AND_LIMITS, d.fixed, FIXED_LEVEL_FROM)
+  return d
+end
+
+-- The details of a message that was never claimed.
+local function fresh_details(sequence, fixed)
+  return {
+    phase = PHASE_WAITING, settled = 0, lease = NO_LEASE, sequence = sequence, fixed = fixed,
+    due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+  }
+end
+
+local function write_details(d)
+  return struct.pack(DETAILS_FORMAT, d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
+    d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+end
+
+local function note_error(d, text)
+  if text ~= '' then
+    if d.first_error == '' then
+      d.first_error = text
+    end
+    d.last_error = text
+  end
+end
+
+local function bury(d, reason)
+  d.phase, d.reason = PHASE_DEAD, reason
 end

@@ -1,37 +1,43 @@
--- State::extend. ARGV: now, lease in ms, then for each lease the id and epoch 8 | claim id 16.
--- Results: 1 done, 2 done and cancelling is requested, -2 stale, -3 missing. The deadline is the
--- same for all: now and the lease.
+-- State::extend. ARGV: now, lease in ms, then for each lease the id and a `lease` (layout.rs).
+-- Results: EXTEND_DONE, EXTEND_CANCELLING if cancelling is requested too, EXTEND_STALE, EXTEND_MISSING. The
+-- deadline is the same for all: now and the lease.
 
 --@include prelude.lua
---@include writing.lua
+--@include lists.lua
 --@include details.lua
+--@include write.lua
 
+-- READ
+--@reads details
 local ids, leases = {}, {}
 for i = 3, #ARGV, 2 do
   ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]
 end
 local stored = redis.call('HMGET', key.details, unpack(ids))
 
-local results, extended, deadline = {0, now, 0}, {}, format('%d', after(tonumber(ARGV[2])))
+-- DECIDE
+local results, new_leased = {ANSWER_RESULTS, now, 0}, {}
+local deadline = format('%d', after(tonumber(ARGV[2])))
 for i, id in ipairs(ids) do
   local entry = stored[i]
-  if not entry then
-    results[3 + i] = redis.call('HEXISTS', key.records, id) == 1 and -2 or -3
-  elseif readable_details(entry) and sub(entry, 3, 26) == leases[i]
-    and (byte(entry) == LEASED_PHASE or byte(entry) == CANCELLING_PHASE) then
-    extended[#extended + 1] = deadline
-    extended[#extended + 1] = sub(entry, 27, 34) .. id
-    results[3 + i] = byte(entry)
+  local phase = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
+    and byte(entry, DETAILS_PHASE)
+  if phase == PHASE_LEASED or phase == PHASE_CANCELLING then
+    push(new_leased, deadline, sub(entry, DETAILS_SEQUENCE) .. id)
+    results[3 + i] = phase == PHASE_LEASED and EXTEND_DONE or EXTEND_CANCELLING
+  elseif entry or redis.call('HEXISTS', key.records, id) == 1 then
+    results[3 + i] = EXTEND_STALE
   else
-    results[3 + i] = -2
+    results[3 + i] = EXTEND_MISSING
   end
 end
 
-if #extended > 0 then
-  --@ask ZADD leased, SET control
+-- WRITE
+if #new_leased > 0 then
+  ask()
   begin_writes()
-  redis.call('ZADD', key.leased, unpack(extended))
-  commit(true)
+  write()
+  commit()
 end
 results[3] = control.revision
 return results

@@ -1,12 +1,9 @@
--- Finished messages, for the scripts that ask for them.
---
--- finished[id]: status 1 | digest 8 | the lease it was settled with, if any 24.
--- Two generations; see Generations in delayline-core for the rules of forgetting.
-
-local FINISHED_RETENTION = 3600000
+-- What is remembered of finished messages, in two generations; see Generations in delayline-core for
+-- the rules of forgetting.
 
 local function remembered(past)
-  local known = (#past == 9 or #past == 33) and byte(past) >= ACKED and byte(past) <= PURGED
+  local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES)
+    and byte(past, FINISHED_STATUS) >= ACKED and byte(past, FINISHED_STATUS) <= PURGED
   return known and past
 end
 

@@ -1,12 +1,10 @@
 -- State::get. ARGV: now, ids.
 -- Results, three for each id: record, details ('' if there are none) and the instant of its index
--- (due, deadline or death) of a live message; the status of a finished one, '' and 0; 0, '' and 0
--- for an unknown one, and -1, '' and 0 for
--- one that cannot be read.
+-- (due, deadline or death) of a live message; the status of a finished one, '' and 0;
+-- GET_UNKNOWN, '' and 0; GET_UNREADABLE, '' and 0 for one that cannot be read.
 
 --@include prelude.lua
 --@include records.lua
---@include record_reading.lua
 --@include details.lua
 --@include finished.lua
 
@@ -18,21 +16,22 @@ local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(2, #ARGV)
 
-local results = {0, now, control.revision}
+local results = {ANSWER_RESULTS, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
   local n, score = #results, 0
-  if record and #details >= DETAILS_BYTES and sub(details, 27, 34) ~= sub(record, 1, 8) then
+  if record and #details >= DETAILS_BYTES
+    and sub(details, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
     details = '' -- left by an earlier message of that id
   end
   local content = read_record(record)
   local whole = content and (details == '' or readable_details(details))
     and whole_record(id, record, content)
   if whole then
-    local phase, member = byte(details) or WAITING_PHASE, member_of(record, id)
-    if phase == WAITING_PHASE then
+    local phase, member = byte(details, DETAILS_PHASE) or PHASE_WAITING, member_of(record, id)
+    if phase == PHASE_WAITING then
       score = redis.call('ZSCORE', key.due, member)
-    elseif phase == DEAD_PHASE then
+    elseif phase == PHASE_DEAD then
       score = redis.call('ZSCORE', key.dead, member)
     else
       score = redis.call('ZSCORE', key.leased, member)
@@ -43,9 +42,10 @@ for i, id in ipairs(ids) do
   if whole then
     results[n + 1], results[n + 2], results[n + 3] = whole, details, score
   elseif record then
-    results[n + 1], results[n + 2], results[n + 3] = -1, '', 0
+    results[n + 1], results[n + 2], results[n + 3] = GET_UNREADABLE, '', 0
   else
-    results[n + 1], results[n + 2], results[n + 3] = past[i] and byte(past[i]) or 0, '', 0
+    local status = past[i] and byte(past[i], FINISHED_STATUS) or GET_UNKNOWN
+    results[n + 1], results[n + 2], results[n + 3] = status, '', 0
   end
 end
 return results

@@ -6,11 +6,10 @@
 
 --@include prelude.lua
 --@include records.lua
---@include record_reading.lua
 --@include walk.lua
 
 local status, limit, position = tonumber(ARGV[2]), tonumber(ARGV[3]), position_from(4)
-local results, listed = {0, now, control.revision, 0}, 0
+local results, listed = {ANSWER_RESULTS, now, control.revision, 0}, 0
 
 local function list(number, index, base, from, to)
   if position and position.index > number or listed >= limit then
@@ -20,7 +19,7 @@ local function list(number, index, base, from, to)
   local found = walk(index, base, from, to, after_position, limit - listed)
   for i = 1, #found, 2 do
     local member, score = found[i], tonumber(found[i + 1])
-    local id = sub(member, 9)
+    local id = sub(member, MEMBER_ID_FROM)
     local record, payload, n = redis.call('HGET', key.records, id), 0, #results
     local content = read_record(record)
     if content then
@@ -28,7 +27,7 @@ local function list(number, index, base, from, to)
       _, payload = content_lengths(record, content)
     end
     results[n + 1], results[n + 2] = number, member
-    results[n + 3], results[n + 4] = sub(record or '', 1, MOST_HEAD_BYTES), payload
+    results[n + 3], results[n + 4] = sub(record or '', 1, RECORD_HEAD_BYTES), payload
     results[n + 5] = redis.call('HGET', key.details, id) or ''
     results[n + 6] = score - base
     listed = listed + 1
@@ -36,11 +35,11 @@ local function list(number, index, base, from, to)
 end
 
 if status == LEASED then
-  list(4, leased, 0, 0, MAX_TIMESTAMP)
+  list(AT_LEASED, leased, 0, 0, MAX_TIMESTAMP)
 elseif status == DEAD then
-  list(5, dead, 0, 0, MAX_TIMESTAMP)
+  list(AT_DEAD, dead, 0, 0, MAX_TIMESTAMP)
 else
-  for level = 0, 3 do
+  for level = 0, LAST_LEVEL do
     if status == READY then
       list(level, due, level * LEVEL, 0, now)
     else

@@ -1,40 +1,36 @@
 -- For the scripts that audit: what stands about an id without a record. It is looked for with a cursor;
 -- of contents only if there are few, because their names cannot be had page by page without them.
 
-local DETAILS, CONTENTS = 7, 8
-local HALF = 4294967296
-local MOST_ORPHANS = 500
-
 -- Calls `found` with ids of details and contents without a record. Answers where to go on, or nil.
 local function look_for_orphans(number, cursor, found)
   if cursor >= MAX_EXACT then
     cursor = 0 -- no server has given it
   end
-  if number == DETAILS then
+  if number == AT_DETAILS then
     local page =
       redis.call('HSCAN', key.details, format('%.0f', cursor), 'COUNT', MOST_ORPHANS)
     for i = 1, #page[2], 2 do
       if redis.call('HEXISTS', key.records, page[2][i]) == 0 then
-        found(DETAILS, page[2][i])
+        found(AT_DETAILS, page[2][i])
       end
     end
     if page[1] ~= '0' then
-      return DETAILS, tonumber(page[1])
+      return AT_DETAILS, tonumber(page[1])
     end
   end
   if redis.call('HLEN', key.contents) <= MOST_ORPHANS then
     for _, id in ipairs(redis.call('HKEYS', key.contents)) do
       if redis.call('HEXISTS', key.records, id) == 0 then
-        found(CONTENTS, id)
+        found(AT_CONTENTS, id)
       end
     end
   end
 end
 
 local function find_orphan(number, id)
-  if #id >= 1 and #id <= 128 then
-    find(8, id, '')
+  if #id >= 1 and #id <= MAX_ID_BYTES then
+    find(FOUND_ORPHAN, id, '')
   else
-    find(1, number, '')
+    find(FOUND_MALFORMED_ENTRY, number, '')
   end
 end

@@ -1,11 +1,16 @@
--- State::purge. ARGV: now, ids. Results: 1 purged, 2 not dead, 3 not found.
+-- State::purge. ARGV: now, the ids. Results: PURGE_DONE, PURGE_NOT_DEAD, PURGE_NOT_FOUND.
 
 --@include prelude.lua
---@include writing.lua
 --@include records.lua
 --@include finished.lua
---@include finishing.lua
 
+local results, new_finished, old_dead, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {}
+
+--@include finish.lua
+--@include write.lua
+
+-- READ
+--@reads records
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
@@ -13,33 +18,29 @@ end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(2, #ARGV)
-local finished_count = look_at_finished()
-redis.call('ZCARD', key.dead)
 
-local results, finished, gone, members = {0, now, 0}, {}, {}, {}
+-- DECIDE
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   if not record then
-    results[3 + i] = past[i] and byte(past[i]) == PURGED and 1 or 3
-  elseif not entry or byte(entry) ~= DEAD_PHASE or sub(entry, 27, 34) ~= sub(record, 1, 8) then
-    results[3 + i] = 2
+    local was_purged = past[i] and byte(past[i], FINISHED_STATUS) == PURGED
+    results[3 + i] = was_purged and PURGE_DONE or PURGE_NOT_FOUND
+  elseif not entry or byte(entry, DETAILS_PHASE) ~= PHASE_DEAD
+    or sub(entry, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
+    results[3 + i] = PURGE_NOT_DEAD
   else
-    finished[#finished + 1] = id
-    finished[#finished + 1] = string.char(PURGED) .. digest_of(record)
-    gone[#gone + 1] = id
-    members[#members + 1] = member_of(record, id)
-    results[3 + i] = 1
+    finish(id, digest_of(record), PURGED, '')
+    old_dead[#gone] = member_of(record, id)
+    results[3 + i] = PURGE_DONE
   end
 end
 
+-- WRITE
 if #gone > 0 then
-  --@ask ZREM dead, SET control
+  ask()
   begin_writes()
-  remember_finished(finished, finished_count)
-  redis.call('ZREM', key.dead, unpack(members))
-  delete_messages(gone)
-  control.purged = control.purged + #gone
-  commit(true)
+  write()
+  commit()
 end
 results[3] = control.revision
 return results

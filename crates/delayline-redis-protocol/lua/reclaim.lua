@@ -1,94 +1,75 @@
--- A part of claim.lua: takes back leases that have run out.
-
---@include scheduling.lua
---@include details_writing.lua
---@include finishing.lua
---@include remains.lua
-
-local members =
-  redis.call('ZRANGEBYSCORE', key.leased, '-inf', now, 'LIMIT', 0, ARGV[7])
-local finished_count = look_at_finished()
-redis.call('LLEN', key.bell) -- what comes back may ring
-redis.call('ZCARD', key.dead)
-redis.call('ZCARD', key.due)
-local ids = {}
-for i, member in ipairs(members) do
-  ids[i] = sub(member, 9)
-end
-local stored = redis.call('HMGET', key.details, unpack(ids))
-local due, dead, details, stubs, finished, gone = {}, {}, {}, {}, {}, {}
-for i, member in ipairs(members) do
-  local id, entry = ids[i], stored[i]
-  local phase = entry and readable_details(entry) and belong_together(entry, sub(member, 1, 8))
-    and byte(entry)
-  if phase == WAITING_PHASE or phase == DEAD_PHASE then
-    -- A settlement of which a torn file has kept the half.
-    local index, d = phase == DEAD_PHASE and dead or due, read_details(entry)
-    if not stands_elsewhere(id, member, false, false, true) then
-      index[#index + 1] = phase == DEAD_PHASE and format('%d', now) or due_score(d.level, d.due)
-      index[#index + 1] = member
-      if phase == DEAD_PHASE then
-        deaths[#deaths + 1] = d.reason
-        deaths[#deaths + 1] = id
-      end
-    end
-  elseif not phase then
-    local record = is_id(id) and redis.call('HGET', key.records, id)
-    if is_id(id) and not stands_elsewhere(id, member, record, false, true)
-      and (record or not finished_as(id)) then
-      local left, stub = remains(member, record, now)
-      details[#details + 1] = id
-      details[#details + 1] = left
-      dead[#dead + 1] = format('%d', now)
-      dead[#dead + 1] = member
-      deaths[#deaths + 1] = UNREADABLE
-      deaths[#deaths + 1] = id
-      if stub then
-        stubs[#stubs + 1] = id
-        stubs[#stubs + 1] = stub
-      end
-    end
-  elseif phase == CANCELLING_PHASE then
-    finished[#finished + 1] = id
-    finished[#finished + 1] = string.char(CANCELLED) .. sub(entry, 35, 42)
-    gone[#gone + 1] = id
-    control.cancelled = control.cancelled + 1
-  else
-    local d = read_details(entry)
-    d.crashes, d.settled, d.phase = d.crashes + 1, 0, WAITING_PHASE
-    if d.crashes >= d.max_crashes then
-      bury(d, MAX_CRASHES)
-      dead[#dead + 1] = format('%d', now)
-      dead[#dead + 1] = member
-      deaths[#deaths + 1] = MAX_CRASHES
-      deaths[#deaths + 1] = id
-    else
-      due[#due + 1] = due_score(d.level, d.due)
-      due[#due + 1] = member
-    end
-    details[#details + 1] = id
-    details[#details + 1] = write_details(d)
+-- State::reclaim: takes back leases that have run out.
+-- Reads the first of them with their details; adds to deaths and writes what it decides.
+--@inline
+local function reclaim()
+  -- READ
+  local members =
+    redis.call('ZRANGEBYSCORE', key.leased, '-inf', now, 'LIMIT', '0', format('%d', MAX_RECLAIM))
+  -- Looks at what the whole claim may write, so that it fails before anything is written.
+  redis.call('LLEN', key.bell)
+  redis.call('ZCARD', key.dead)
+  redis.call('ZCARD', key.due)
+  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
+    redis.call('HLEN', key.contents)
   end
-end
--- The claim goes on after this, and what it does then depends on what it finds.
---@ask all
-begin_writes()
-if #details > 0 then
-  redis.call('HSET', key.details, unpack(details))
-end
-if #due > 0 then
-  redis.call('ZADD', key.due, unpack(due))
-end
-if #dead > 0 then
-  redis.call('ZADD', key.dead, unpack(dead))
-end
-if #stubs > 0 then
-  redis.call('HSET', key.records, unpack(stubs))
-end
-if #finished > 0 then
-  remember_finished(finished, finished_count)
-end
-redis.call('ZREM', key.leased, unpack(members))
-if #gone > 0 then
-  delete_messages(gone)
+  local ids = {}
+  for i, member in ipairs(members) do
+    ids[i] = sub(member, MEMBER_ID_FROM)
+  end
+  local stored = redis.call('HMGET', key.details, unpack(ids))
+
+  -- DECIDE
+  local new_finished, new_details, new_due, new_dead, new_records = {}, {}, {}, {}, {}
+  local old_leased, gone = members, {}
+  --@functions
+  for i, member in ipairs(members) do
+    local id, entry = ids[i], stored[i]
+    local phase = entry and readable_details(entry)
+      and belong_together(entry, sub(member, MEMBER_SEQUENCE)) and byte(entry, DETAILS_PHASE)
+    if phase == PHASE_CANCELLING then
+      finish(id, sub(entry, DETAILS_DIGEST), CANCELLED, '')
+    elseif phase == PHASE_LEASED then
+      local d = read_details(entry)
+      d.crashes, d.settled, d.phase = d.crashes + 1, 0, PHASE_WAITING
+      if d.crashes >= d.max_crashes then
+        bury(d, MAX_CRASHES)
+        push(new_dead, format('%d', now), member)
+        push(deaths, MAX_CRASHES, id)
+      else
+        push(new_due, due_score(d.level, d.due), member)
+      end
+      push(new_details, id, write_details(d))
+    elseif phase then
+      -- A settlement of which a torn file has kept the half.
+      local d = read_details(entry)
+      if not stands_elsewhere(id, member, false, false, true) then
+        if phase == PHASE_DEAD then
+          push(new_dead, format('%d', now), member)
+          push(deaths, d.reason, id)
+        else
+          push(new_due, due_score(d.level, d.due), member)
+        end
+      end
+    else
+      local record = is_id(id) and redis.call('HGET', key.records, id)
+      if is_id(id) and not stands_elsewhere(id, member, record, false, true)
+        and (record or not finished_as(id)) then
+        local left, stub = remains(member, record, now)
+        push(new_details, id, left)
+        push(new_dead, format('%d', now), member)
+        push(deaths, UNREADABLE, id)
+        if stub then
+          push(new_records, id, stub)
+        end
+      end
+    end
+  end
+
+  -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks about
+  -- everything now.
+  --@ask all
+  count_finished()
+  begin_writes()
+  write()
+  changed = true
 end

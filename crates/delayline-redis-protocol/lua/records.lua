@@ -1,26 +1,113 @@
--- Records, for the scripts that meet them.
---
--- records[id]: sequence 8 | enqueued_at 6 | digest 8 | form 1 | if LIMITED: max_failures 2
---   | max_crashes 2 | if EXPIRES: expires_at 6 | if HEADED: headers length 2 | headers | payload.
--- `form` is the level and the bits of what is not as usual: a message needs 23 bytes beside its
--- payload then. A content of more than SMALL bytes stands apart, so that scripts that need no
--- content do not read it; then LARGE and HEADED are set, in place of the content there stand headers
--- length 2 | payload length 4, and in contents[id]: headers length 2 | headers | payload.
-
-local LIMITED, EXPIRES, HEADED, LARGE = 4, 8, 16, 32
-local SMALL = 4096
-local NO_DIGEST = '\0\0\0\0\0\0\0\0' -- of a record that takes the place of a lost one
+-- Records: what was enqueued, as `record` in layout.rs describes it. An ordinary message needs 23 bytes
+-- beside its payload. Large contents stand in `contents`, so that scripts that need none do not read them.
 
 -- The id's member in `due`, `leased` and `dead`: ties in a sorted set go by the bytes of the
 -- member, so the sequence number in front keeps first-in-first-out.
 local function member_of(record, id)
-  return sub(record, 1, 8) .. id
+  return sub(record, RECORD_SEQUENCE) .. id
 end
 
 local function level_of(record)
-  return byte(record, 23) % 4
+  return byte(record, RECORD_FORM) % (LAST_LEVEL + 1)
 end
 
 local function digest_of(record)
-  return sub(record, 15, 22)
+  return sub(record, RECORD_DIGEST)
+end
+
+-- Whether headers that begin at `position` fill `length` bytes.
+local function readable_headers(text, position, length)
+  local last = position + length - 1
+  if #text < last then
+    return false
+  end
+  while position <= last do
+    local name = byte(text, position)
+    if position + U16_BYTES + name > last then
+      return false
+    end
+    position = position + 1 + name + U16_BYTES + struct.unpack(U16, text, position + 1 + name)
+  end
+  return position == last + 1
+end
+
+-- Where the content of a record begins, its limits, and when it expires; nil if it cannot be read.
+local function read_record(record)
+  if not record or #record < RECORD_BYTES then
+    return nil
+  end
+  if byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE
+    and struct.unpack(INSTANT, record, RECORD_ENQUEUED_AT_FROM) > MAX_TIMESTAMP then
+    return nil
+  end
+  local form, position = byte(record, RECORD_FORM), RECORD_BYTES + 1
+  if form < LIMITED then
+    return position, DEFAULT_LIMITS, NEVER
+  end
+  local limits, expires_at = DEFAULT_LIMITS, NEVER
+  if bit.band(form, LIMITED) ~= 0 then
+    limits = sub(record, position, position + LIMITS_BYTES - 1)
+    position = position + LIMITS_BYTES
+  end
+  if bit.band(form, EXPIRES) ~= 0 and #record >= position + INSTANT_BYTES - 1 then
+    expires_at, position = struct.unpack(INSTANT, record, position)
+  end
+  if #record < position - 1 or expires_at > MAX_TIMESTAMP and expires_at ~= NEVER then
+    return nil
+  end
+  local readable = form < HEADED
+  if form >= LARGE then
+    readable = form < 2 * LARGE and form >= LARGE + HEADED and #record == position + LENGTHS_BYTES - 1
+  elseif form >= HEADED and #record >= position + U16_BYTES - 1 then
+    local length, headers = struct.unpack(U16, record, position)
+    readable = readable_headers(record, headers, length)
+  end
+  if readable then
+    return position, limits, expires_at
+  end
+end
+
+-- The lengths of headers and payload of a content that begins at `position`.
+local function content_lengths(record, position)
+  local form = byte(record, RECORD_FORM)
+  if form >= LARGE then
+    return struct.unpack(LENGTHS, record, position)
+  elseif form >= HEADED then
+    local headers = struct.unpack(U16, record, position)
+    return headers, #record - position - U16_BYTES + 1 - headers
+  end
+  return 0, #record - position + 1
+end
+
+-- A record with its content, wherever that stands; false if it is not there.
+local function whole_record(id, record, position)
+  local form = byte(record, RECORD_FORM)
+  if form < LARGE then
+    return record
+  end
+  local content = redis.call('HGET', key.contents, id)
+  local headers, payload = content_lengths(record, position)
+  if not content or #content ~= CONTENT_BYTES + headers + payload
+    or struct.unpack(U16, content) ~= headers
+    or not readable_headers(content, CONTENT_HEADERS_FROM, headers) then
+    return false
+  end
+  return sub(record, 1, RECORD_FORM - 1) .. string.char(form - LARGE)
+    .. sub(record, RECORD_FORM + 1, position - 1) .. content
+end
+
+-- Digest, level and limits, as in details.
+local function fixed_of(record, limits)
+  return sub(record, RECORD_DIGEST) .. string.char(level_of(record)) .. limits
+end
+
+-- Whether a record can be read and its content is there, wherever that stands. It reads none that is
+-- large.
+local function has_content(id, record)
+  local position = read_record(record)
+  if not position or byte(record, RECORD_FORM) < LARGE then
+    return position
+  end
+  local headers, payload = content_lengths(record, position)
+  return redis.call('HSTRLEN', key.contents, id) == CONTENT_BYTES + headers + payload
 end

@@ -1,7 +1,5 @@
 -- For the scripts that meet damaged messages: what becomes of them.
 
-local STRAY_LEVEL, STRAY_LIMITS = 2, '\0\1\0\1'
-
 -- What is remembered of a finished message, or false. Not by the control record, which knows nothing of
 -- an operation that was torn: the keys go by themselves when their time has come.
 local function finished_as(id)
@@ -23,7 +21,7 @@ end
 
 -- Whether details belong to the sequence number, and to the record, if that can be read.
 local function belong_together(details, sequence, fixed)
-  return sub(details, 27, 34) == sequence and (not fixed or sub(details, 35, 47) == fixed)
+  return sub(details, DETAILS_SEQUENCE) == sequence and (not fixed or sub(details, DETAILS_FIXED) == fixed)
 end
 
 -- What is left of a message that cannot be read: details of a dead letter, and a record, a new one
@@ -33,18 +31,18 @@ end
 local function remains(member, record, due)
   local stub = false
   local position, limits = read_record(record)
-  if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
-    or not whole_record(sub(member, 9), record, position) then
+  if not position or sub(record, RECORD_SEQUENCE) ~= sub(member, MEMBER_SEQUENCE)
+    or not whole_record(sub(member, MEMBER_ID_FROM), record, position) then
     limits = STRAY_LIMITS
-    stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. NO_DIGEST
+    stub = sub(member, MEMBER_SEQUENCE) .. struct.pack(INSTANT, now) .. NO_DIGEST
       .. string.char(STRAY_LEVEL + LIMITED) .. limits .. sub(record or '', 1, SMALL)
   end
-  local d = new_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+  local d = fresh_details(sub(member, MEMBER_SEQUENCE), fixed_of(stub or record, limits))
   d.due = due
   bury(d, UNREADABLE)
   return write_details(d), stub
 end
 
 local function is_id(id)
-  return #id >= 1 and #id <= 128
+  return #id >= 1 and #id <= MAX_ID_BYTES
 end

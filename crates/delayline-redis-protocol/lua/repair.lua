@@ -1,23 +1,20 @@
 -- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be 6:
 -- records without an index entry, which are looked for with a cursor (in the halves of the sequence) if
 -- the counts say that there are some.
+--
+-- It has no phases: it looks at one entry after the other, and mends what it finds at once.
 
 --@include prelude.lua
---@include writing.lua
+--@include write.lua
 --@include scheduling.lua
 --@include records.lua
---@include record_reading.lua
---@include content_looking.lua
 --@include details.lua
---@include details_writing.lua
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
 --@include orphans.lua
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
-local RECORDS = 6
-local FINISHED_RETENTION, JOURNAL_RETENTION = 3600000, 600000
 local examined, changed = 0, false
 
 -- They fail here, before any write, if a key holds something else.
@@ -31,10 +28,12 @@ if redis.call('HLEN', key.contents) > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
 end
 
-local function write()
-  --@ask all
-  begin_writes()
-  changed = true
+local function touch()
+  if not changed then
+    --@ask all
+    begin_writes()
+    changed = true
+  end
 end
 
 local function possible(instant)
@@ -82,19 +81,19 @@ end
 -- a due instant that is lost could only be guessed, and too early.
 local function put_right(id, member, record, entry)
   local score = tonumber(redis.call('ZSCORE', key.due, member) or -1)
-  local due_at = score >= 0 and score < 4 * LEVEL and possible(score % LEVEL) and score % LEVEL
+  local due_at = score >= 0 and score < (LAST_LEVEL + 1) * LEVEL and possible(score % LEVEL) and score % LEVEL
   local lease_end = tonumber(redis.call('ZSCORE', key.leased, member) or -1)
   local died_at = tonumber(redis.call('ZSCORE', key.dead, member) or -1)
   local d = entry and read_details(entry)
-  local phase = d and d.phase or WAITING_PHASE
-  if phase == DEAD_PHASE then
+  local phase = d and d.phase or PHASE_WAITING
+  if phase == PHASE_DEAD then
     place_in_dead(member, possible(died_at) and died_at or now)
-  elseif phase == LEASED_PHASE and due_at and lease_end < 0 then
+  elseif phase == PHASE_LEASED and due_at and lease_end < 0 then
     -- Nobody has that lease.
-    d.phase = WAITING_PHASE
+    d.phase = PHASE_WAITING
     redis.call('HSET', key.details, id, write_details(d))
     place_in_due(member, due_score(d.level, due_at))
-  elseif phase ~= WAITING_PHASE then
+  elseif phase ~= PHASE_WAITING then
     -- A lease whose end is lost is over: the next claim takes it back.
     place_in_leased(member, possible(lease_end) and lease_end or now)
   elseif due_at then
@@ -114,16 +113,16 @@ local function is_over(id, record, entry)
   if not past or not record then
     return past
   end
-  return #record >= LEAST_RECORD_BYTES and not is_indexed(member_of(record, id))
-    and sub(past, 2, 9) == digest_of(record)
-    and (#past == 9 or entry and sub(past, 10) == sub(entry, 3, 26))
+  return #record >= RECORD_BYTES and not is_indexed(member_of(record, id))
+    and sub(past, FINISHED_DIGEST) == digest_of(record)
+    and (#past == FINISHED_BYTES or entry and sub(past, FINISHED_LEASE_FROM) == sub(entry, DETAILS_LEASE))
 end
 
 -- Puts a message into the one place that it belongs to, or to the dead letters if that is not known
 -- any more. `stray` is the member that led to it, if one did. Like every script it writes a new place
 -- before it clears the old one.
 local function mend(id, stray)
-  write()
+  touch()
   if not is_id(id) then
     return remove_entries(stray)
   end
@@ -136,21 +135,21 @@ local function mend(id, stray)
   local _, limits = read_record(record)
   local whole = has_content(id, record)
   local member = whole and member_of(record, id) or stray
-    or record and #record >= 8 and member_of(record, id) or string.rep('\0', 8) .. id
+    or record and #record >= MEMBER_BYTES and member_of(record, id) or NO_SEQUENCE .. id
   local known = whole
   if whole and entry and readable_details(entry) then
-    if sub(entry, 27, 34) ~= sub(record, 1, 8) then
+    if sub(entry, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
       redis.call('HDEL', key.details, id) -- left by an earlier message of that id
       entry = nil
     else
-      known = belong_together(entry, sub(record, 1, 8), fixed_of(record, limits))
+      known = belong_together(entry, sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
     end
   elseif entry then
     known = false
   end
   if not known or not put_right(id, member, record, entry) then
     local score = tonumber(redis.call('ZSCORE', key.due, member) or -1)
-    local due_at = score >= 0 and score < 4 * LEVEL and score % LEVEL
+    local due_at = score >= 0 and score < (LAST_LEVEL + 1) * LEVEL and score % LEVEL
     local left, stub = remains(member, record, possible(due_at) and due_at or now)
     redis.call('HSET', key.details, id, left)
     place_in_dead(member, now)
@@ -170,16 +169,16 @@ local function repair(index, number, base)
   end
   local after_position = position and position.index == number and position or nil
   local found = walk(index, base, 0, MAX_TIMESTAMP, after_position, limit - examined)
-  if index == due and #found > 0 and not has_used(2 ^ number) then
+  if index == due and #found > 0 and bit.band(control.uses, 2 ^ number) == 0 then
     -- Claims look only where they know of messages.
     control.uses = bit.bor(control.uses, 2 ^ number)
-    write()
+    touch()
   end
   for i = 1, #found, 2 do
     local member, before = found[i], #results
     examine(index, number, member)
     if #results > before then
-      mend(sub(member, 9), member)
+      mend(sub(member, MEMBER_ID_FROM), member)
     end
     examined = examined + 1
     results[6], results[7] = number, tonumber(found[i + 1]) - base
@@ -190,8 +189,8 @@ end
 -- Mends entries with instants that cannot be.
 local function repair_range(number, members)
   for _, member in ipairs(members) do
-    find(1, number, '')
-    mend(sub(member, 9), member)
+    find(FOUND_MALFORMED_ENTRY, number, '')
+    mend(sub(member, MEMBER_ID_FROM), member)
   end
 end
 
@@ -202,17 +201,17 @@ local function repair_impossible()
     repair_range(0, redis.call('ZRANGEBYSCORE', key.due, from, to, 'LIMIT', 0, limit))
     from = format('(%.0f', level * LEVEL + MAX_TIMESTAMP)
   end
-  repair_range(4, redis.call('ZRANGEBYSCORE', key.leased, '-inf', '(0', 'LIMIT', 0, limit))
-  repair_range(4,
+  repair_range(AT_LEASED, redis.call('ZRANGEBYSCORE', key.leased, '-inf', '(0', 'LIMIT', 0, limit))
+  repair_range(AT_LEASED,
     redis.call('ZRANGEBYSCORE', key.leased, format('(%.0f', MAX_TIMESTAMP), '+inf', 'LIMIT', 0, limit))
-  repair_range(5, redis.call('ZRANGEBYSCORE', key.dead, '-inf', '(0', 'LIMIT', 0, limit))
-  repair_range(5,
+  repair_range(AT_DEAD, redis.call('ZRANGEBYSCORE', key.dead, '-inf', '(0', 'LIMIT', 0, limit))
+  repair_range(AT_DEAD,
     redis.call('ZRANGEBYSCORE', key.dead, format('(%.0f', MAX_TIMESTAMP), '+inf', 'LIMIT', 0, limit))
 end
 
 local function remove_orphan(number, id)
   find_orphan(number, id)
-  write()
+  touch()
   redis.call('HDEL', key.details, id)
   redis.call('HDEL', key.contents, id)
 end
@@ -223,18 +222,18 @@ local function repair_records(cursor)
   for i = 1, #page[2], 2 do
     local id, value = page[2][i], page[2][i + 1]
     if not is_id(id) then
-      find_orphan(RECORDS, id)
-      write()
+      find_orphan(AT_RECORDS, id)
+      touch()
       remove_message(id)
-    elseif #value < 8 or not is_indexed(member_of(value, id)) then
-      find(8, id, '')
+    elseif #value < MEMBER_BYTES or not is_indexed(member_of(value, id)) then
+      find(FOUND_ORPHAN, id, '')
       mend(id)
     end
   end
   if page[1] ~= '0' then
-    return RECORDS, tonumber(page[1])
+    return AT_RECORDS, tonumber(page[1])
   end
-  return DETAILS, 0
+  return AT_DETAILS, 0
 end
 
 local function indexed()
@@ -250,33 +249,33 @@ end
 -- nothing is added.
 local function limit_memories()
   if redis.call('PTTL', key.finished_new) == -1 then
-    write()
+    touch()
     redis.call('PEXPIRE', key.finished_new, 2 * FINISHED_RETENTION)
   end
   if redis.call('PTTL', key.finished_old) == -1 then
-    write()
+    touch()
     redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
   end
   if redis.call('PTTL', key.journal_new) == -1 then
-    write()
+    touch()
     redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
   end
   if redis.call('PTTL', key.journal_old) == -1 then
-    write()
+    touch()
     redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
   end
 end
 
-for level = 0, 3 do
+for level = 0, LAST_LEVEL do
   repair(due, level, level * LEVEL)
 end
-repair(leased, 4, 0)
-repair(dead, 5, 0)
+repair(leased, AT_LEASED, 0)
+repair(dead, AT_DEAD, 0)
 
 local goes_on = examined == limit
 if not goes_on then
-  local number, cursor = RECORDS, 0
-  if position and position.index >= RECORDS then
+  local number, cursor = AT_RECORDS, 0
+  if position and position.index >= AT_RECORDS then
     number, cursor = position.index, position.high * HALF + position.low
     if cursor >= MAX_EXACT then
       cursor = 0 -- no server has given it
@@ -285,10 +284,10 @@ if not goes_on then
     repair_impossible()
   end
   local right = redis.call('HLEN', key.records) == indexed() and accounted_for() == control.sequence
-  if number == RECORDS and not right then
+  if number == AT_RECORDS and not right then
     number, cursor = repair_records(cursor)
   else
-    number, cursor = look_for_orphans(math.max(number, DETAILS), cursor, remove_orphan)
+    number, cursor = look_for_orphans(math.max(number, AT_DETAILS), cursor, remove_orphan)
   end
   if number then
     goes_on = true
@@ -299,8 +298,8 @@ if not goes_on then
     limit_memories()
     local accounted = accounted_for()
     if accounted ~= control.sequence then
-      find(7, control.sequence, accounted)
-      write()
+      find(FOUND_CONSERVATION, control.sequence, accounted)
+      touch()
       if accounted > control.sequence then
         control.sequence = accounted
       else
@@ -317,7 +316,7 @@ if changed then
   if silent then
     redis.call('LPUSH', key.bell, '1')
   end
-  commit(true)
+  commit()
 end
 results[3] = control.revision
 return results

@@ -1,10 +1,15 @@
 -- Wakeup::ring: gives a hint to one who waits. ARGV: now.
 
 --@include prelude.lua
+--@include write.lua
 
-if redis.call('LLEN', key.bell) == 0 then
+-- READ
+local ring = redis.call('LLEN', key.bell) == 0
+
+-- WRITE
+if ring then
   --@ask LPUSH bell
-  redis.call('HDEL', key.records, '') -- for the reason that begin_writes in writing.lua has
+  begin_writes()
   redis.call('LPUSH', key.bell, '1')
 end
-return {0, now, control.revision}
+return {ANSWER_RESULTS, now, control.revision}

@@ -2,7 +2,7 @@
 
 -- An instant in an argument: 1 byte (1: from now on, 0: absolute), 6 bytes of milliseconds.
 local function instant(argument, position)
-  local relative, ms = struct.unpack('>I1I6', argument, position)
+  local relative, ms = struct.unpack(SCHEDULE_FORMAT, argument, position)
   if relative == 1 then
     return after(ms)
   end

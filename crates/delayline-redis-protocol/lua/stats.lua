@@ -4,7 +4,7 @@
 --@include prelude.lua
 
 local scheduled, ready, earliest = 0, 0, nil
-for level = 0, 3 do
+for level = 0, LAST_LEVEL do
   local base = level * LEVEL
   local first = redis.call('ZRANGEBYSCORE', key.due, base, base + MAX_TIMESTAMP,
     'WITHSCORES', 'LIMIT', 0, 1)
@@ -16,7 +16,7 @@ for level = 0, 3 do
   end
 end
 return {
-  0, now, control.revision, scheduled, ready, redis.call('ZCARD', key.leased),
+  ANSWER_RESULTS, now, control.revision, scheduled, ready, redis.call('ZCARD', key.leased),
   redis.call('ZCARD', key.dead), control.paused, earliest or -1, control.sequence, control.acked,
   control.cancelled, control.purged, control.expired,
 }

@@ -15,7 +15,7 @@ local dead = {
 
 -- The sequence number of a member, in two halves: as one number it would be rounded.
 local function sequence_of(member)
-  return struct.unpack('>I4I4', sub(member .. string.rep('\0', 8), 1, 8))
+  return struct.unpack(HALVES, sub(member .. NO_SEQUENCE, MEMBER_SEQUENCE))
 end
 
 -- The position that a page goes on from: `index`, `instant` and the halves of the sequence number in
@@ -47,7 +47,7 @@ local function rank_after(index, score, position)
   return first
 end
 
--- Up to `limit` entries with instants of `from` to `to` and scores from `base` on, after the
+-- State::walk: up to `limit` entries with instants of `from` to `to` and scores from `base` on, after the
 -- position if there is one.
 local function walk(index, base, from, to, position, limit)
   local first = index.count('-inf', format('(%.0f', base + from))

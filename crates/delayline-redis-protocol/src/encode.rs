@@ -1,7 +1,6 @@
 //! An operation as the arguments of its script. Each script's head names its arguments.
 
 use bytes::{BufMut, Bytes};
-use delayline_core::limits::{MAX_BATCH_BYTES, MAX_BURIALS, MAX_RECLAIM};
 use delayline_core::{At, Op, Outcome, Position, Settlement, Status};
 
 use crate::layout::codes::{settlement_kind as kind, status};
@@ -25,9 +24,6 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
             args.count(claim.max);
             args.number(claim.lease.as_ms());
-            args.count(MAX_BATCH_BYTES);
-            args.count(MAX_RECLAIM);
-            args.count(MAX_BURIALS);
         }
         Op::Settle(settlements) => {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));

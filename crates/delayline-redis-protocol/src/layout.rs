@@ -6,8 +6,11 @@
 //! their bytes.
 
 pub mod codes;
+mod constants;
 mod field;
 
+use self::codes::CODES;
+pub(crate) use self::constants::constants;
 pub use self::field::{Field, Kind, Structure};
 use self::field::{fields, structure};
 

@@ -98,6 +98,7 @@ pub async fn kind_of(queue: &impl Backend, ms: u64, op: &Op) -> Result<Reply, Er
 pub async fn fill(queue: &impl Backend) {
     let mut dead = message("dead");
     dead.max_failures = 1;
+    dead.expires = Some(Schedule::In(millis(86_400_000)));
     apply(queue, 0, Op::Enqueue(vec![dead, message("acked"), message("leased")])).await;
     apply(queue, 0, claim(1, 3)).await;
     let retry = Outcome::Retry { delay: millis(1), error: "no".to_owned() };

@@ -21,6 +21,7 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
         (Age::Busy, cases_of_a_busy_queue()),
         (Age::Quiet, cases_of_a_quiet_queue()),
         (Age::Forgotten, cases_of_a_forgetful_queue()),
+        (Age::Paused, vec![(4_500, Op::Resume)]),
     ] {
         prepare(&server, &queue, age).await;
         let state = dump_of(&server, &keys);
@@ -99,12 +100,18 @@ enum Age {
     Busy,
     /// Nobody has a lease any more.
     Quiet,
+    Paused,
 }
 
 /// A queue with a message in every state, and some that are large, expired or damaged.
 async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Age) {
     server.command(&["FLUSHALL"]);
     fill(queue).await;
+    if age == Age::Paused {
+        apply(queue, 4, Op::Pause).await;
+        server.command(&[b"DEL", &queue.keys().all()[11][..]]);
+        return;
+    }
     if age == Age::Forgotten {
         let mut again = message("acked");
         again.finished_ids = FinishedIds::Reuse;

@@ -1,0 +1,182 @@
+-- Up to `wanted` more ready messages: ids, members and due instants, and the due instant of the first
+-- message that is left. Each call continues where the one before has stopped.
+local seen = {} -- how many of each level
+local function ready_messages(wanted)
+  local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
+  -- Many are due at the same time, and to read a score takes long.
+  local levels, due_of = control.uses, {}
+  for level = 0, LAST_LEVEL do
+    local is_used = levels % 2
+    levels = (levels - is_used) / 2
+    if is_used == 1 then
+      local base, room, before = level * LEVEL, wanted - count, seen[level] or 0
+      local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
+      local found = redis.call('ZRANGEBYSCORE', key.due, format('%d', base), last,
+        'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+      seen[level] = before + math.min(#found / 2, room)
+      for i = 1, math.min(#found, 2 * room), 2 do
+        count = count + 1
+        members[count], ids[count] = found[i], sub(found[i], MEMBER_ID_FROM)
+        local score = found[i + 1]
+        due_of[score] = due_of[score] or tonumber(score) - base
+        due[count] = due_of[score]
+      end
+      local left = found[2 * room + 2]
+      if not left and room > 0 then
+        left = redis.call('ZRANGEBYSCORE', key.due, '(' .. last,
+          format('%d', base + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+      end
+      if left then
+        first_left = math.min(first_left, tonumber(left) - base)
+      end
+    end
+  end
+  return ids, members, due, first_left
+end
+
+-- State::take: leases ready messages, and buries those that have expired or cannot be read.
+-- Reads due, records and details; sets results, delivered, first_left and what is to be written.
+--@inline
+local function take()
+  local deadline_text = format('%d', deadline)
+  local bytes, looked_at, taken, lengths = 0, 0, {}, {}
+  -- Details of a first lease, in front of the record's part and, by due instant, behind it.
+  local first_lease, details_end = FIRST_LEASE .. claim_id, {}
+  local wanted = max
+  repeat
+    local ids, members, due
+    ids, members, due, first_left = ready_messages(wanted)
+    local records, stored = {}, {}
+    if #ids > 0 then
+      records = redis.call('HMGET', key.records, unpack(ids))
+      stored = redis.call('HMGET', key.details, unpack(ids))
+    end
+    local left_from
+    for i, id in ipairs(ids) do
+      if delivered == max or looked_at - delivered == MAX_BURIALS then
+        left_from = i
+        break
+      end
+      local record, member, entry = records[i], members[i], stored[i]
+      local sequence, form = sub(member, MEMBER_SEQUENCE), byte(record or '', RECORD_FORM)
+      local whole, half_phase
+      -- Shortcuts read_record for an ordinary record: a function call for each message is measurable.
+      local content, limits, expires_at = RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
+      if not form or form >= LIMITED or byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE then
+        content, limits, expires_at = read_record(record)
+      end
+      local fits = content and #id > 0 and #id <= MAX_ID_BYTES
+        and sub(record, RECORD_SEQUENCE) == sequence
+      if fits and entry and not (readable_details(entry) and byte(entry, DETAILS_PHASE) == PHASE_WAITING
+        and sub(entry, DETAILS_SEQUENCE) == sequence
+        and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)) then
+        judge_half()
+      end
+      if fits and expires_at > now then
+        local headers, payload = 0, #record - content + 1
+        if form >= HEADED then
+          headers, payload = content_lengths(record, content)
+        end
+        bytes = bytes + headers + payload
+        if bytes > MAX_BATCH_BYTES and delivered > 0 then
+          left_from = i
+          break
+        end
+        whole = form < LARGE and record or whole_record(id, record, content)
+      end
+      looked_at = looked_at + 1
+      old_due[looked_at] = member
+      if whole then
+        local its_details, due_at, answer = nil, due[i], due[i]
+        if entry then
+          local epoch = struct.unpack(U64, entry, DETAILS_EPOCH_FROM) + 1
+          its_details = NEXT_LEASE .. struct.pack(U64, epoch) .. claim_id .. sub(entry, DETAILS_COPIED)
+            .. struct.pack(INSTANT, due_at) .. sub(entry, DETAILS_FAILURES_FROM)
+          answer = struct.pack(INSTANT, deadline) .. its_details
+        else
+          -- Shortcuts new_details and write_details.
+          local rest = details_end[due_at]
+          if not rest then
+            rest = struct.pack(INSTANT, due_at) .. NO_HISTORY
+            details_end[due_at] = rest
+          end
+          if form < LIMITED then
+            its_details = first_lease .. sequence .. sub(record, RECORD_DIGEST_FROM, RECORD_FORM)
+              .. DEFAULT_LIMITS .. rest
+          else
+            its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
+          end
+        end
+        local n, m = #new_leased, #new_details
+        new_leased[n + 1], new_leased[n + 2] = deadline_text, member
+        new_details[m + 1], new_details[m + 2] = id, its_details
+        delivered = delivered + 1
+        taken[delivered], lengths[delivered] = id, #id
+        n = 3 * delivered
+        results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
+      else
+        bury_due()
+      end
+    end
+    if left_from then
+      for left = left_from, #ids do
+        first_left = math.min(first_left, due[left])
+      end
+    end
+    -- For each message that is buried it looks at another one, and at more at a time.
+    local buried = looked_at - delivered
+    local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
+    wanted = math.min(max - delivered + buried, MAX_BATCH)
+  until is_over
+  if delivered > 0 then
+    journaled = claim_id .. struct.pack(U16, delivered) .. string.char(unpack(lengths))
+      .. table.concat(taken)
+  end
+end
+
+-- For take: a due message whose details do not say that it waits. It is the half of an operation that a
+-- torn file has left, or what is left of an earlier message of that id. Sets entry, fits and half_phase.
+--@inline
+local function judge_half()
+  if readable_details(entry) and sub(entry, DETAILS_SEQUENCE) ~= sequence then
+    entry = false
+  elseif readable_details(entry) and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)
+    and not redis.call('ZSCORE', key.leased, member) and not redis.call('ZSCORE', key.dead, member) then
+    half_phase = byte(entry, DETAILS_PHASE)
+    fits = half_phase == PHASE_LEASED -- nobody has that lease
+  else
+    fits = false
+  end
+end
+
+-- For take: a due message that has expired or cannot be read, or whose end a torn file has kept the half
+-- of. Sets deaths and what is to be written.
+--@inline
+local function bury_due()
+  local left, stub
+  local expired = fits and expires_at <= now
+  local reason = expired and EXPIRED or UNREADABLE
+  if half_phase == PHASE_CANCELLING then
+    push(new_leased, format('%d', now), member) -- the next claim takes it back, and that is its end
+  elseif half_phase == PHASE_DEAD then
+    left, reason = entry, byte(entry, DETAILS_REASON)
+  elseif expired then
+    local d = entry and read_details(entry)
+      or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
+    d.due = due[i]
+    bury(d, reason)
+    left = write_details(d)
+    control.expired = control.expired + 1
+  elseif is_id(id) and not stands_elsewhere(id, member, record, true, false)
+    and (record or not finished_as(id)) then
+    left, stub = remains(member, record, due[i])
+  end
+  if left then
+    push(new_details, id, left)
+    push(new_dead, format('%d', now), member)
+    push(deaths, reason, id)
+  end
+  if stub then
+    push(new_records, id, stub)
+  end
+end

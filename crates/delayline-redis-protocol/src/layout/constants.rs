@@ -1,0 +1,211 @@
+//! What the scripts call by a name in capitals: each number once, whoever else uses it.
+
+use delayline_core::limits::{
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS,
+    MAX_FINISHED, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+};
+use delayline_core::{NewMessage, Priority};
+
+use super::codes::{phase, status};
+use super::{
+    CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, control, details, finished,
+    record, run, schedule,
+};
+
+/// Every constant of the scripts, with what stands in its place.
+///
+/// A field of one byte is its position, counted from 1. A longer field is its first and its last
+/// position, as `sub` takes them, and `NAME_FROM` is the first alone.
+pub(crate) fn constants() -> Vec<(String, String)> {
+    let mut all = numbers();
+    all.extend(texts());
+    for structure in STRUCTURES {
+        all.extend(positions(structure));
+    }
+    for list in CODES {
+        let named = |name| format!("{}{name}", list.prefix);
+        all.extend(list.codes.iter().map(|code| (named(code.name), code.value.to_string())));
+    }
+    all
+}
+
+/// The limits of the contract, and what follows from the widths of fields.
+fn numbers() -> Vec<(String, String)> {
+    let all: [(&str, u64); _] = [
+        ("SCHEMA_VERSION", SCHEMA_VERSION),
+        ("MAX_TIMESTAMP", MAX_TIMESTAMP_MS),
+        // The first byte of MAX_TIMESTAMP: only an instant that begins so can be later.
+        ("LATE", MAX_TIMESTAMP_MS >> 40),
+        // Later than any instant.
+        ("NEVER", (1 << 48) - 1),
+        // The score of a message in `due` is its priority level times this, plus its due instant.
+        ("LEVEL", 1 << 48),
+        ("LAST_LEVEL", Priority::Low.level().into()),
+        // Lua's numbers are not exact beyond it.
+        ("MAX_EXACT", 1 << 53),
+        // A sequence number and a cursor go in two halves, each below this.
+        ("HALF", 1 << 32),
+        ("MAX_ID_BYTES", MAX_ID_BYTES as u64),
+        ("MAX_BATCH", MAX_BATCH as u64),
+        ("MAX_BATCH_BYTES", MAX_BATCH_BYTES as u64),
+        ("MAX_RECLAIM", MAX_RECLAIM as u64),
+        ("MAX_BURIALS", MAX_BURIALS as u64),
+        ("FINISHED_RETENTION", FINISHED_RETENTION_MS),
+        ("MAX_FINISHED", MAX_FINISHED as u64),
+        ("JOURNAL_RETENTION", JOURNAL_RETENTION_MS),
+        ("MAX_JOURNAL", MAX_JOURNAL as u64),
+        // Every sleeper comes back within this time.
+        ("SAFETY_POLL", SAFETY_POLL_MS),
+        // An idle worker notes when it comes back only if that differs from what is noted by more.
+        ("STEADY", 10_000),
+        ("SMALL", SMALL as u64),
+        ("U16_BYTES", Kind::U16.bytes() as u64),
+        ("INSTANT_BYTES", Kind::Instant.bytes() as u64),
+        // The optional parts of a record: the lengths of a large content, and unusual limits.
+        ("LENGTHS_BYTES", width(&[record::HEADERS_LENGTH, record::PAYLOAD_LENGTH])),
+        ("LIMITS_BYTES", width(&[record::MAX_FAILURES, record::MAX_CRASHES])),
+        // The most bytes that a record has in front of headers and payload.
+        ("RECORD_HEAD_BYTES", record_head()),
+        // Most ids of details or contents that one call of an audit looks up among the records.
+        ("MOST_ORPHANS", 500),
+        // Of a message that could not be read and has no record any more.
+        ("STRAY_LEVEL", Priority::Normal.level().into()),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+}
+
+/// How `struct` reads integers and whole structures, and texts of bytes.
+fn texts() -> Vec<(String, String)> {
+    let (failures, crashes) = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
+    let details =
+        "PHASE SETTLED LEASE SEQUENCE FIXED DUE FAILURES CRASHES REASON FIRST_ERROR_LENGTH";
+    let level_and_limits = [details::LEVEL, details::MAX_FAILURES, details::MAX_CRASHES];
+    let all = [
+        ("U16", format_of(&[Kind::U16])),
+        ("U32", format_of(&[Kind::U32])),
+        ("U64", format_of(&[Kind::U64])),
+        ("INSTANT", format_of(&[Kind::Instant])),
+        ("HALVES", format_of(&[Kind::U32; 2])),
+        ("LENGTHS", format_of(&[record::HEADERS_LENGTH.kind, record::PAYLOAD_LENGTH.kind])),
+        ("SCHEDULE_FORMAT", format_of(&kinds(schedule::STRUCTURE.fields))),
+        ("RUN_FORMAT", format_of(&[run::COUNT.kind, run::FLAGS.kind, run::LEVEL.kind])),
+        // All but the last byte of a sequence number.
+        ("HIGH_SEQUENCE", format!("1, {}", record::SEQUENCE.kind.bytes() - 1)),
+        ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
+        ("DETAILS_FORMAT", format_of(&pieces(&details::STRUCTURE, details))),
+        ("LEVEL_AND_LIMITS", format_of(&kinds(&level_and_limits))),
+        // What most messages have, as it stands in details.
+        (
+            "DEFAULT_LIMITS",
+            bytes_of(&[(failures, details::MAX_FAILURES), (crashes, details::MAX_CRASHES)]),
+        ),
+        ("STRAY_LIMITS", bytes_of(&[(1, details::MAX_FAILURES), (1, details::MAX_CRASHES)])),
+        // Of a record that takes the place of a lost one.
+        ("NO_DIGEST", bytes_of(&[(0, record::DIGEST)])),
+        ("NO_LEASE", bytes_of(&[details::EPOCH, details::CLAIM_ID].map(|field| (0, field)))),
+        ("NO_SEQUENCE", bytes_of(&[(0, record::SEQUENCE)])),
+        // What the details of a first lease begin with and, behind the due instant, end with.
+        (
+            "FIRST_LEASE",
+            bytes_of(&[
+                (phase::LEASED.into(), details::PHASE),
+                (0, details::SETTLED),
+                (1, details::EPOCH),
+            ]),
+        ),
+        ("NEXT_LEASE", bytes_of(&[(phase::LEASED.into(), details::PHASE), (0, details::SETTLED)])),
+        (
+            "NO_HISTORY",
+            bytes_of(
+                &[
+                    details::FAILURES,
+                    details::CRASHES,
+                    details::REASON,
+                    details::FIRST_ERROR_LENGTH,
+                ]
+                .map(|field| (0, field)),
+            ),
+        ),
+        ("ACKED_BYTE", bytes_of(&[(status::ACKED.into(), finished::STATUS)])),
+        ("CANCELLED_BYTE", bytes_of(&[(status::CANCELLED.into(), finished::STATUS)])),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The bytes of all these fields.
+fn width(fields: &[Field]) -> u64 {
+    fields.iter().map(|field| field.kind.bytes() as u64).sum()
+}
+
+fn record_head() -> u64 {
+    let is_head = |field: &&Field| field.name != record::PAYLOAD_LENGTH.name;
+    let head: Vec<_> = record::STRUCTURE.fields.iter().filter(is_head).copied().collect();
+    width(&head)
+}
+
+fn kinds(fields: &[Field]) -> Vec<Kind> {
+    fields.iter().filter(|field| field.kind != Kind::Rest).map(|field| field.kind).collect()
+}
+
+/// The fields and groups of these names.
+fn pieces(structure: &Structure, names: &str) -> Vec<Kind> {
+    let piece = |name| {
+        let group = structure.groups.iter().find(|(group, ..)| *group == name);
+        let field = structure.fields.iter().find(|field| field.name == name);
+        group
+            .and_then(|(_, first, last)| Some(Kind::Bytes(end(last)? - first.offset?)))
+            .or_else(|| field.map(|field| field.kind))
+    };
+    names.split(' ').filter_map(piece).collect()
+}
+
+/// The bytes behind which a field ends.
+fn end(field: &Field) -> Option<usize> {
+    field.offset.map(|offset| offset + field.kind.bytes())
+}
+
+/// Kinds as `struct` takes them.
+fn format_of(kinds: &[Kind]) -> String {
+    let piece = |kind: &Kind| match kind {
+        Kind::Bytes(bytes) => format!("c{bytes}"),
+        kind => format!("I{}", kind.bytes()),
+    };
+    format!("'>{}'", kinds.iter().map(piece).collect::<String>())
+}
+
+/// A text that holds these numbers as the fields do.
+fn bytes_of(values: &[(u32, Field)]) -> String {
+    let padded = |(value, field): &(u32, Field)| {
+        let (bytes, width) = (value.to_be_bytes(), field.kind.bytes());
+        let zeros = width.saturating_sub(bytes.len());
+        [&vec![0; zeros][..], &bytes[bytes.len() - (width - zeros)..]].concat()
+    };
+    let bytes = values.iter().flat_map(padded);
+    format!("'{}'", bytes.map(|byte| format!("\\{byte}")).collect::<String>())
+}
+
+/// Where the fields and groups of a structure stand, and how long it is.
+fn positions(structure: &Structure) -> Vec<(String, String)> {
+    let of = structure.name.to_ascii_uppercase();
+    let mut all = vec![(format!("{of}_BYTES"), structure.bytes().to_string())];
+    let mut put = |name: &str, offset: usize, end: Option<usize>| {
+        let first = offset + 1;
+        all.push((format!("{of}_{name}_FROM"), first.to_string()));
+        match end {
+            None => {}
+            Some(end) if end == first => all.push((format!("{of}_{name}"), first.to_string())),
+            Some(end) => all.push((format!("{of}_{name}"), format!("{first}, {end}"))),
+        }
+    };
+    for field in structure.fields {
+        if let Some(offset) = field.offset {
+            put(field.name, offset, end(field).filter(|_| field.kind != Kind::Rest));
+        }
+    }
+    for (name, first, last) in structure.groups {
+        if let Some(offset) = first.offset {
+            put(name, offset, end(last));
+        }
+    }
+    all
+}

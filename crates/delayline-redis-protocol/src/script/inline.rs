@@ -1,0 +1,216 @@
+//! Puts functions that are marked `--@inline` in the place of their calls.
+//!
+//! A function that is defined costs every call of the script something, and so does a variable of the
+//! script that it uses. So the steps of an operation are functions in the sources and text in what the
+//! server gets.
+
+use std::collections::HashSet;
+
+use super::assemble::{code, is_word};
+
+/// A piece of a script: a function at its top level, or lines outside of all.
+struct Piece<'a> {
+    /// The function's name; empty outside of functions.
+    name: &'a str,
+    is_inline: bool,
+    lines: Vec<&'a str>,
+    words: HashSet<&'a str>,
+}
+
+/// The script with its functions in the place of their calls.
+///
+/// A function that only functions use which are put in the place of their calls is defined in those.
+/// What nobody uses is left out.
+pub(super) fn with_functions_inline(text: &str) -> String {
+    let mut pieces = pieces(text);
+    drop_unused(&mut pieces);
+    let homes: Vec<_> = (0..pieces.len()).map(|at| homes(&pieces, at)).collect();
+    let mut lines = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        if !piece.is_inline && homes[at].contains(&"") {
+            lines.extend(piece.lines.iter().map(|line| (*line).to_owned()));
+        }
+    }
+    while let Some(at) = lines.iter().position(|line| called(&pieces, line).is_some()) {
+        let Some(function) = called(&pieces, &lines[at]) else { break };
+        let indent = indent_of(&lines[at]);
+        let guests: Vec<_> = (0..pieces.len())
+            .filter(|guest| !pieces[*guest].is_inline && homes[*guest].contains(&function.name))
+            .flat_map(|guest| pieces[guest].lines.iter().map(|line| format!("  {line}")))
+            .collect();
+        let mut body: Vec<String> = function.lines[1..function.lines.len() - 1]
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect();
+        let door = body.iter().position(|line| line.trim() == "--@functions");
+        body.splice(door.map_or(0..0, |door| door..door + 1), guests);
+        let body = body.into_iter().map(|line| format!("{}{line}", " ".repeat(indent)));
+        let body = body.collect::<Vec<_>>();
+        let begin = format!("{}do", " ".repeat(indent));
+        let end = format!("{}end", " ".repeat(indent));
+        let block = std::iter::once(begin).chain(body).chain([end]);
+        lines.splice(at..=at, block.collect::<Vec<_>>());
+    }
+    let mut text = without_absent_lists(&lines).join("\n");
+    text.push('\n');
+    text
+}
+
+const FUNCTION: &str = "local function ";
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let (mut is_inline, mut is_inside) = (false, false);
+    for line in text.lines() {
+        if is_inside {
+            if let Some(piece) = pieces.last_mut() {
+                piece.lines.push(line);
+            }
+            is_inside = line != "end";
+        } else if line == "--@inline" {
+            is_inline = true;
+        } else if let Some(rest) = line.strip_prefix(FUNCTION) {
+            let name = rest.split('(').next().unwrap_or_default();
+            pieces.push(Piece { name, is_inline, lines: vec![line], words: HashSet::new() });
+            (is_inline, is_inside) = (false, true);
+        } else {
+            let words = HashSet::new();
+            pieces.push(Piece { name: "", is_inline: false, lines: vec![line], words });
+        }
+    }
+    for piece in &mut pieces {
+        let words = piece.lines.iter().flat_map(|line| code(line).split(|c| !is_word(c)));
+        piece.words = words.collect();
+    }
+    pieces
+}
+
+fn drop_unused(pieces: &mut Vec<Piece<'_>>) {
+    loop {
+        let is_used = |piece: &Piece<'_>| {
+            piece.name.is_empty()
+                || pieces.iter().any(|user| user.name != piece.name && uses(user, piece.name))
+        };
+        let Some(unused) = pieces.iter().position(|piece| !is_used(piece)) else { break };
+        pieces.remove(unused);
+    }
+}
+
+fn uses(piece: &Piece<'_>, name: &str) -> bool {
+    piece.words.contains(name)
+}
+
+/// Where a function is defined: in which functions that are put in the place of their calls, or, as the
+/// empty name, at the top.
+fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
+    let name = pieces[at].name;
+    if name.is_empty() {
+        return vec![""];
+    }
+    let mut all: Vec<&str> = Vec::new();
+    for (user_at, user) in pieces.iter().enumerate() {
+        if user.name == name || !uses(user, name) {
+            continue;
+        }
+        if user.name.is_empty() || user.is_inline {
+            all.push(user.name);
+        } else {
+            all.extend(homes(pieces, user_at));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    if all.contains(&"") {
+        return vec![""];
+    }
+    // Inside of one that has it anyway it needs no other home.
+    let is_inside = |inner: &str| {
+        let mut users =
+            pieces.iter().filter(|user| uses(user, inner) && user.name != inner).peekable();
+        users.peek().is_some() && users.all(|user| user.name != inner && all.contains(&user.name))
+    };
+    all.iter().copied().filter(|home| !is_inside(home)).collect()
+}
+
+/// The function that stands in the place of this line.
+fn called<'p, 'a>(pieces: &'p [Piece<'a>], line: &str) -> Option<&'p Piece<'a>> {
+    let name = code(line).strip_suffix("()")?;
+    pieces.iter().find(|piece| piece.is_inline && piece.name == name)
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Leaves out the blocks under `--@with NAME` where no such variable is declared.
+fn without_absent_lists(lines: &[String]) -> Vec<&str> {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut lines = lines.iter().map(String::as_str);
+    while let Some(line) = lines.next() {
+        let Some(name) = line.trim_start().strip_prefix("--@with ") else {
+            kept.push(line);
+            continue;
+        };
+        if !is_declared(name, &kept, indent_of(line)) {
+            let end = format!("{}end", " ".repeat(indent_of(line)));
+            lines.by_ref().take_while(|line| *line != end).for_each(drop);
+        }
+    }
+    kept
+}
+
+/// Whether a line behind these, so far to the right, sees a variable of this name.
+fn is_declared(name: &str, before: &[&str], mut indent: usize) -> bool {
+    for line in before.iter().rev().filter(|line| !line.trim().is_empty()) {
+        if indent_of(line) > indent {
+            continue;
+        }
+        indent = indent_of(line);
+        let declared = line.trim_start().strip_prefix("local ");
+        let names = declared.map(|rest| rest.split(" = ").next().unwrap_or_default());
+        if names.is_some_and(|names| names.split(", ").any(|known| known == name)) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_become_blocks_and_functions_move_to_where_they_are_used() {
+        let text = "local x = 1\nlocal function rare()\n  return 2\nend\nlocal function often()\n  return 3\nend\n\
+                    --@inline\nlocal function step()\n  local y = 4\n  --@functions\n  x = rare() + often()\nend\n\
+                    if x then\n  step()\nend\nreturn often()\n";
+        let expected = "local x = 1\nlocal function often()\n  return 3\nend\nif x then\n  do\n    local y = 4\n\
+                        \u{20}   local function rare()\n      return 2\n    end\n    x = rare() + often()\n  end\nend\nreturn often()\n";
+        assert_eq!(with_functions_inline(text), expected);
+    }
+
+    #[test]
+    fn a_function_inside_of_another_uses_what_is_defined_there() {
+        let text = "local function f()\n  return 1\nend\n--@inline\nlocal function outer()\n  x = f()\n  inner()\nend\n\
+                    --@inline\nlocal function inner()\n  y = f()\nend\nouter()\n";
+        let expected = "do\n  local function f()\n    return 1\n  end\n  x = f()\n  do\n    y = f()\n  end\nend\n";
+        assert_eq!(with_functions_inline(text), expected);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_left_out() {
+        let text = "local x\nlocal function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n\
+                    local function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";
+        let kept = "local x\nlocal function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";
+        assert_eq!(with_functions_inline(text), kept);
+    }
+
+    #[test]
+    fn lists_that_are_not_declared_are_not_written() {
+        let write = "--@inline\nlocal function write()\n  --@with a\n  if #a > 0 then\n    put(a)\n  end\n\
+                     \u{20} --@with b\n  if #b > 0 then\n    put(b)\n  end\nend\n";
+        let text = format!("{write}if x then\n  local a = 1\nend\nlocal _, b = 1, 2\nwrite()\n");
+        let expected = "if x then\n  local a = 1\nend\nlocal _, b = 1, 2\ndo\n  if #b > 0 then\n    put(b)\n  end\nend\n";
+        assert_eq!(with_functions_inline(&text), expected);
+    }
+}

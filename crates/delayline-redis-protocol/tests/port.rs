@@ -1,0 +1,140 @@
+//! The scripts are the port of `State`: the same functions under the same names in the same order, so
+//! that both can be read side by side.
+
+#![allow(clippy::unwrap_used, reason = "a test program")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use delayline_redis_protocol::all_scripts;
+
+/// What `State` has and the scripts have not, and why.
+const IN_RUST_ONLY: [(&str, &str); 9] = [
+    ("new", "an empty queue has no keys"),
+    ("apply", "`Script::of` chooses the script"),
+    ("apply_and_hint", "`rings` in bell.lua, and the end of claim.lua"),
+    ("insert", "`write` in write.lua does it for all messages at once"),
+    ("remove", "`write` in write.lua does it for all messages at once"),
+    ("index_mut", "keys are literal"),
+    ("index", "keys are literal"),
+    ("first", "a command on a sorted set"),
+    ("up_to", "a command on a sorted set"),
+];
+
+/// What the scripts do that `State` has not, and why.
+const IN_LUA_ONLY: [(&str, &str); 2] =
+    [("repair", "the model has nothing to mend"), ("ring", "the hint of `Wakeup::ring`")];
+
+/// The functions of `State` in the order of its files.
+fn functions_of_state() -> Vec<String> {
+    let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
+    let mut functions = Vec::new();
+    for file in [core.with_extension("rs"), core.join("read.rs")] {
+        for line in fs::read_to_string(file).unwrap().lines() {
+            let rest = line.trim_start();
+            let is_ours = line.len() - rest.len() <= 4;
+            let rest = ["pub(super) ", "pub ", "const "]
+                .iter()
+                .fold(rest, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
+            if let (true, Some(rest)) = (is_ours, rest.strip_prefix("fn ")) {
+                let name = rest.split(['(', '<']).next().unwrap();
+                functions.push(name.to_owned());
+            }
+        }
+    }
+    functions.retain(|name| name != "default");
+    functions
+}
+
+/// The names and texts of lua/.
+fn sources() -> Vec<(String, String)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("lua");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, fs::read_to_string(path).unwrap())
+    };
+    files.map(read).collect()
+}
+
+fn operations() -> Vec<&'static str> {
+    all_scripts().iter().map(|script| script.name.trim_end_matches(".lua")).collect()
+}
+
+#[test]
+fn every_function_of_state_has_its_lua() {
+    let sources = sources();
+    for name in functions_of_state() {
+        let is_function = |text: &str| text.contains(&format!("\nlocal function {name}("));
+        let in_lua = operations().contains(&&*name) || sources.iter().any(|(_, t)| is_function(t));
+        let in_rust_only = IN_RUST_ONLY.iter().any(|(rust, _)| *rust == name);
+        assert!(in_lua != in_rust_only, "{name}: in the scripts {in_lua}");
+        let heading = format!("State::{name}");
+        let is_headed = sources.iter().any(|(_, text)| text.contains(&heading));
+        assert!(is_headed || in_rust_only, "no script says that it is {heading}");
+    }
+}
+
+#[test]
+fn everything_of_the_scripts_that_is_called_a_function_of_state_is_one() {
+    let functions = functions_of_state();
+    for (file, text) in sources() {
+        for mention in text.split("State::").skip(1) {
+            let end = mention.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap();
+            let name = &mention[..end];
+            let known = functions.iter().any(|function| function == name)
+                || IN_LUA_ONLY.iter().any(|(lua, _)| *lua == name);
+            assert!(known, "{file}.lua speaks of State::{name}");
+        }
+    }
+    for (name, _) in IN_LUA_ONLY {
+        assert!(operations().contains(&name), "there is no {name}.lua");
+        assert!(!functions.iter().any(|function| function == name), "State has {name} now");
+    }
+    for (name, _) in IN_RUST_ONLY {
+        assert!(functions.iter().any(|function| function == name), "State has no {name}");
+    }
+}
+
+#[test]
+fn operations_and_their_steps_are_in_the_order_of_state() {
+    let functions = functions_of_state();
+    let rank = |name: &str| functions.iter().position(|function| function == name);
+    let ranks: Vec<_> = operations().into_iter().filter_map(rank).collect();
+    assert!(ranks.is_sorted(), "the scripts are in another order: {:?}", operations());
+    for (file, text) in sources() {
+        let included = text.lines().filter_map(|line| line.strip_prefix("--@include "));
+        let steps = included.filter_map(|part| rank(part.trim_end_matches(".lua")));
+        let steps: Vec<_> = steps.collect();
+        let functions = text.lines().filter_map(|line| line.strip_prefix("local function "));
+        let own = functions.filter_map(|line| rank(line.split('(').next().unwrap()));
+        let own: Vec<_> = own.collect();
+        assert!(steps.is_sorted() && own.is_sorted(), "{file}.lua has another order");
+    }
+}
+
+#[test]
+fn what_changes_messages_reads_then_decides_then_writes() {
+    for name in operations() {
+        let (_, text) = sources().into_iter().find(|(file, _)| file == name).unwrap();
+        let changes = text.contains("--@include write.lua");
+        if !changes || IN_LUA_ONLY.iter().any(|(lua, _)| *lua == name) {
+            continue;
+        }
+        let phase = |phase: &str| text.find(&format!("\n-- {phase}"));
+        let phases = ["READ", "DECIDE", "WRITE"].map(phase);
+        assert!(phases.iter().all(Option::is_some) && phases.is_sorted(), "{name}.lua");
+        let write = text.find("\n  write()").unwrap();
+        assert!(phases[2] < Some(write), "{name}.lua writes before it has decided");
+    }
+}
+
+/// What stands at the top level is read from top to bottom.
+#[test]
+fn nothing_is_included_inside_of_control_flow() {
+    for (file, text) in sources() {
+        let included =
+            text.lines().find(|line| line.starts_with(' ') && line.contains("--@include"));
+        assert_eq!(included, None, "{file}.lua");
+    }
+}

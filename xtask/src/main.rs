@@ -7,6 +7,7 @@ mod deny;
 mod dependencies;
 mod fix;
 mod inventory;
+mod lua;
 mod lua_mutants;
 mod msrv;
 mod mutants;
@@ -59,6 +60,7 @@ fn run() -> Result<()> {
         "soak" => soak::run(&shell, args),
         "servers" => servers::run(&shell, args),
         "sim" => sim::run(&shell, args),
+        "lua" => lua::run(&shell, args),
         "lua-mutants" => lua_mutants::run(&shell, args),
         "zoo" => zoo::run(&shell, args),
         "mutants" => mutants::run(&shell, args),
@@ -94,7 +96,12 @@ cargo xtask audit
     advisories cannot be had; `ci` only says so.
 
 cargo xtask fix
-    Format the code and apply the lints' own corrections.
+    Format the code, apply the lints' own corrections, and write what is made from the sources: the
+    scripts as servers get them, and the tables of docs/wire.md.
+
+cargo xtask lua [NAME]
+    Print a script as servers get it, such as `claim`; without a name, the names of all. A server's
+    error says `user_script:LINE`: that is the line here.
 
 cargo xtask sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.

@@ -13,7 +13,7 @@ use self::assemble::{
     with_questions,
 };
 use self::inline::with_functions_inline;
-use crate::layout::constants;
+use crate::layout::{SCHEMA_VERSION, constants};
 
 /// A command and the name of a key that a script calls it on.
 pub(crate) type Need = (String, &'static str);
@@ -23,7 +23,7 @@ pub(crate) type Need = (String, &'static str);
 pub struct Script {
     /// The name of its file.
     pub name: &'static str,
-    /// Its text.
+    /// Its text, which begins with a line that names the library's version and the script.
     pub source: String,
     /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
@@ -120,9 +120,16 @@ impl Script {
         let whole = with_questions(&whole, &needs);
         let keys = keys_of(&whole);
         let source = with_literal_constants(&with_literal_keys(&whole, &keys), &CONSTANTS);
+        let source = format!("{}{source}", header(name));
         let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
         Self { name, source, sha1, keys, needs }
     }
+}
+
+/// Names the script in what a server knows of it: the text, and the lines of errors inside of it.
+fn header(name: &str) -> String {
+    let name = name.trim_end_matches(".lua");
+    format!("-- delayline {}, schema {SCHEMA_VERSION}: {name}\n", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]
@@ -228,7 +235,8 @@ mod tests {
         }
         let mut known = HashMap::new();
         for (name, value) in constants() {
-            assert_eq!(*known.entry(name.clone()).or_insert(value.clone()), value, "{name}");
+            let earlier = known.insert(name.clone(), value.clone());
+            assert!(earlier.is_none_or(|earlier| earlier == value), "{name}");
         }
     }
 

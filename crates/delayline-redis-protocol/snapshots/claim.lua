@@ -1,0 +1,950 @@
+-- delayline 0.1.0, schema 1: claim
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local deadline = after(tonumber(ARGV[5]))
+local results, delivered, deaths, changed = {0, now, 0, 0, -1}, 0, {}, false
+local new_details, new_leased, new_dead, new_records, old_due = {}, {}, {}, {}, {}
+local journaled, ring = false, false
+local first_left
+local journal_age = now - control.journal_since
+local younger, last_claim
+local journal_count, journal_rotates
+local seen = {}
+local finished_count, finished_rotates
+local function first_end_of_lease()
+local first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2] or 281474976710655)
+return first <= 253402300799999 and math.max(0, first) or nil
+end
+do
+younger = redis.call('HGET', KEYS[10], consumer)
+last_claim = journal_age < 2 * 600000 and younger
+if not last_claim and journal_age < 600000 then
+last_claim = redis.call('HGET', KEYS[11], consumer)
+end
+end
+local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
+local lease_end = first_end_of_lease()
+local next
+if is_repeated then
+do
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[7], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function readable_details(details)
+local phase = byte(details, 1)
+return #details >= 60 and byte(details, 43) <= 3
+and (phase < 3 or phase == 3
+and byte(details, 58) >= 1 and byte(details, 58) <= 5)
+and struct.unpack('>I6', details, 48) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+local count = #last_claim >= 18 and struct.unpack('>I2', last_claim, 17) or 0
+local position = 19 + count
+if position > #last_claim then
+count = 0
+end
+for i = 1, count do
+local length = byte(last_claim, 19 - 1 + i)
+local id = sub(last_claim, position, position + length - 1)
+position = position + length
+local entry, record = redis.call('HGET', KEYS[6], id), false
+if entry and readable_details(entry) and sub(entry, 11, 26) == claim_id then
+record = redis.call('HGET', KEYS[5], id)
+end
+local content = read_record(record)
+if content then
+local score = tonumber(redis.call('ZSCORE', KEYS[3], member_of(record, id)) or 0)
+local whole = score > now and score <= 253402300799999 and whole_record(id, record, content)
+if whole then
+local n = #results
+results[n + 1], results[n + 2] = id, whole
+results[n + 3] = struct.pack('>I6', score) .. entry
+delivered = delivered + 1
+end
+end
+end
+end
+else
+if lease_end and lease_end <= now then
+do
+local members =
+redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', '0', format('%d', 500))
+redis.call('LLEN', KEYS[12])
+redis.call('ZCARD', KEYS[4])
+redis.call('ZCARD', KEYS[2])
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HLEN', KEYS[7])
+end
+local ids = {}
+for i, member in ipairs(members) do
+ids[i] = sub(member, 9)
+end
+local stored = redis.call('HMGET', KEYS[6], unpack(ids))
+local new_finished, new_details, new_due, new_dead, new_records = {}, {}, {}, {}, {}
+local old_leased, gone = members, {}
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
+end
+local function due_score(level, due)
+control.uses = bit.bor(control.uses, 2 ^ level)
+return format('%d', level * 281474976710656 + due)
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[7], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function readable_details(details)
+local phase = byte(details, 1)
+return #details >= 60 and byte(details, 43) <= 3
+and (phase < 3 or phase == 3
+and byte(details, 58) >= 1 and byte(details, 58) <= 5)
+and struct.unpack('>I6', details, 48) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+local function read_details(details)
+local d, n = {}, 0
+d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
+struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.first_error = sub(details, 60 + 1, 60 + n)
+d.last_error = sub(details, 60 + n + 1)
+d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
+return d
+end
+local function fresh_details(sequence, fixed)
+return {
+phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+}
+end
+local function write_details(d)
+return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+end
+local function bury(d, reason)
+d.phase, d.reason = 3, reason
+end
+local function finished_as(id)
+return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+end
+local function stands_elsewhere(id, member, record, in_due, in_leased)
+if redis.call('ZSCORE', KEYS[4], member)
+or not in_due and redis.call('ZSCORE', KEYS[2], member)
+or not in_leased and redis.call('ZSCORE', KEYS[3], member) then
+return true
+end
+local other = record and member_of(record, id)
+return other and other ~= member and (redis.call('ZSCORE', KEYS[2], other)
+or redis.call('ZSCORE', KEYS[3], other) or redis.call('ZSCORE', KEYS[4], other))
+end
+local function belong_together(details, sequence, fixed)
+return sub(details, 27, 34) == sequence and (not fixed or sub(details, 35, 47) == fixed)
+end
+local function remains(member, record, due)
+local stub = false
+local position, limits = read_record(record)
+if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
+or not whole_record(sub(member, 9), record, position) then
+limits = '\0\1\0\1'
+stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
+.. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
+end
+local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+d.due = due
+bury(d, 5)
+return write_details(d), stub
+end
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function finish(id, digest, status, lease)
+local n = #gone
+gone[n + 1] = id
+new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
+local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
+control[counter] = control[counter] + 1
+end
+for i, member in ipairs(members) do
+local id, entry = ids[i], stored[i]
+local phase = entry and readable_details(entry)
+and belong_together(entry, sub(member, 1, 8)) and byte(entry, 1)
+if phase == 2 then
+finish(id, sub(entry, 35, 42), 6, '')
+elseif phase == 1 then
+local d = read_details(entry)
+d.crashes, d.settled, d.phase = d.crashes + 1, 0, 0
+if d.crashes >= d.max_crashes then
+bury(d, 2)
+push(new_dead, format('%d', now), member)
+push(deaths, 2, id)
+else
+push(new_due, due_score(d.level, d.due), member)
+end
+push(new_details, id, write_details(d))
+elseif phase then
+local d = read_details(entry)
+if not stands_elsewhere(id, member, false, false, true) then
+if phase == 3 then
+push(new_dead, format('%d', now), member)
+push(deaths, d.reason, id)
+else
+push(new_due, due_score(d.level, d.due), member)
+end
+end
+else
+local record = is_id(id) and redis.call('HGET', KEYS[5], id)
+if is_id(id) and not stands_elsewhere(id, member, record, false, true)
+and (record or not finished_as(id)) then
+local left, stub = remains(member, record, now)
+push(new_details, id, left)
+push(new_dead, format('%d', now), member)
+push(deaths, 5, id)
+if stub then
+push(new_records, id, stub)
+end
+end
+end
+end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HGET', KEYS[11], KEYS[11]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[10]) and redis.acl_check_cmd('HMGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HMGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[12]) and redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[11], KEYS[11]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('UNLINK', KEYS[11]) and redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZCARD', KEYS[4]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZSCORE', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[8])
+finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
+if finished_rotates or finished_count == 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+redis.call('HDEL', KEYS[5], '')
+end
+do
+if #new_finished > 0 then
+do
+if now - control.finished_since >= 2 * 3600000 then
+redis.call('UNLINK', KEYS[8], KEYS[9])
+control.finished_since, finished_count = now, 0
+elseif finished_rotates then
+redis.call('UNLINK', KEYS[9])
+if finished_count > 0 then
+redis.call('RENAME', KEYS[8], KEYS[9])
+redis.call('PEXPIRE', KEYS[9], 3600000)
+end
+control.finished_since, finished_count = now, 0
+end
+end
+redis.call('HSET', KEYS[8], unpack(new_finished))
+if finished_count == 0 then
+redis.call('PEXPIRE', KEYS[8], 2 * 3600000)
+end
+end
+if #new_details > 0 then
+redis.call('HSET', KEYS[6], unpack(new_details))
+end
+if #new_due > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_due))
+end
+if #new_leased > 0 then
+redis.call('ZADD', KEYS[3], unpack(new_leased))
+end
+if #new_dead > 0 then
+redis.call('ZADD', KEYS[4], unpack(new_dead))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[5], unpack(new_records))
+end
+if #old_due > 0 then
+redis.call('ZREM', KEYS[2], unpack(old_due))
+end
+if #old_leased > 0 then
+redis.call('ZREM', KEYS[3], unpack(old_leased))
+end
+if #gone > 0 then
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HDEL', KEYS[7], unpack(gone))
+end
+redis.call('HDEL', KEYS[5], unpack(gone))
+redis.call('HDEL', KEYS[6], unpack(gone))
+end
+if journaled then
+do
+if journal_age >= 2 * 600000 then
+redis.call('UNLINK', KEYS[10], KEYS[11])
+control.journal_since, journal_count = now, 0
+elseif journal_rotates then
+redis.call('UNLINK', KEYS[11])
+if journal_count > 0 then
+redis.call('RENAME', KEYS[10], KEYS[11])
+redis.call('PEXPIRE', KEYS[11], 600000)
+end
+control.journal_since, journal_count = now, 0
+end
+end
+redis.call('HSET', KEYS[10], consumer, journaled)
+if journal_count == 0 then
+redis.call('PEXPIRE', KEYS[10], 2 * 600000)
+end
+end
+if ring then
+redis.call('LPUSH', KEYS[12], '1')
+end
+end
+changed = true
+end
+lease_end = first_end_of_lease()
+end
+if control.paused == 0 then
+do
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[7], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function readable_details(details)
+local phase = byte(details, 1)
+return #details >= 60 and byte(details, 43) <= 3
+and (phase < 3 or phase == 3
+and byte(details, 58) >= 1 and byte(details, 58) <= 5)
+and struct.unpack('>I6', details, 48) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+local function ready_messages(wanted)
+local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
+local levels, due_of = control.uses, {}
+for level = 0, 3 do
+local is_used = levels % 2
+levels = (levels - is_used) / 2
+if is_used == 1 then
+local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
+local last = format('%d', base + (room > 0 and now or 253402300799999))
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
+'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+seen[level] = before + math.min(#found / 2, room)
+for i = 1, math.min(#found, 2 * room), 2 do
+count = count + 1
+members[count], ids[count] = found[i], sub(found[i], 9)
+local score = found[i + 1]
+due_of[score] = due_of[score] or tonumber(score) - base
+due[count] = due_of[score]
+end
+local left = found[2 * room + 2]
+if not left and room > 0 then
+left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
+format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+end
+if left then
+first_left = math.min(first_left, tonumber(left) - base)
+end
+end
+end
+return ids, members, due, first_left
+end
+local deadline_text = format('%d', deadline)
+local bytes, looked_at, taken, lengths = 0, 0, {}, {}
+local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\1' .. claim_id, {}
+local wanted = max
+repeat
+local ids, members, due
+ids, members, due, first_left = ready_messages(wanted)
+local records, stored = {}, {}
+if #ids > 0 then
+records = redis.call('HMGET', KEYS[5], unpack(ids))
+stored = redis.call('HMGET', KEYS[6], unpack(ids))
+end
+local left_from
+for i, id in ipairs(ids) do
+if delivered == max or looked_at - delivered == 500 then
+left_from = i
+break
+end
+local record, member, entry = records[i], members[i], stored[i]
+local sequence, form = sub(member, 1, 8), byte(record or '', 23)
+local whole, half_phase
+local content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
+if not form or form >= 4 or byte(record, 9) >= 230 then
+content, limits, expires_at = read_record(record)
+end
+local fits = content and #id > 0 and #id <= 128
+and sub(record, 1, 8) == sequence
+if fits and entry and not (readable_details(entry) and byte(entry, 1) == 0
+and sub(entry, 27, 34) == sequence
+and sub(entry, 35, 47) == fixed_of(record, limits)) then
+do
+if readable_details(entry) and sub(entry, 27, 34) ~= sequence then
+entry = false
+elseif readable_details(entry) and sub(entry, 35, 47) == fixed_of(record, limits)
+and not redis.call('ZSCORE', KEYS[3], member) and not redis.call('ZSCORE', KEYS[4], member) then
+half_phase = byte(entry, 1)
+fits = half_phase == 1
+else
+fits = false
+end
+end
+end
+if fits and expires_at > now then
+local headers, payload = 0, #record - content + 1
+if form >= 16 then
+headers, payload = content_lengths(record, content)
+end
+bytes = bytes + headers + payload
+if bytes > 4194304 and delivered > 0 then
+left_from = i
+break
+end
+whole = form < 32 and record or whole_record(id, record, content)
+end
+looked_at = looked_at + 1
+old_due[looked_at] = member
+if whole then
+local its_details, due_at, answer = nil, due[i], due[i]
+if entry then
+local epoch = struct.unpack('>I8', entry, 3) + 1
+its_details = '\1\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 27, 47)
+.. struct.pack('>I6', due_at) .. sub(entry, 54)
+answer = struct.pack('>I6', deadline) .. its_details
+else
+local rest = details_end[due_at]
+if not rest then
+rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0'
+details_end[due_at] = rest
+end
+if form < 4 then
+its_details = first_lease .. sequence .. sub(record, 15, 23)
+.. '\0\20\0\5' .. rest
+else
+its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
+end
+end
+local n, m = #new_leased, #new_details
+new_leased[n + 1], new_leased[n + 2] = deadline_text, member
+new_details[m + 1], new_details[m + 2] = id, its_details
+delivered = delivered + 1
+taken[delivered], lengths[delivered] = id, #id
+n = 3 * delivered
+results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
+else
+do
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function read_details(details)
+local d, n = {}, 0
+d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
+struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.first_error = sub(details, 60 + 1, 60 + n)
+d.last_error = sub(details, 60 + n + 1)
+d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
+return d
+end
+local function fresh_details(sequence, fixed)
+return {
+phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+}
+end
+local function write_details(d)
+return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+end
+local function bury(d, reason)
+d.phase, d.reason = 3, reason
+end
+local function finished_as(id)
+return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+end
+local function stands_elsewhere(id, member, record, in_due, in_leased)
+if redis.call('ZSCORE', KEYS[4], member)
+or not in_due and redis.call('ZSCORE', KEYS[2], member)
+or not in_leased and redis.call('ZSCORE', KEYS[3], member) then
+return true
+end
+local other = record and member_of(record, id)
+return other and other ~= member and (redis.call('ZSCORE', KEYS[2], other)
+or redis.call('ZSCORE', KEYS[3], other) or redis.call('ZSCORE', KEYS[4], other))
+end
+local function remains(member, record, due)
+local stub = false
+local position, limits = read_record(record)
+if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
+or not whole_record(sub(member, 9), record, position) then
+limits = '\0\1\0\1'
+stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
+.. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
+end
+local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+d.due = due
+bury(d, 5)
+return write_details(d), stub
+end
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local left, stub
+local expired = fits and expires_at <= now
+local reason = expired and 4 or 5
+if half_phase == 2 then
+push(new_leased, format('%d', now), member)
+elseif half_phase == 3 then
+left, reason = entry, byte(entry, 58)
+elseif expired then
+local d = entry and read_details(entry)
+or fresh_details(sub(record, 1, 8), fixed_of(record, limits))
+d.due = due[i]
+bury(d, reason)
+left = write_details(d)
+control.expired = control.expired + 1
+elseif is_id(id) and not stands_elsewhere(id, member, record, true, false)
+and (record or not finished_as(id)) then
+left, stub = remains(member, record, due[i])
+end
+if left then
+push(new_details, id, left)
+push(new_dead, format('%d', now), member)
+push(deaths, reason, id)
+end
+if stub then
+push(new_records, id, stub)
+end
+end
+end
+end
+if left_from then
+for left = left_from, #ids do
+first_left = math.min(first_left, due[left])
+end
+end
+local buried = looked_at - delivered
+local is_over = left_from or #ids < wanted or delivered == max or buried == 500
+wanted = math.min(max - delivered + buried, 1000)
+until is_over
+if delivered > 0 then
+journaled = claim_id .. struct.pack('>I2', delivered) .. string.char(unpack(lengths))
+.. table.concat(taken)
+end
+end
+end
+end
+do
+local function ready_messages(wanted)
+local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
+local levels, due_of = control.uses, {}
+for level = 0, 3 do
+local is_used = levels % 2
+levels = (levels - is_used) / 2
+if is_used == 1 then
+local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
+local last = format('%d', base + (room > 0 and now or 253402300799999))
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
+'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+seen[level] = before + math.min(#found / 2, room)
+for i = 1, math.min(#found, 2 * room), 2 do
+count = count + 1
+members[count], ids[count] = found[i], sub(found[i], 9)
+local score = found[i + 1]
+due_of[score] = due_of[score] or tonumber(score) - base
+due[count] = due_of[score]
+end
+local left = found[2 * room + 2]
+if not left and room > 0 then
+left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
+format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+end
+if left then
+first_left = math.min(first_left, tonumber(left) - base)
+end
+end
+end
+return ids, members, due, first_left
+end
+if is_repeated and control.paused == 0 then
+local _
+_, _, _, first_left = ready_messages(0)
+end
+if first_left then
+if delivered > 0 and not is_repeated then
+lease_end = math.min(lease_end or 281474976710655, deadline)
+end
+next = math.min(first_left, lease_end or 281474976710655)
+if next == 281474976710655 then
+next = nil
+if control.uses ~= 31 and redis.call('ZCARD', KEYS[2]) > #old_due then
+control.uses, changed, next = 31, true, now
+end
+end
+end
+end
+local more = next and next <= now
+results[4], results[5] = more and 1 or 0, next or -1
+for i = 1, #deaths do
+results[#results + 1] = deaths[i]
+end
+local sleeps = not more and delivered < max
+local armed, armed_until = 0, 0
+if sleeps then
+armed, armed_until = next or 281474976710655, now + 60000
+end
+local hands_on = more or not sleeps and next and next < now + 60000
+ring = hands_on and redis.call('LLEN', KEYS[12]) == 0
+changed = changed or #old_due > 0
+local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 10000
+if changed or hands_on or not fresh then
+control.armed, control.armed_until = armed, armed_until
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_details > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_leased > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_dead > 0 then
+redis.call('ZCARD', KEYS[4])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_records > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #old_due > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if journaled then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+journal_count = younger and 1 or redis.call('HLEN', KEYS[10])
+journal_rotates = journal_age >= 600000 or journal_count >= 1000
+if journal_rotates or journal_count == 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('UNLINK', KEYS[11]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+end
+if ring then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+redis.call('HDEL', KEYS[5], '')
+end
+do
+if #new_details > 0 then
+redis.call('HSET', KEYS[6], unpack(new_details))
+end
+if #new_leased > 0 then
+redis.call('ZADD', KEYS[3], unpack(new_leased))
+end
+if #new_dead > 0 then
+redis.call('ZADD', KEYS[4], unpack(new_dead))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[5], unpack(new_records))
+end
+if #old_due > 0 then
+redis.call('ZREM', KEYS[2], unpack(old_due))
+end
+if journaled then
+do
+if journal_age >= 2 * 600000 then
+redis.call('UNLINK', KEYS[10], KEYS[11])
+control.journal_since, journal_count = now, 0
+elseif journal_rotates then
+redis.call('UNLINK', KEYS[11])
+if journal_count > 0 then
+redis.call('RENAME', KEYS[10], KEYS[11])
+redis.call('PEXPIRE', KEYS[11], 600000)
+end
+control.journal_since, journal_count = now, 0
+end
+end
+redis.call('HSET', KEYS[10], consumer, journaled)
+if journal_count == 0 then
+redis.call('PEXPIRE', KEYS[10], 2 * 600000)
+end
+end
+if ring then
+redis.call('LPUSH', KEYS[12], '1')
+end
+end
+if changed then
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+else
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+end
+results[3] = control.revision
+return results

@@ -1,0 +1,216 @@
+-- delayline 0.1.0, schema 1: enqueue
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local function rings(due)
+local sleepers_know = control.armed_until > now and control.armed <= due
+if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
+return false
+end
+control.armed, control.armed_until = due, now + 60000
+return redis.call('LLEN', KEYS[8]) == 0
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function due_score(level, due)
+control.uses = bit.bor(control.uses, 2 ^ level)
+return format('%d', level * 281474976710656 + due)
+end
+local function remembered(past)
+local known = (#past == 9 or #past == 9 + 24)
+and byte(past, 1) >= 5 and byte(past, 1) <= 7
+return known and past
+end
+local function finished_of(first, last)
+local age, new, old = now - control.finished_since, {}, {}
+if last >= first and age < 2 * 3600000 then
+new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
+end
+if last >= first and age < 3600000 then
+old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+end
+local found = {}
+for i = 1, last - first + 1 do
+found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
+end
+return found
+end
+local count = (#ARGV - 2) / 2
+local records = redis.call('HMGET', KEYS[3], unpack(ARGV, 3, 2 + count))
+local past = finished_of(3, 2 + count)
+local results, created, first_due, last = {0, now, 0}, 0, 281474976710655, 0
+local new_due, new_records, new_contents, reused = {}, {}, {}, {}
+local pack, char = struct.pack, string.char
+local enqueued_at = pack('>I6', now)
+local sequence, high = control.sequence, nil
+for run = 1, #ARGV[2], 11 do
+local length, flags, level = struct.unpack('>I2I1I1', ARGV[2], run)
+local due = instant(ARGV[2], run + 5 - 1)
+local score, expires = nil, flags >= 2
+local first = last + 1
+last = last + length
+for i = first, last do
+local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
+if records[i] then
+do
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function digest_of(record)
+return sub(record, 15, 22)
+end
+local record, entry = records[i], redis.call('HGET', KEYS[4], id)
+local phase = entry and sub(entry, 27, 34) == sub(record, 1, 8)
+and byte(entry, 1) or 0
+known_digest, status = digest_of(record), 2
+if phase == 3 then
+status = 4
+elseif phase ~= 0 then
+status = 3
+elseif tonumber(redis.call('ZSCORE', KEYS[2], member_of(record, id)) or 0) % 281474976710656 > now then
+status = 1
+end
+end
+elseif past[i] then
+if flags % 2 == 1 then
+reused[#reused + 1] = id
+else
+known_digest, status = sub(past[i], 2, 9), byte(past[i], 1)
+end
+end
+if status then
+local digest = expires and sub(item, 8, 15) or sub(item, 1, 8)
+results[3 + i] = known_digest == digest and -status or -10 - status
+else
+sequence, created = sequence + 1, created + 1
+local low = char(sequence % 256)
+if low == '\0' or not high then
+high = sub(pack('>I8', sequence), 1, 7)
+end
+score = score or due_score(level, due)
+new_due[2 * created - 1], new_due[2 * created] = score, high .. low .. id
+new_records[2 * created - 1] = id
+if not expires and byte(item, 9) < 32 then
+new_records[2 * created] = high .. low .. enqueued_at .. item
+else
+do
+local digest, expires_at = 1, ''
+if expires then
+digest = 8
+expires_at = pack('>I6', instant(item, 1))
+end
+local form, content = byte(item, digest + 9 - 1), digest + 9
+if bit.band(form, 4) ~= 0 then
+content = content + 4
+end
+local record = high .. low .. enqueued_at .. sub(item, digest, content - 1) .. expires_at
+if form >= 32 then
+local n = #new_contents
+new_contents[n + 1], new_contents[n + 2] = id, sub(item, content + 6)
+record = record .. sub(item, content, content + 6 - 1)
+else
+record = record .. sub(item, content)
+end
+new_records[2 * created] = record
+end
+end
+if due < first_due then
+first_due = due
+end
+results[3 + i] = due
+end
+end
+end
+control.sequence = sequence
+if #new_contents > 0 then
+control.uses = bit.bor(control.uses, 16)
+end
+local ring = created > 0 and rings(first_due)
+if created > 0 then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_due > 0 then
+end
+if #new_records > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_contents > 0 then
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #reused > 0 then
+redis.call('HLEN', KEYS[6])
+redis.call('HLEN', KEYS[7])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if ring then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+if #new_due > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_due))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[3], unpack(new_records))
+end
+if #new_contents > 0 then
+redis.call('HSET', KEYS[5], unpack(new_contents))
+end
+if #reused > 0 then
+redis.call('HDEL', KEYS[6], unpack(reused))
+redis.call('HDEL', KEYS[7], unpack(reused))
+end
+if ring then
+redis.call('LPUSH', KEYS[8], '1')
+end
+end
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+end
+results[3] = control.revision
+return results

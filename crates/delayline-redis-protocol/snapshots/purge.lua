@@ -1,0 +1,160 @@
+-- delayline 0.1.0, schema 1: purge
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function digest_of(record)
+return sub(record, 15, 22)
+end
+local function remembered(past)
+local known = (#past == 9 or #past == 9 + 24)
+and byte(past, 1) >= 5 and byte(past, 1) <= 7
+return known and past
+end
+local function finished_of(first, last)
+local age, new, old = now - control.finished_since, {}, {}
+if last >= first and age < 2 * 3600000 then
+new = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+end
+if last >= first and age < 3600000 then
+old = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
+end
+local found = {}
+for i = 1, last - first + 1 do
+found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
+end
+return found
+end
+local results, new_finished, old_dead, gone = {0, now, 0}, {}, {}, {}
+local function finish(id, digest, status, lease)
+local n = #gone
+gone[n + 1] = id
+new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
+local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
+control[counter] = control[counter] + 1
+end
+local finished_count, finished_rotates
+local ids = {}
+for i = 2, #ARGV do
+ids[i - 1] = ARGV[i]
+end
+local records = redis.call('HMGET', KEYS[4], unpack(ids))
+local stored = redis.call('HMGET', KEYS[5], unpack(ids))
+local past = finished_of(2, #ARGV)
+for i, id in ipairs(ids) do
+local record, entry = records[i], stored[i]
+if not record then
+local was_purged = past[i] and byte(past[i], 1) == 7
+results[3 + i] = was_purged and 1 or 3
+elseif not entry or byte(entry, 1) ~= 3
+or sub(entry, 27, 34) ~= sub(record, 1, 8) then
+results[3 + i] = 2
+else
+finish(id, digest_of(record), 7, '')
+old_dead[#gone] = member_of(record, id)
+results[3 + i] = 1
+end
+end
+if #gone > 0 then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_finished > 0 then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[7])
+finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
+if finished_rotates or finished_count == 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+end
+if #gone > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+if #old_dead > 0 then
+redis.call('ZCARD', KEYS[3])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+redis.call('HDEL', KEYS[4], '')
+end
+do
+if #new_finished > 0 then
+do
+if now - control.finished_since >= 2 * 3600000 then
+redis.call('UNLINK', KEYS[7], KEYS[8])
+control.finished_since, finished_count = now, 0
+elseif finished_rotates then
+redis.call('UNLINK', KEYS[8])
+if finished_count > 0 then
+redis.call('RENAME', KEYS[7], KEYS[8])
+redis.call('PEXPIRE', KEYS[8], 3600000)
+end
+control.finished_since, finished_count = now, 0
+end
+end
+redis.call('HSET', KEYS[7], unpack(new_finished))
+if finished_count == 0 then
+redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+end
+end
+if #old_dead > 0 then
+redis.call('ZREM', KEYS[3], unpack(old_dead))
+end
+if #gone > 0 then
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HDEL', KEYS[6], unpack(gone))
+end
+redis.call('HDEL', KEYS[4], unpack(gone))
+redis.call('HDEL', KEYS[5], unpack(gone))
+end
+end
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+end
+results[3] = control.revision
+return results

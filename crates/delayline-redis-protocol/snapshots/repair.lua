@@ -1,0 +1,585 @@
+-- delayline 0.1.0, schema 1: repair
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function due_score(level, due)
+control.uses = bit.bor(control.uses, 2 ^ level)
+return format('%d', level * 281474976710656 + due)
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function digest_of(record)
+return sub(record, 15, 22)
+end
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[7], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function has_content(id, record)
+local position = read_record(record)
+if not position or byte(record, 23) < 32 then
+return position
+end
+local headers, payload = content_lengths(record, position)
+return redis.call('HSTRLEN', KEYS[7], id) == 2 + headers + payload
+end
+local function readable_details(details)
+local phase = byte(details, 1)
+return #details >= 60 and byte(details, 43) <= 3
+and (phase < 3 or phase == 3
+and byte(details, 58) >= 1 and byte(details, 58) <= 5)
+and struct.unpack('>I6', details, 48) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+local function read_details(details)
+local d, n = {}, 0
+d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
+struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.first_error = sub(details, 60 + 1, 60 + n)
+d.last_error = sub(details, 60 + n + 1)
+d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
+return d
+end
+local function fresh_details(sequence, fixed)
+return {
+phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+}
+end
+local function write_details(d)
+return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+end
+local function bury(d, reason)
+d.phase, d.reason = 3, reason
+end
+local due = {
+count = function(from, to) return redis.call('ZCOUNT', KEYS[2], from, to) end,
+range = function(from, to) return redis.call('ZRANGE', KEYS[2], from, to, 'WITHSCORES') end,
+}
+local leased = {
+count = function(from, to) return redis.call('ZCOUNT', KEYS[3], from, to) end,
+range = function(from, to) return redis.call('ZRANGE', KEYS[3], from, to, 'WITHSCORES') end,
+}
+local dead = {
+count = function(from, to) return redis.call('ZCOUNT', KEYS[4], from, to) end,
+range = function(from, to) return redis.call('ZRANGE', KEYS[4], from, to, 'WITHSCORES') end,
+}
+local function sequence_of(member)
+return struct.unpack('>I4I4', sub(member .. '\0\0\0\0\0\0\0\0', 1, 8))
+end
+local function position_from(first)
+if not ARGV[first] then
+return nil
+end
+return {
+index = tonumber(ARGV[first]), instant = tonumber(ARGV[first + 1]),
+high = tonumber(ARGV[first + 2]), low = tonumber(ARGV[first + 3]),
+}
+end
+local function rank_after(index, score, position)
+local first = index.count('-inf', format('(%.0f', score))
+local last = index.count('-inf', score)
+while first < last do
+local middle = math.floor((first + last) / 2)
+local high, low = sequence_of(index.range(middle, middle)[1])
+if high > position.high or high == position.high and low > position.low then
+last = middle
+else
+first = middle + 1
+end
+end
+return first
+end
+local function walk(index, base, from, to, position, limit)
+local first = index.count('-inf', format('(%.0f', base + from))
+local last = index.count('-inf', base + to)
+if position then
+first = math.max(first, rank_after(index, base + position.instant, position))
+end
+last = math.min(last, first + limit)
+if first >= last then
+return {}
+end
+return index.range(first, last - 1)
+end
+local results = {0, now, control.revision, 0, 0, 0, 0, 0, 0}
+local function find(kind, first, second)
+local n = #results
+results[n + 1], results[n + 2], results[n + 3] = kind, first, second
+end
+local function in_another(index, member)
+return index ~= due and redis.call('ZSCORE', KEYS[2], member)
+or index ~= leased and redis.call('ZSCORE', KEYS[3], member)
+or index ~= dead and redis.call('ZSCORE', KEYS[4], member)
+end
+local function examine(index, number, member)
+local id = sub(member, 9)
+if #member < 9 or #id > 128 then
+return find(1, number, '')
+end
+local record, details =
+redis.call('HGET', KEYS[5], id), redis.call('HGET', KEYS[6], id)
+local _, limits = read_record(record)
+if not has_content(id, record) then
+return find(2, id, '')
+elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
+return find(3, id, '')
+elseif in_another(index, member) then
+return find(4, id, '')
+end
+local phase = 0
+if details then
+phase = readable_details(details) and sub(details, 27, 34) == sub(record, 1, 8)
+and sub(details, 35, 47) == fixed_of(record, limits) and byte(details, 1) or -1
+end
+local fits = index == due and phase == 0
+or index == leased and (phase == 1 or phase == 2)
+or index == dead and phase == 3
+if not fits then
+find(5, id, '')
+end
+end
+local function finished_as(id)
+return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+end
+local function belong_together(details, sequence, fixed)
+return sub(details, 27, 34) == sequence and (not fixed or sub(details, 35, 47) == fixed)
+end
+local function remains(member, record, due)
+local stub = false
+local position, limits = read_record(record)
+if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
+or not whole_record(sub(member, 9), record, position) then
+limits = '\0\1\0\1'
+stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
+.. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
+end
+local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+d.due = due
+bury(d, 5)
+return write_details(d), stub
+end
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function look_for_orphans(number, cursor, found)
+if cursor >= 9007199254740992 then
+cursor = 0
+end
+if number == 7 then
+local page =
+redis.call('HSCAN', KEYS[6], format('%.0f', cursor), 'COUNT', 500)
+for i = 1, #page[2], 2 do
+if redis.call('HEXISTS', KEYS[5], page[2][i]) == 0 then
+found(7, page[2][i])
+end
+end
+if page[1] ~= '0' then
+return 7, tonumber(page[1])
+end
+end
+if redis.call('HLEN', KEYS[7]) <= 500 then
+for _, id in ipairs(redis.call('HKEYS', KEYS[7])) do
+if redis.call('HEXISTS', KEYS[5], id) == 0 then
+found(8, id)
+end
+end
+end
+end
+local function find_orphan(number, id)
+if #id >= 1 and #id <= 128 then
+find(8, id, '')
+else
+find(1, number, '')
+end
+end
+local limit, position = tonumber(ARGV[2]), position_from(3)
+local examined, changed = 0, false
+redis.call('ZCARD', KEYS[2])
+redis.call('ZCARD', KEYS[3])
+redis.call('ZCARD', KEYS[4])
+redis.call('HLEN', KEYS[5])
+redis.call('HLEN', KEYS[6])
+local silent = redis.call('LLEN', KEYS[12]) == 0
+if redis.call('HLEN', KEYS[7]) > 0 then
+control.uses = bit.bor(control.uses, 16)
+end
+local function touch()
+if not changed then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HEXISTS', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HKEYS', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HSCAN', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSCAN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSTRLEN', KEYS[7], KEYS[7]) and redis.acl_check_cmd('LLEN', KEYS[12]) and redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[10]) and redis.acl_check_cmd('PTTL', KEYS[11]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZCARD', KEYS[4]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[3]) and redis.acl_check_cmd('ZCOUNT', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGE', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZREM', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZSCORE', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+do
+redis.call('HDEL', KEYS[5], '')
+end
+changed = true
+end
+end
+local function possible(instant)
+return instant and instant >= 0 and instant <= 253402300799999
+end
+local function is_indexed(member)
+return redis.call('ZSCORE', KEYS[2], member) or redis.call('ZSCORE', KEYS[3], member)
+or redis.call('ZSCORE', KEYS[4], member)
+end
+local function place_in_due(member, score)
+redis.call('ZADD', KEYS[2], score, member)
+redis.call('ZREM', KEYS[3], member)
+redis.call('ZREM', KEYS[4], member)
+end
+local function place_in_leased(member, lease_end)
+redis.call('ZADD', KEYS[3], lease_end, member)
+redis.call('ZREM', KEYS[2], member)
+redis.call('ZREM', KEYS[4], member)
+end
+local function place_in_dead(member, died_at)
+redis.call('ZADD', KEYS[4], died_at, member)
+redis.call('ZREM', KEYS[2], member)
+redis.call('ZREM', KEYS[3], member)
+end
+local function remove_entries(member)
+redis.call('ZREM', KEYS[2], member)
+redis.call('ZREM', KEYS[3], member)
+redis.call('ZREM', KEYS[4], member)
+end
+local function remove_message(id)
+redis.call('HDEL', KEYS[7], id)
+redis.call('HDEL', KEYS[5], id)
+redis.call('HDEL', KEYS[6], id)
+end
+local function put_right(id, member, record, entry)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local due_at = score >= 0 and score < (3 + 1) * 281474976710656 and possible(score % 281474976710656) and score % 281474976710656
+local lease_end = tonumber(redis.call('ZSCORE', KEYS[3], member) or -1)
+local died_at = tonumber(redis.call('ZSCORE', KEYS[4], member) or -1)
+local d = entry and read_details(entry)
+local phase = d and d.phase or 0
+if phase == 3 then
+place_in_dead(member, possible(died_at) and died_at or now)
+elseif phase == 1 and due_at and lease_end < 0 then
+d.phase = 0
+redis.call('HSET', KEYS[6], id, write_details(d))
+place_in_due(member, due_score(d.level, due_at))
+elseif phase ~= 0 then
+place_in_leased(member, possible(lease_end) and lease_end or now)
+elseif due_at then
+place_in_due(member, due_score(level_of(record), due_at))
+elseif d and (possible(lease_end) or possible(died_at)) then
+place_in_due(member, due_score(d.level, d.due))
+else
+return false
+end
+return true
+end
+local function is_over(id, record, entry)
+local past = finished_as(id)
+if not past or not record then
+return past
+end
+return #record >= 23 and not is_indexed(member_of(record, id))
+and sub(past, 2, 9) == digest_of(record)
+and (#past == 9 or entry and sub(past, 10) == sub(entry, 3, 26))
+end
+local function mend(id, stray)
+touch()
+if not is_id(id) then
+return remove_entries(stray)
+end
+local record = redis.call('HGET', KEYS[5], id)
+local entry = redis.call('HGET', KEYS[6], id)
+if is_over(id, record, entry) then
+remove_message(id)
+return stray and remove_entries(stray)
+end
+local _, limits = read_record(record)
+local whole = has_content(id, record)
+local member = whole and member_of(record, id) or stray
+or record and #record >= 8 and member_of(record, id) or '\0\0\0\0\0\0\0\0' .. id
+local known = whole
+if whole and entry and readable_details(entry) then
+if sub(entry, 27, 34) ~= sub(record, 1, 8) then
+redis.call('HDEL', KEYS[6], id)
+entry = nil
+else
+known = belong_together(entry, sub(record, 1, 8), fixed_of(record, limits))
+end
+elseif entry then
+known = false
+end
+if not known or not put_right(id, member, record, entry) then
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local due_at = score >= 0 and score < (3 + 1) * 281474976710656 and score % 281474976710656
+local left, stub = remains(member, record, possible(due_at) and due_at or now)
+redis.call('HSET', KEYS[6], id, left)
+place_in_dead(member, now)
+if stub then
+redis.call('HSET', KEYS[5], id, stub)
+end
+end
+if stray and stray ~= member then
+remove_entries(stray)
+end
+end
+local function repair(index, number, base)
+if position and position.index > number or examined >= limit then
+return
+end
+local after_position = position and position.index == number and position or nil
+local found = walk(index, base, 0, 253402300799999, after_position, limit - examined)
+if index == due and #found > 0 and bit.band(control.uses, 2 ^ number) == 0 then
+control.uses = bit.bor(control.uses, 2 ^ number)
+touch()
+end
+for i = 1, #found, 2 do
+local member, before = found[i], #results
+examine(index, number, member)
+if #results > before then
+mend(sub(member, 9), member)
+end
+examined = examined + 1
+results[6], results[7] = number, tonumber(found[i + 1]) - base
+results[8], results[9] = sequence_of(member)
+end
+end
+local function repair_range(number, members)
+for _, member in ipairs(members) do
+find(1, number, '')
+mend(sub(member, 9), member)
+end
+end
+local function repair_impossible()
+local from = '-inf'
+for level = 0, 4 do
+local to = level < 4 and format('(%.0f', level * 281474976710656) or '+inf'
+repair_range(0, redis.call('ZRANGEBYSCORE', KEYS[2], from, to, 'LIMIT', 0, limit))
+from = format('(%.0f', level * 281474976710656 + 253402300799999)
+end
+repair_range(4, redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(0', 'LIMIT', 0, limit))
+repair_range(4,
+redis.call('ZRANGEBYSCORE', KEYS[3], format('(%.0f', 253402300799999), '+inf', 'LIMIT', 0, limit))
+repair_range(5, redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(0', 'LIMIT', 0, limit))
+repair_range(5,
+redis.call('ZRANGEBYSCORE', KEYS[4], format('(%.0f', 253402300799999), '+inf', 'LIMIT', 0, limit))
+end
+local function remove_orphan(number, id)
+find_orphan(number, id)
+touch()
+redis.call('HDEL', KEYS[6], id)
+redis.call('HDEL', KEYS[7], id)
+end
+local function repair_records(cursor)
+local page = redis.call('HSCAN', KEYS[5], format('%.0f', cursor), 'COUNT', limit)
+for i = 1, #page[2], 2 do
+local id, value = page[2][i], page[2][i + 1]
+if not is_id(id) then
+find_orphan(6, id)
+touch()
+remove_message(id)
+elseif #value < 8 or not is_indexed(member_of(value, id)) then
+find(8, id, '')
+mend(id)
+end
+end
+if page[1] ~= '0' then
+return 6, tonumber(page[1])
+end
+return 7, 0
+end
+local function indexed()
+return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
++ redis.call('ZCARD', KEYS[4])
+end
+local function accounted_for()
+return indexed() + control.acked + control.cancelled + control.purged
+end
+local function limit_memories()
+if redis.call('PTTL', KEYS[8]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[8], 2 * 3600000)
+end
+if redis.call('PTTL', KEYS[9]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[9], 3600000)
+end
+if redis.call('PTTL', KEYS[10]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[10], 2 * 600000)
+end
+if redis.call('PTTL', KEYS[11]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[11], 600000)
+end
+end
+for level = 0, 3 do
+repair(due, level, level * 281474976710656)
+end
+repair(leased, 4, 0)
+repair(dead, 5, 0)
+local goes_on = examined == limit
+if not goes_on then
+local number, cursor = 6, 0
+if position and position.index >= 6 then
+number, cursor = position.index, position.high * 4294967296 + position.low
+if cursor >= 9007199254740992 then
+cursor = 0
+end
+else
+repair_impossible()
+end
+local right = redis.call('HLEN', KEYS[5]) == indexed() and accounted_for() == control.sequence
+if number == 6 and not right then
+number, cursor = repair_records(cursor)
+else
+number, cursor = look_for_orphans(math.max(number, 7), cursor, remove_orphan)
+end
+if number then
+goes_on = true
+results[6], results[7] = number, 0
+results[8], results[9] = math.floor(cursor / 4294967296), cursor % 4294967296
+end
+if not goes_on then
+limit_memories()
+local accounted = accounted_for()
+if accounted ~= control.sequence then
+find(7, control.sequence, accounted)
+touch()
+if accounted > control.sequence then
+control.sequence = accounted
+else
+control.purged = control.purged + control.sequence - accounted
+end
+end
+end
+end
+results[4] = examined
+results[5] = goes_on and 1 or 0
+if changed then
+if silent then
+redis.call('LPUSH', KEYS[12], '1')
+end
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+end
+results[3] = control.revision
+return results

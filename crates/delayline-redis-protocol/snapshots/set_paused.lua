@@ -1,0 +1,64 @@
+-- delayline 0.1.0, schema 1: set_paused
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local paused = tonumber(ARGV[2])
+local is_silent = redis.call('LLEN', KEYS[4]) == 0
+local changed = control.paused ~= paused
+local ring = changed and paused == 0 and is_silent
+control.paused = paused
+if changed then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if ring then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+redis.call('HDEL', KEYS[3], '')
+end
+do
+if ring then
+redis.call('LPUSH', KEYS[4], '1')
+end
+end
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until))
+end
+end
+end
+return {0, now, control.revision, changed and 1 or 0}

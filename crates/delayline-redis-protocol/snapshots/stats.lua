@@ -1,0 +1,50 @@
+-- delayline 0.1.0, schema 1: stats
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 1
+if version > 0 and version ~= 1 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 75 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local scheduled, ready, earliest = 0, 0, nil
+for level = 0, 3 do
+local base = level * 281474976710656
+local first = redis.call('ZRANGEBYSCORE', KEYS[2], base, base + 253402300799999,
+'WITHSCORES', 'LIMIT', 0, 1)
+if first[2] then
+earliest = math.min(earliest or 281474976710655, tonumber(first[2]) - base)
+local waiting = redis.call('ZCOUNT', KEYS[2], base, base + 253402300799999)
+local due = redis.call('ZCOUNT', KEYS[2], base, base + now)
+scheduled, ready = scheduled + waiting - due, ready + due
+end
+end
+return {
+0, now, control.revision, scheduled, ready, redis.call('ZCARD', KEYS[3]),
+redis.call('ZCARD', KEYS[4]), control.paused, earliest or -1, control.sequence, control.acked,
+control.cancelled, control.purged, control.expired,
+}

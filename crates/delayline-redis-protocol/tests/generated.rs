@@ -1,0 +1,96 @@
+//! What is made from the sources and committed beside them, so that a review sees what changes: the
+//! scripts as servers get them, in `snapshots/`, and the tables of `docs/wire.md`.
+//!
+//! `cargo xtask fix` writes them, by `DELAYLINE_WRITE=1`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use delayline_redis_protocol::all_scripts;
+use delayline_redis_protocol::layout::codes::CODES;
+use delayline_redis_protocol::layout::{Field, Kind, STRUCTURES, Structure};
+
+fn crate_root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Writes the file, or compares it.
+fn settle(path: &Path, text: &str) {
+    if env::var_os("DELAYLINE_WRITE").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let different = || text.lines().zip(found.lines()).position(|(new, old)| new != old);
+    assert!(
+        found == text,
+        "{} differs from line {} on: `cargo xtask fix` writes it",
+        path.display(),
+        different().unwrap_or_else(|| found.lines().count().min(text.lines().count())) + 1,
+    );
+}
+
+#[test]
+fn scripts_are_those_of_the_snapshots() {
+    let folder = crate_root().join("snapshots");
+    for script in all_scripts() {
+        settle(&folder.join(script.name), &script.source);
+    }
+    let names: BTreeSet<_> = all_scripts().iter().map(|script| script.name.to_owned()).collect();
+    let files = fs::read_dir(&folder).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), names);
+}
+
+#[test]
+fn the_wire_page_has_the_tables_of_the_layout() {
+    const BEGIN: &str = "<!-- from layout.rs -->\n";
+    const END: &str = "<!-- to here -->\n";
+    let path = crate_root().join("../../docs/wire.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    settle(&path, &format!("{before}{BEGIN}{}{END}{after}", tables()));
+}
+
+fn tables() -> String {
+    let mut text = String::new();
+    for structure in STRUCTURES {
+        text.push_str(&table(structure));
+    }
+    text.push_str("\n### Numbers\n\n| what they tell | numbers |\n|---|---|\n");
+    for list in CODES {
+        let codes: Vec<_> =
+            list.codes.iter().map(|code| format!("{} {}", code.value, words(code.name))).collect();
+        writeln!(text, "| {} | {} |", list.about, codes.join(", ")).unwrap();
+    }
+    text.push('\n');
+    text
+}
+
+fn table(structure: &Structure) -> String {
+    let title = words(structure.name);
+    let mut text = format!("\n### {title}: {}\n\n{}\n\n", structure.place, structure.about.trim());
+    text.push_str("| offset | bytes | field | meaning |\n|---|---|---|---|\n");
+    for Field { name, kind, offset, condition, meaning, .. } in structure.fields {
+        let offset = offset.map_or_else(String::new, |offset| offset.to_string());
+        let bytes = match kind {
+            Kind::Rest => String::new(),
+            kind => kind.bytes().to_string(),
+        };
+        let condition = match *condition {
+            "" => String::new(),
+            condition => format!("if {}: ", words(condition)),
+        };
+        writeln!(text, "| {offset} | {bytes} | {} | {condition}{meaning} |", words(name)).unwrap();
+    }
+    text
+}
+
+fn words(name: &str) -> String {
+    name.to_lowercase().replace('_', " ")
+}

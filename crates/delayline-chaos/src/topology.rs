@@ -59,6 +59,8 @@ pub struct Stage {
     losses: Vec<Vec<Loss>>,
     /// Who was a primary when the servers agreed last, and when that was.
     known: (Duration, BTreeSet<usize>),
+    /// What was written before then is on the replicas.
+    level_at: Duration,
     chance: fastrand::Rng,
 }
 
@@ -128,7 +130,8 @@ impl Stage {
             queues.iter().map(|queue| Working::start(queue, &mut chance)).collect::<Result<_>>()?;
         let losses = queues.iter().map(|_| Vec::new()).collect();
         let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
-        Ok(Self { ground, proxies, setting, queues, workings, losses, known, chance })
+        let level_at = known.0;
+        Ok(Self { ground, proxies, setting, queues, workings, losses, known, level_at, chance })
     }
 
     /// All kinds of fault that these servers can suffer.

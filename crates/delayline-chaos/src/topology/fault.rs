@@ -105,6 +105,8 @@ impl Stage {
         if fault == Fault::HandOver && !is_handed_over {
             self.excuse(begin);
         }
+        self.level_at = self.setting.elapsed();
+        self.ground.level().await?;
         self.known = (self.setting.elapsed(), blocking(|| self.ground.primaries(None)));
         let now = self.setting.elapsed();
         let is_felt = concerned.iter().any(|n| {
@@ -123,10 +125,8 @@ impl Stage {
         let begin = self.setting.elapsed();
         // What was asked shortly before the end, and had its answer before anybody could have doubts, may
         // not have been replicated.
-        let just_before = Loss {
-            called: begin.saturating_sub(NOT_REPLICATED)..=begin,
-            returned_by: begin + DOUBT,
-        };
+        let just_before =
+            Loss { called: self.not_replicated(begin)..=begin, returned_by: begin + DOUBT };
         match fault {
             Fault::Kill => {
                 let before = blocking(|| self.ground.primaries(None));
@@ -232,6 +232,12 @@ impl Stage {
         is_unasked
     }
 
+    /// Since when a replica may lack what was answered: it had everything once, and is late when the machine
+    /// has much else to do.
+    fn not_replicated(&self, begin: Duration) -> Duration {
+        begin.min(self.level_at).saturating_sub(NOT_REPLICATED)
+    }
+
     /// Whatever was answered since then may be lost.
     fn excuse(&mut self, since: Duration) {
         let now = self.setting.elapsed();
@@ -261,10 +267,16 @@ impl Stage {
         }
         self.tell_sentinel(&["SENTINEL", "FAILOVER", "primary"]).await?;
         let healed = self.await_promotion(&before, victim).await?;
-        // The old primary takes writes until it is demoted; the sentinels are asked every second, and a
-        // second later at the most everybody knows.
-        let until = healed + Duration::from_secs(3);
-        let called = begin.saturating_sub(NOT_REPLICATED)..=until;
+        // The old primary takes writes until it is demoted. The sentinels are asked every second.
+        let start = Instant::now();
+        while !blocking(|| self.ground.have_all_left(victim)) {
+            if start.elapsed() > LONGEST_FAILOVER {
+                bail!("the sentinels do not agree within {LONGEST_FAILOVER:?}");
+            }
+            self.wait(20).await;
+        }
+        let until = self.setting.elapsed() + Duration::from_secs(3);
+        let called = self.not_replicated(begin)..=until;
         Ok(Outcome { healed, loss: Some(Loss { called, returned_by: until + DOUBT }) })
     }
 
@@ -408,7 +420,7 @@ fn is_alive(server: &Server) -> bool {
 
 /// Each driver has a transport of its own, as a process would have.
 const PROCESSES: f64 = 2.0;
-/// How long replication may take on a machine that has much else to do.
+/// A call may be under way when replication is looked at.
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for so long is not believed any more.
 const DOUBT: Duration = Duration::from_secs(1);

@@ -139,6 +139,40 @@ impl Ground {
         Ok(())
     }
 
+    /// Waits until the replicas have what the primaries have written by now.
+    pub(super) async fn level(&self) -> Result<()> {
+        let number =
+            |server: &Server, name: &str| field(server, "replication", name)?.parse::<u64>().ok();
+        let written: Vec<_> = super::blocking(|| {
+            let places = self.primaries(None).into_iter();
+            places
+                .map(|place| (place, number(&self.servers()[place], "master_repl_offset")))
+                .collect()
+        });
+        let has_all = |(place, written): &(usize, Option<u64>)| {
+            let replica = field(&self.servers()[*place], "replication", "slave0")?;
+            let offset = replica.split(',').find_map(|part| part.strip_prefix("offset="))?;
+            Some(offset.parse::<u64>().ok()? >= (*written)?)
+        };
+        let begin = Instant::now();
+        while !super::blocking(|| written.iter().all(|it| has_all(it) == Some(true))) {
+            if begin.elapsed() > LONGEST_SETTLING {
+                bail!("a replica is not level after {LONGEST_SETTLING:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Whether all sentinels name another primary than this server.
+    pub(super) fn have_all_left(&self, victim: usize) -> bool {
+        let Self::Sentinel(sentinels) = self else { return true };
+        let port = self.servers()[victim].port().to_string();
+        sentinels.sentinels().iter().all(|sentinel| {
+            told(sentinel).iter().any(|(field, value)| field == "port" && *value != port)
+        })
+    }
+
     fn is_settled(&self) -> bool {
         let is_linked = |server: &Server| match field(server, "replication", "role").as_deref() {
             Some("master") => field(server, "replication", "slave0")

@@ -3,7 +3,7 @@
 //!
 //! There is no one file that has all that was executed: what a lost primary acknowledged is in none that
 //! counts. So a history is judged by what callers were told, message by message, and by the revisions
-//! of their answers. [`judge`](self::judge) says what must hold.
+//! of their answers. `judge` says what must hold.
 
 mod fault;
 mod ground;

@@ -27,8 +27,8 @@ pub struct Script {
     pub source: String,
     /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
-    /// The names of its `KEYS`, as in [`KEY_NAMES`] and in the same order: those that it names, because
-    /// each key costs every call something.
+    /// The names of its `KEYS`, in the order of [`KEY_NAMES`](crate::KEY_NAMES): only those that it
+    /// uses, because each key costs every call something.
     pub keys: Vec<&'static str>,
     /// The commands that stand in it, each with the name of its key.
     pub(crate) needs: BTreeSet<Need>,

@@ -350,7 +350,16 @@ mod tests {
     async fn memory_needs_no_server() {
         let connection = crate::connect("memory:").await.unwrap();
         connection.queue::<u64>("orders").await.unwrap();
-        assert!(connection.queue::<u64>("a b").await.is_err(), "the name is checked");
+    }
+
+    #[cfg(feature = "memory")]
+    #[tokio::test]
+    async fn a_queue_name_is_checked_before_anything_else() {
+        let connection = crate::connect("memory:").await.unwrap();
+        for name in ["", "a b", "a{b"] {
+            let error = connection.queue::<u64>(name).await.unwrap_err();
+            assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{name:?}: {error}");
+        }
     }
 
     #[cfg(any(feature = "redis", feature = "fred"))]

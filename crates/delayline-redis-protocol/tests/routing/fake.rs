@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,8 +39,10 @@ pub(crate) struct Sent {
     #[allow(dead_code, reason = "for those who ask how often")]
     pub(crate) at: Instant,
     /// `HOST:PORT`.
+    #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) server: String,
     /// With its arguments, as text.
+    #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) command: String,
 }
 
@@ -49,6 +52,8 @@ type Answers = dyn Fn(&str, &str) -> Answer + Send + Sync;
 pub(crate) struct World {
     answers: Box<Answers>,
     sent: Mutex<Vec<Sent>>,
+    pings: AtomicUsize,
+    pings_are_lost: AtomicBool,
 }
 
 /// Drivers are made from addresses and options alone: the user name leads to the world.
@@ -56,7 +61,12 @@ static WORLDS: Mutex<Option<HashMap<String, Arc<World>>>> = Mutex::new(None);
 
 impl World {
     pub(crate) fn new(answers: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { answers: Box::new(answers), sent: Mutex::default() })
+        Arc::new(Self {
+            answers: Box::new(answers),
+            sent: Mutex::default(),
+            pings: AtomicUsize::new(0),
+            pings_are_lost: AtomicBool::new(false),
+        })
     }
 
     /// Connects to the world at a URL without user.
@@ -75,7 +85,20 @@ impl World {
         DriverTransport::connect(&options).await
     }
 
-    /// What was sent so far, but for pings.
+    /// How many pings were sent so far.
+    #[allow(dead_code, reason = "not every program with fakes is about pings")]
+    pub(crate) fn pings(&self) -> usize {
+        self.pings.load(Ordering::Relaxed)
+    }
+
+    /// Whether pings are answered from now on; at first they are.
+    #[allow(dead_code, reason = "not every program with fakes is about pings")]
+    pub(crate) fn answer_pings(&self, answer: bool) {
+        self.pings_are_lost.store(!answer, Ordering::Relaxed);
+    }
+
+    /// What was sent so far, except pings.
+    #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -112,6 +135,10 @@ impl Driver for Fake {
 impl Connection for Fake {
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
         if command == "PING" {
+            self.world.pings.fetch_add(1, Ordering::Relaxed);
+            if self.world.pings_are_lost.load(Ordering::Relaxed) {
+                return pending().await;
+            }
             return Ok(Value::Bytes("PONG".into()));
         }
         let args = args.iter().map(|arg| String::from_utf8_lossy(arg));

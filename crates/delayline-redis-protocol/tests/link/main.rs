@@ -1,0 +1,127 @@
+//! When the connection that carries calls is probed and replaced, in paused time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+#[path = "../routing/fake.rs"]
+mod fake;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline_core::ErrorKind;
+use delayline_redis_protocol::{
+    CallError, DriverTransport, ScriptCall, ScriptName, Transport, Value,
+};
+use tokio::time::{sleep, timeout};
+
+use fake::{Answer, Fake, World};
+
+/// Longer than a reply may take.
+const LONG: Duration = Duration::from_secs(10);
+
+/// A server that answers the `number`th call, from 0, by a function, and how often it was dialed.
+fn world(
+    answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+) -> (Arc<World>, Arc<AtomicUsize>) {
+    let (dials, calls) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let counted = Arc::clone(&dials);
+    let world = World::new(move |_, command| match command {
+        "connect" => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            done()
+        }
+        _ if command.starts_with("EVAL") => answer(calls.fetch_add(1, Ordering::Relaxed)),
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    (world, dials)
+}
+
+fn done() -> Answer {
+    Answer::Value(Value::Array(vec![Value::Int(1)]))
+}
+
+async fn call(transport: &DriverTransport<Fake>) -> Result<Value, CallError> {
+    let (keys, args) = ([Bytes::from_static(b"k")], []);
+    let script = ScriptName::Source("return {1}");
+    transport.call(ScriptCall { script, keys: &keys, args: &args, fence: None }).await
+}
+
+fn kind(result: Result<Value, CallError>) -> ErrorKind {
+    match result.unwrap_err() {
+        CallError::Failed(error) => error.kind().clone(),
+        CallError::Reply(line) => panic!("{line}"),
+    }
+}
+
+/// Drops a call that the server does not answer.
+async fn drop_a_call(transport: &DriverTransport<Fake>) {
+    timeout(Duration::from_millis(100), call(transport)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_first_call_is_dropped_is_probed_and_replaced() {
+    let (world, dials) = world(|call| if call == 0 { Answer::Never } else { done() });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let before = world.pings();
+    world.answer_pings(false);
+    drop_a_call(&transport).await;
+    sleep(LONG).await;
+    world.answer_pings(true);
+    assert_eq!(world.pings() - before, 1);
+    assert_eq!(dials.load(Ordering::Relaxed), 1);
+    call(&transport).await.unwrap();
+    assert_eq!(dials.load(Ordering::Relaxed), 2, "the silent connection was used again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_probe_at_a_time_follows_dropped_calls() {
+    let (world, dials) = world(|_| Answer::Never);
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let before = world.pings();
+    tokio::join!(drop_a_call(&transport), drop_a_call(&transport), drop_a_call(&transport));
+    sleep(LONG).await;
+    assert_eq!(world.pings() - before, 1, "they were dropped at the same time");
+    // The probe was answered, so the next one is due with the next dropped call.
+    drop_a_call(&transport).await;
+    sleep(LONG).await;
+    assert_eq!(world.pings() - before, 2);
+    assert_eq!(dials.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_is_followed_by_no_probe() {
+    let (world, _) = world(|call| if call == 0 { done() } else { Answer::Line("ERR".into()) });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let before = world.pings();
+    call(&transport).await.unwrap();
+    call(&transport).await.unwrap_err();
+    sleep(LONG).await;
+    assert_eq!(world.pings(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_served_is_replaced_at_once() {
+    let (world, dials) = world(|call| if call % 2 == 0 { done() } else { Answer::Lost });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    for round in 1..10 {
+        call(&transport).await.unwrap();
+        assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+        assert_eq!(dials.load(Ordering::Relaxed), round);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_never_served_are_replaced_after_a_pause() {
+    let (world, dials) = world(|call| if call < 2 { Answer::Lost } else { done() });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+    }
+    assert_eq!(kind(call(&transport).await), ErrorKind::Unreachable, "it is too early");
+    assert_eq!(dials.load(Ordering::Relaxed), 2);
+    sleep(LONG).await;
+    call(&transport).await.unwrap();
+    assert_eq!(dials.load(Ordering::Relaxed), 3);
+}

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{Error, QueueName};
 
+use crate::info::fields_of;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
-use crate::route::fields_of;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
 };

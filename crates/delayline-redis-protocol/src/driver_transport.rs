@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
+use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
-use crate::preflight::field;
 use crate::route::{Router, survey};
 use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
 

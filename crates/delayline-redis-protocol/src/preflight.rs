@@ -2,6 +2,8 @@
 
 use delayline_core::{Error, ErrorKind};
 
+use crate::info::field;
+
 /// Reads the server's `INFO` text.
 ///
 /// # Errors
@@ -30,12 +32,6 @@ pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error
         }
         _ => Ok(()),
     }
-}
-
-/// The value of a field of `INFO`.
-pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
-    info.lines().find_map(value).map(str::trim)
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub use delayline_core::{
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
-    Denial, Inspection, Layout, Role, SentinelReport, SentinelView, ServerReport, Survey,
+    Denial, Inspection, Role, SentinelReport, SentinelView, ServerReport, Survey, TopologyKind,
 };
 pub use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use super::dial::before_sending;
 use super::driver::Driver;
 use super::line::{Held, Line};
-use crate::preflight::field;
+use crate::info::field;
 use crate::{CallError, Value};
 
 /// What is known of the server at the other end of a connection. Refusals are not kept: somebody may
@@ -20,6 +20,7 @@ pub(crate) struct Facts {
     run_id: OnceCell<String>,
     disk: OnceCell<Option<Proof>>,
     may_wait: OnceCell<()>,
+    may_wait_for_disk: OnceCell<()>,
 }
 
 /// What shows that something is safe.
@@ -105,12 +106,14 @@ pub(crate) async fn may_wait<D: Driver>(
     limit: Duration,
     proof: Proof,
 ) -> Result<(), Error> {
-    let (command, args) = match proof {
-        Proof::Replicas(_) => ("WAIT", ["0", "1"].map(Bytes::from).to_vec()),
-        Proof::File => ("WAITAOF", ["0", "0", "1"].map(Bytes::from).to_vec()),
+    let facts = &held.facts;
+    let (known, command, args) = match proof {
+        Proof::Replicas(_) => (&facts.may_wait, "WAIT", &["0", "1"][..]),
+        Proof::File => (&facts.may_wait_for_disk, "WAITAOF", &["0", "0", "1"][..]),
     };
+    let args = args.iter().copied().map(Bytes::from).collect();
     let ask = || async { line.request(held, limit, command, args).await.map(drop) };
-    held.facts.may_wait.get_or_try_init(ask).await.map(drop).map_err(unsent)
+    known.get_or_try_init(ask).await.map(drop).map_err(unsent)
 }
 
 /// How the server shows that its disk has something.

@@ -10,12 +10,12 @@ use delayline_core::{Error, ErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::info::Fields;
 use crate::link::driver::Driver;
 use crate::{CallError, Value, classify};
 
 use super::fleet::{Fleet, Node, Nodes};
 use super::map::{HostPort, View};
-use super::survey::Fields;
 
 /// How long one of them may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,6 +1,5 @@
 //! What every server says of itself, and what others say of it: for operators.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use delayline_core::{Error, ErrorKind};
 use tokio::task::JoinSet;
 
 use crate::driver_transport::wrong_mode;
+use crate::info::{Fields, fields_of};
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::{Address, CallError, ConnectOptions, Topology, Value};
@@ -19,13 +19,10 @@ use super::fleet::{Fleet, Node};
 use super::map::{HostPort, Map, names};
 use super::slot::SLOTS;
 
-/// Names and values, as `INFO` and `CONFIG GET` have them.
-pub type Fields = BTreeMap<String, String>;
-
 /// How the servers of a [`Survey`] belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Layout {
+pub enum TopologyKind {
     /// One server, perhaps with replicas.
     Single,
     /// A Redis Cluster.
@@ -39,7 +36,7 @@ pub enum Layout {
 #[non_exhaustive]
 pub struct Survey {
     /// How they belong together.
-    pub layout: Layout,
+    pub kind: TopologyKind,
     /// Primaries and replicas.
     pub servers: Vec<ServerReport>,
     /// The sentinels of the URL.
@@ -117,12 +114,12 @@ pub(crate) async fn survey<D: Driver>(options: &ConnectOptions) -> Result<Survey
         Directory::Cluster { seeds } => {
             let places = cluster::<D>(&fleet, seeds).await?;
             let servers = ask_all::<D>(&fleet, places, true).await;
-            Ok(Survey { layout: Layout::Cluster, servers, sentinels: Vec::new() })
+            Ok(Survey { kind: TopologyKind::Cluster, servers, sentinels: Vec::new() })
         }
         Directory::Sentinel { sentinels, service } => {
             let (places, sentinels) = watched(sentinels, &service).await?;
             let servers = ask_all::<D>(&fleet, places, false).await;
-            Ok(Survey { layout: Layout::Sentinel, servers, sentinels })
+            Ok(Survey { kind: TopologyKind::Sentinel, servers, sentinels })
         }
     }
 }
@@ -169,7 +166,7 @@ async fn single<D: Driver>(address: &Address, options: &ConnectOptions) -> Resul
         let places = replicas.into_iter().map(|name| Place::of(name, "slave")).collect();
         servers.extend(ask_all::<D>(&fleet, places, false).await);
     }
-    Ok(Survey { layout: Layout::Single, servers, sentinels: Vec::new() })
+    Ok(Survey { kind: TopologyKind::Single, servers, sentinels: Vec::new() })
 }
 
 /// The replicas that a primary names: `slave0:ip=10.0.0.2,port=6379,state=online,...`.
@@ -422,12 +419,6 @@ async fn cluster_info<D: Driver>(link: &Link<D>) -> Result<Fields, Error> {
         Value::Bytes(text) => Ok(fields_of(&String::from_utf8_lossy(&text))),
         _ => Err(no_answer("CLUSTER INFO")),
     }
-}
-
-/// The fields of a text like that of `INFO`: `NAME:VALUE` in lines.
-pub(crate) fn fields_of(text: &str) -> Fields {
-    let fields = text.lines().filter_map(|line| line.split_once(':'));
-    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
 #[cfg(test)]

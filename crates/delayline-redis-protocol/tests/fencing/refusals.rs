@@ -122,3 +122,22 @@ async fn a_missing_permission_is_told_before_the_call_is_sent() {
         assert!(world.sent().iter().all(|sent| !sent.command.starts_with("EVAL")));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_right_to_wait_for_replicas_is_none_to_wait_for_the_disk() {
+    let world = World::new(|_, command| match command {
+        "INFO" => Answer::Value(text("redis_version:8.0.0\r\nrun_id:abc\r\naof_enabled:1\r\n")),
+        _ if command.starts_with("WAITAOF") => {
+            Answer::Line("NOPERM this user has no permissions to run 'waitaof'".to_owned())
+        }
+        _ if command.starts_with("EVAL") => Answer::Value(Value::Array(vec![Value::Int(1)])),
+        _ => Answer::Value(Value::Int(1)),
+    });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let calls = || world.sent().iter().filter(|it| it.command.starts_with("EVAL")).count();
+    call(&transport, ONE).await.unwrap();
+    let error = call(&transport, Durability::Disk).await.unwrap_err();
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::PermissionDenied, Class::Rejected));
+    assert_eq!(calls(), 1, "the refused call was not sent");
+    call(&transport, ONE).await.unwrap();
+}

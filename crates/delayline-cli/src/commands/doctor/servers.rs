@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use delayline::{ErrorKind, Layout, ServerReport, Survey};
+use delayline::{ErrorKind, ServerReport, Survey, TopologyKind};
 
 use super::{Findings, Verdict, good_if, good_unless};
 
@@ -42,8 +42,10 @@ pub(super) fn persistence(info: &Fields, settings: Option<&Fields>) -> (String, 
 
 /// Whether those who know take the server for a primary.
 pub(super) fn is_primary(survey: &Survey, server: &ServerReport) -> bool {
-    match survey.layout {
-        Layout::Single => survey.servers.first().is_some_and(|first| std::ptr::eq(first, server)),
+    match survey.kind {
+        TopologyKind::Single => {
+            survey.servers.first().is_some_and(|first| std::ptr::eq(first, server))
+        }
         _ => server.flags.iter().any(|flag| flag == "master"),
     }
 }
@@ -160,9 +162,9 @@ fn version(address: &str, info: &Fields, findings: &mut Findings) {
 fn role(survey: &Survey, server: &ServerReport, info: &Fields, findings: &mut Findings) {
     let (told, is) = (is_primary(survey, server), field(info, "role") == "master");
     let name = |is_primary: bool| if is_primary { "primary" } else { "replica" };
-    let (verdict, detail, advice) = match (survey.layout, told, is) {
+    let (verdict, detail, advice) = match (survey.kind, told, is) {
         (_, told, is) if told == is => (Verdict::Good, name(is).to_owned(), ""),
-        (Layout::Single, true, false) => {
+        (TopologyKind::Single, true, false) => {
             (Verdict::Bad, name(is).to_owned(), "a replica takes no writes: name its primary")
         }
         (_, told, is) => (

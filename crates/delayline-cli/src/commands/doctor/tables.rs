@@ -1,6 +1,6 @@
 //! The servers and the sentinels, one a line.
 
-use delayline::{Layout, ServerReport, Survey};
+use delayline::{ServerReport, Survey, TopologyKind};
 use serde_json::{Map, Value, json};
 
 use super::servers::{field, is_primary, number, persistence, version_of};
@@ -43,7 +43,7 @@ pub(super) fn text(survey: &Survey) -> String {
         ]
     };
     let mut text = columns(&HEADS, survey.servers.iter().map(row)) + "\n";
-    if survey.layout == Layout::Sentinel {
+    if survey.kind == TopologyKind::Sentinel {
         let rows = survey.sentinels.iter().map(|sentinel| {
             let Ok(view) = &sentinel.view else {
                 return vec![harmless_line(&sentinel.address), "no answer".to_owned()];

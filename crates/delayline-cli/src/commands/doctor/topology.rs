@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use delayline::{Layout, SentinelView, ServerReport, Survey};
+use delayline::{SentinelView, ServerReport, Survey, TopologyKind};
 
 use super::servers::{field, is_primary, number, version_of};
 use super::{Findings, Verdict, good_if, good_unless};
 
 pub(super) fn check(survey: &Survey, findings: &mut Findings) {
-    match survey.layout {
-        Layout::Cluster => cluster(survey, findings),
-        Layout::Sentinel => sentinels(survey, findings),
+    match survey.kind {
+        TopologyKind::Cluster => cluster(survey, findings),
+        TopologyKind::Sentinel => sentinels(survey, findings),
         _ => {}
     }
     let versions: BTreeSet<_> =
@@ -82,11 +82,11 @@ fn replicas(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
         let info = server.info.as_ref().ok();
         info.is_some_and(|info| info.get("slave_priority").is_some_and(|it| it == "0"))
     };
-    let is_never = survey.layout == Layout::Sentinel
+    let is_never = survey.kind == TopologyKind::Sentinel
         && survey.servers.iter().filter(never_promoted).count() >= all;
-    let (verdict, detail, advice) = match (survey.layout, all) {
-        (Layout::Single, 0) => (Verdict::Good, "none, and so no failover".to_owned(), ""),
-        (Layout::Cluster, 0) => (
+    let (verdict, detail, advice) = match (survey.kind, all) {
+        (TopologyKind::Single, 0) => (Verdict::Good, "none, and so no failover".to_owned(), ""),
+        (TopologyKind::Cluster, 0) => (
             Verdict::Beware,
             "none".to_owned(),
             "its queues are gone until it is back: give it a replica (CLUSTER REPLICATE)",
@@ -179,28 +179,28 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
     let lag = setting("min-replicas-max-lag");
     let is_bounded = setting("min-replicas-to-write") > 0 && lag > 0;
     let lost = "could lose what was acknowledged and not yet replicated";
-    let (verdict, detail) = match survey.layout {
+    let (verdict, detail) = match survey.kind {
         _ if is_bounded => (Verdict::Good, format!("{lost}: about {lag} s at most")),
-        Layout::Cluster if setting("cluster-node-timeout") > 0 => {
+        TopologyKind::Cluster if setting("cluster-node-timeout") > 0 => {
             let ms = setting("cluster-node-timeout");
             (Verdict::Beware, format!("{lost}: {ms} ms if the primary is cut off"))
         }
-        Layout::Cluster => (Verdict::Beware, format!("{lost}: the cluster-node-timeout")),
-        Layout::Sentinel => {
+        TopologyKind::Cluster => (Verdict::Beware, format!("{lost}: the cluster-node-timeout")),
+        TopologyKind::Sentinel => {
             (Verdict::Beware, format!("{lost}: all from when the primary is cut off"))
         }
         _ => (Verdict::Beware, format!("by hand {lost}")),
     };
-    let advice = match survey.layout {
-        Layout::Cluster => {
+    let advice = match survey.kind {
+        TopologyKind::Cluster => {
             "min-replicas-to-write bounds it; by hand use CLUSTER FAILOVER without FORCE, which waits for \
              the replica"
         }
-        Layout::Sentinel if knows_coordinated(primary) => {
+        TopologyKind::Sentinel if knows_coordinated(primary) => {
             "min-replicas-to-write bounds it; by hand use SENTINEL FAILOVER with COORDINATED, which waits \
              for the replica"
         }
-        Layout::Sentinel => {
+        TopologyKind::Sentinel => {
             "min-replicas-to-write bounds it; by hand, SENTINEL FAILOVER leaves the old primary writable \
              for seconds: CLIENT PAUSE WRITE on it first"
         }

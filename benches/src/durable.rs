@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use delayline::{Durability, Error};
+use delayline::Durability;
 use delayline_benches::send_singly;
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
@@ -56,7 +56,6 @@ async fn of_way(way: Way, messages: usize) -> Result<[Vec<f64>; 2]> {
     }
     let queue = way.open(&server).await?;
     let queues = DURABILITIES.map(|durability| queue.durability(durability));
-    let queues = queues.into_iter().collect::<Result<Vec<_>, Error>>()?;
     let mut rates = [Vec::new(), Vec::new()];
     for (tasks, part) in CONCURRENCIES {
         let mut rounds = [Vec::new(), Vec::new()];

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Class, Error, Op, Queueing, Timestamp, Wakeup};
+use delayline_core::{
+    Applied, At, Backend, Class, Error, Op, QueueName, Queueing, Timestamp, Wakeup,
+};
 use tokio::sync::RwLock;
 
 /// What all calls of one round share.
@@ -151,7 +153,7 @@ struct Recorded<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Recorded<B> {
-    fn queue_name(&self) -> &str {
+    fn queue_name(&self) -> Option<&QueueName> {
         self.inner.queue_name()
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Applied, At, Durability, Error, ErrorKind, Op};
+use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 
 /// One queue, wherever it is kept.
 ///
@@ -35,9 +35,9 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Error`] says by its [`class`](Error::class) whether the operation may be sent again.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
 
-    /// The queue's name, as spans, metrics and logs show it.
-    fn queue_name(&self) -> &str {
-        "unnamed"
+    /// The queue's name, for spans, metrics and logs; `None` if it has none.
+    fn queue_name(&self) -> Option<&QueueName> {
+        None
     }
 
     /// Executes `op` like [`apply`](Self::apply), and answers when its effect is as safe as
@@ -104,7 +104,7 @@ impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {
         (**self).apply(at, op).await
     }
 
-    fn queue_name(&self) -> &str {
+    fn queue_name(&self) -> Option<&QueueName> {
         (**self).queue_name()
     }
 

@@ -51,7 +51,7 @@ impl MemoryBackend {
         Self { name: None, queue, bell: Notify::new() }
     }
 
-    /// Sets the name that spans, metrics and logs show: `unnamed` by default.
+    /// Sets the name that spans, metrics and logs show: none by default.
     #[must_use]
     pub fn named(mut self, name: QueueName) -> Self {
         self.name = Some(name);
@@ -125,8 +125,8 @@ impl Backend for MemoryBackend {
         Ok(applied)
     }
 
-    fn queue_name(&self) -> &str {
-        self.name.as_ref().map_or("unnamed", QueueName::as_str)
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.name.as_ref()
     }
 }
 

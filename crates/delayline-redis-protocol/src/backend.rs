@@ -115,8 +115,8 @@ impl<T: Transport + ?Sized> Backend for ScriptBackend<T> {
         self.execute(at, op, None).await
     }
 
-    fn queue_name(&self) -> &str {
-        self.name.as_str()
+    fn queue_name(&self) -> Option<&QueueName> {
+        Some(&self.name)
     }
 
     async fn apply_durably(

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, Wakeup};
+use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
 
 pub(crate) use self::retries::retries_are_safe;
 
@@ -54,7 +54,7 @@ impl<B> Faulty<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Faulty<B> {
-    fn queue_name(&self) -> &str {
+    fn queue_name(&self) -> Option<&QueueName> {
         self.inner.queue_name()
     }
 

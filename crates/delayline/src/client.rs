@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Class, Durability, Op, Queueing};
+use delayline_core::{Applied, At, Class, Durability, Op, QueueName, Queueing};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +22,9 @@ pub(crate) struct Client {
     pub(crate) backend: Arc<dyn Queueing>,
     patience: Duration,
     durability: Durability,
+    /// Of its sends, and those of clones of the same durability: none waits for another one's
+    /// confirmation.
+    merger: Merger,
     shared: Arc<Shared>,
 }
 
@@ -30,9 +33,7 @@ struct Shared {
     plain: Arc<dyn Queueing>,
     label: Label,
     events: EventSink,
-    merger: Merger,
-    /// Of sends that are to be confirmed. They make no others wait.
-    durable_mergers: Mutex<BTreeMap<Durability, Merger>>,
+    mergers: Mutex<BTreeMap<Durability, Merger>>,
     trace_source: Option<TraceSource>,
     /// When a worker has seen last that nothing was due.
     looks: watch::Sender<Instant>,
@@ -42,7 +43,10 @@ pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync
 
 impl Client {
     pub(crate) fn new(backend: Arc<dyn Queueing>) -> Self {
-        let (label, events) = (Label::new(backend.queue_name()), EventSink::default());
+        let (label, events) = (
+            Label::new(backend.queue_name().map_or("unnamed", QueueName::as_str)),
+            EventSink::default(),
+        );
         Self::with(backend, label, events, None, DEFAULT_PATIENCE)
     }
 
@@ -54,11 +58,11 @@ impl Client {
         patience: Duration,
     ) -> Self {
         let observed = Observed::new(Arc::clone(&plain), label.clone(), events.clone());
-        let (merger, durable_mergers) = (Merger::default(), Mutex::default());
+        let (merger, durability) = (Merger::default(), Durability::None);
+        let mergers = Mutex::new(BTreeMap::from([(durability, merger.clone())]));
         let looks = watch::Sender::new(Instant::now());
-        let shared = Shared { plain, label, events, merger, durable_mergers, trace_source, looks };
-        let durability = Durability::None;
-        Self { backend: Arc::new(observed), patience, durability, shared: Arc::new(shared) }
+        let shared = Arc::new(Shared { plain, label, events, mergers, trace_source, looks });
+        Self { backend: Arc::new(observed), patience, durability, merger, shared }
     }
 
     /// The same with another patience. It groups its sends apart.
@@ -77,6 +81,10 @@ impl Client {
 
     /// The same with another durability. It groups its sends apart.
     pub(crate) fn durable(mut self, durability: Durability) -> Self {
+        // Nothing panics while it is locked.
+        let mut mergers = self.shared.mergers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.merger = mergers.entry(durability).or_default().clone();
+        drop(mergers);
         self.durability = durability;
         self
     }
@@ -89,14 +97,8 @@ impl Client {
         &self.shared.events
     }
 
-    pub(crate) fn merger(&self) -> Merger {
-        if self.durability == Durability::None {
-            return self.shared.merger.clone();
-        }
-        // Nothing panics while it is locked.
-        let mergers = self.shared.durable_mergers.lock();
-        let mut mergers = mergers.unwrap_or_else(PoisonError::into_inner);
-        mergers.entry(self.durability).or_default().clone()
+    pub(crate) const fn merger(&self) -> &Merger {
+        &self.merger
     }
 
     /// Where the workers of clones of one queue tell each other when one has seen that nothing was

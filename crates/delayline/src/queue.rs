@@ -112,22 +112,20 @@ impl<T, C> Queue<T, C> {
     /// let connection = delayline::connect("redis://127.0.0.1:6379").await?;
     /// let orders: Queue<String> = connection.queue("orders").await?;
     /// // One message that a failover must not lose.
-    /// orders.durability(Durability::Replicas(1))?.send(&"close it".to_owned()).await?;
+    /// orders.durability(Durability::Replicas(1)).send(&"close it".to_owned()).await?;
     /// // All messages from now on.
-    /// let orders = orders.durability(Durability::Replicas(1))?;
+    /// let orders = orders.durability(Durability::Replicas(1));
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the number of replicas is 0 or more than
-    /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS). A server that cannot confirm it, and a queue in
-    /// memory, refuse each call with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) before
-    /// anything is sent.
-    pub fn durability(&self, durability: Durability) -> Result<Self, Error> {
-        durability.validate()?;
-        Ok(Self { client: self.client.clone().durable(durability), ..self.clone() })
+    /// Each call is refused before anything is sent, with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) by a server that cannot confirm it and
+    /// by a queue in memory, or as invalid if the number of replicas is 0 or more than
+    /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS).
+    #[must_use = "this queue keeps its durability; the returned one has the new one"]
+    pub fn durability(&self, durability: Durability) -> Self {
+        Self { client: self.client.clone().durable(durability), ..self.clone() }
     }
 
     /// Says where to ask for the trace that a message belongs to, at the moment it is sent. `None`

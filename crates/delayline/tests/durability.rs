@@ -23,9 +23,9 @@ async fn a_queue_or_a_single_call_is_durable() {
     let backend = Faulty::new();
     let plain = queue(&backend);
     plain.send(&1).await.unwrap();
-    plain.durability(ONE).unwrap().send(&2).await.unwrap();
+    plain.durability(ONE).send(&2).await.unwrap();
     plain.send(&3).await.unwrap();
-    let durable = plain.durability(Durability::Disk).unwrap();
+    let durable = plain.durability(Durability::Disk);
     durable.send(&4).await.unwrap();
     assert!(durable.message(&5).send().await.unwrap().is_accepted());
     for sent in durable.send_many([plain.message(&6)]).await {
@@ -42,7 +42,7 @@ async fn a_queue_or_a_single_call_is_durable() {
 #[tokio::test(start_paused = true)]
 async fn what_would_be_gone_for_good_is_confirmed_and_nothing_else() {
     let backend = Faulty::new();
-    let queue = queue(&backend).durability(ONE).unwrap();
+    let queue = queue(&backend).durability(ONE);
     let draft = |id: &str| queue.message(&1).id(id);
     let late = || draft("late").due_in(Duration::from_secs(60));
     assert!(late().send().await.unwrap().is_accepted());
@@ -77,7 +77,7 @@ async fn fail(_: Job<u32>) -> Result<(), std::io::Error> {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_confirmed_is_repeated_and_confirmed_anew() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed, Fault::Unconfirmed]);
-    let queue = queue(&backend).durability(ONE).unwrap();
+    let queue = queue(&backend).durability(ONE);
     let sent = queue.message(&1).id("a").send().await.unwrap();
     assert!(matches!(sent.outcome, Enqueued::Duplicate { .. }) && sent.repeated);
     assert_eq!(backend.durabilities("enqueue"), [ONE; 3], "a duplicate is confirmed, too");
@@ -87,7 +87,7 @@ async fn what_is_not_confirmed_is_repeated_and_confirmed_anew() {
 #[tokio::test(start_paused = true)]
 async fn what_is_never_confirmed_is_ambiguous_within_the_patience() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed; 100]);
-    let queue = queue(&backend).durability(ONE).unwrap();
+    let queue = queue(&backend).durability(ONE);
     let error = queue.send(&1).await.unwrap_err();
     assert_eq!((error.kind(), error.class()), (Some(&ErrorKind::Unconfirmed), Class::Ambiguous));
     assert_eq!(backend.durabilities("enqueue").len(), 5);
@@ -98,7 +98,7 @@ async fn what_is_never_confirmed_is_ambiguous_within_the_patience() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_reuses_an_id_is_not_repeated() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed]);
-    let queue = queue(&backend).durability(ONE).unwrap();
+    let queue = queue(&backend).durability(ONE);
     let draft = queue.message(&1).id("a").reuse_finished_id();
     let error = draft.send().await.unwrap_err();
     assert_eq!(error.kind(), Some(&ErrorKind::Unconfirmed));
@@ -108,7 +108,7 @@ async fn a_message_that_reuses_an_id_is_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn an_ack_that_is_not_confirmed_is_repeated() {
     let backend = Faulty::with_faults("settle", &[Fault::Unconfirmed]);
-    let queue = queue(&backend).durability(ONE).unwrap();
+    let queue = queue(&backend).durability(ONE);
     queue.send(&1).await.unwrap();
     let worker = Worker::builder(queue).until_empty(true).build().unwrap();
     let summary = worker.run(|_: Job<u32>| async { Ok::<(), std::io::Error>(()) }).await;
@@ -121,7 +121,7 @@ async fn an_ack_that_is_not_confirmed_is_repeated() {
 async fn sends_of_different_durability_do_not_wait_for_each_other() {
     let backend = Faulty::with_plan(|_| Fault::SlowReply);
     let plain = queue(&backend);
-    let durable = plain.durability(ONE).unwrap();
+    let durable = plain.durability(ONE);
     let sends = (0..10).map(|n| {
         let (plain, durable) = (plain.clone(), durable.clone());
         async move {
@@ -151,13 +151,14 @@ async fn sends_of_different_durability_do_not_wait_for_each_other() {
 async fn a_queue_in_memory_and_absurd_numbers_are_refused() {
     let queue: Queue<u32> = delayline::connect("memory:").await.unwrap().queue("q").await.unwrap();
     for durability in [ONE, Durability::Disk] {
-        let durable = queue.durability(durability).unwrap();
+        let durable = queue.durability(durability);
         let error = durable.send(&1).await.unwrap_err();
         assert!(matches!(error.kind(), Some(ErrorKind::Unsupported(_))), "{error}");
         assert!(error.to_string().contains(&durability.to_string()), "{error}");
     }
     for count in [0, 33] {
-        let error: Error = queue.durability(Durability::Replicas(count)).unwrap_err();
+        let error: Error =
+            queue.durability(Durability::Replicas(count)).send(&1).await.unwrap_err();
         assert!(error.to_string().contains("from 1 to 32"), "{error}");
     }
     assert_eq!(queue.stats().await.unwrap().ready, 0);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::{
-    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, Queueing, RetryPolicy, Wakeup,
-    Worker, WorkerBuilder, telemetry,
+    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, QueueName, Queueing,
+    RetryPolicy, Wakeup, Worker, WorkerBuilder, telemetry,
 };
 use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -211,7 +211,7 @@ struct Deaf(Arc<Faulty>);
 
 #[async_trait]
 impl Backend for Deaf {
-    fn queue_name(&self) -> &str {
+    fn queue_name(&self) -> Option<&QueueName> {
         self.0.queue_name()
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Fa
 async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let (json, durability) = (args.json, args.durability);
     let message = message(args).map_err(Failure::usage)?;
-    let queue = target.open().await?.durability(durability)?;
+    let queue = target.open().await?.durability(durability);
     let sent = only(queue.send_many([message]).await)?;
     let id = harmless(&sent.id.to_string());
     let outcome = match sent.outcome {
@@ -73,7 +73,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len()),
     );
     let mut items = read(path, args.make_ids, &bar)?;
-    let queue = target.open().await?.durability(args.durability)?;
+    let queue = target.open().await?.durability(args.durability);
     let mut signals = Signals::listen()?;
     let mut counts = Counts::default();
     let result = loop {

@@ -58,7 +58,14 @@ impl Draft {
     }
 
     /// Changes the message, unless an earlier change has failed.
-    fn with(mut self, change: impl FnOnce(&mut NewMessage) -> Result<(), Error>) -> Self {
+    fn with(self, change: impl FnOnce(&mut NewMessage)) -> Self {
+        self.try_with(|message| {
+            change(message);
+            Ok(())
+        })
+    }
+
+    fn try_with(mut self, change: impl FnOnce(&mut NewMessage) -> Result<(), Error>) -> Self {
         if let Ok(message) = &mut self.message
             && let Err(error) = change(message)
         {
@@ -75,7 +82,7 @@ impl Draft {
         I: TryInto<MessageId, Error: Into<Error>>,
     {
         self.named = true;
-        self.with(|message| {
+        self.try_with(|message| {
             message.id = message_id(id)?;
             Ok(())
         })
@@ -90,16 +97,13 @@ impl Draft {
     /// [`Class::Ambiguous`](crate::Class::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
     /// returns what is known of the id.
     pub fn reuse_finished_id(self) -> Self {
-        self.with(|message| {
-            message.finished_ids = FinishedIds::Reuse;
-            Ok(())
-        })
+        self.with(|message| message.finished_ids = FinishedIds::Reuse)
     }
 
     /// Makes the message due `delay` from now by the server's clock: up to 100 years, to the
     /// millisecond, rounded up (G4).
     pub fn due_in(self, delay: Duration) -> Self {
-        self.with(|message| {
+        self.try_with(|message| {
             message.schedule = Schedule::In(Millis::try_from(delay)?);
             Ok(())
         })
@@ -108,7 +112,7 @@ impl Draft {
     /// Makes the message due at an instant up to the end of the year 9999, to the millisecond,
     /// rounded up (G4). A past instant means now.
     pub fn due_at(self, due: SystemTime) -> Self {
-        self.with(|message| {
+        self.try_with(|message| {
             message.schedule = Schedule::At(Timestamp::try_from(due)?);
             Ok(())
         })
@@ -116,16 +120,13 @@ impl Draft {
 
     /// Sets how urgent the message is once it is due (G12).
     pub fn priority(self, priority: Priority) -> Self {
-        self.with(|message| {
-            message.priority = priority;
-            Ok(())
-        })
+        self.with(|message| message.priority = priority)
     }
 
     /// Sets a header, replacing an earlier one of that name. Names have 1 to 255 bytes; a message has
     /// at most 32 headers, of 8 KiB in total.
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.with(|message| Ok(message.headers.set(name, value)?))
+        self.try_with(|message| Ok(message.headers.set(name, value)?))
     }
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
@@ -133,13 +134,13 @@ impl Draft {
     /// Headers are content (G15): the same id with another context is a conflict. To repeat a send,
     /// repeat its context too.
     pub fn trace_context(self, context: &TraceContext) -> Self {
-        self.with(|message| Ok(context.put(&mut message.headers)?))
+        self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }
 
     /// Lets the message expire `after` from now, up to 100 years: if it has not been delivered by
     /// then, it becomes a dead letter instead.
     pub fn expires_in(self, after: Duration) -> Self {
-        self.with(|message| {
+        self.try_with(|message| {
             message.expires = Some(Schedule::In(Millis::try_from(after)?));
             Ok(())
         })
@@ -147,7 +148,7 @@ impl Draft {
 
     /// Lets the message expire at an instant up to the end of the year 9999.
     pub fn expires_at(self, instant: SystemTime) -> Self {
-        self.with(|message| {
+        self.try_with(|message| {
             message.expires = Some(Schedule::At(Timestamp::try_from(instant)?));
             Ok(())
         })
@@ -155,19 +156,13 @@ impl Draft {
 
     /// The number of failures after which the message becomes a dead letter: 1 to 65,535 (G9).
     pub fn max_failures(self, max_failures: u32) -> Self {
-        self.with(|message| {
-            message.max_failures = max_failures;
-            Ok(())
-        })
+        self.with(|message| message.max_failures = max_failures)
     }
 
     /// The number of expired leases after which the message becomes a dead letter: 1 to 65,535 (G9).
     /// With 1, a claim whose reply was lost is enough.
     pub fn max_crashes(self, max_crashes: u32) -> Self {
-        self.with(|message| {
-            message.max_crashes = max_crashes;
-            Ok(())
-        })
+        self.with(|message| message.max_crashes = max_crashes)
     }
 
     /// Sends the message. Concurrent sends are grouped: see [`Queue`](crate::Queue).

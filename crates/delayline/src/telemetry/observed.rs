@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline_core::{
     Applied, At, Backend, Cancelled, Death, DeathReason, Durability, Enqueued, Error, Extended,
-    MessageId, Op, Outcome, Purged, Queueing, Redriven, Reply, Rescheduled, Settled, Settlement,
-    Status, Wakeup,
+    MessageId, Op, Outcome, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled, Settled,
+    Settlement, Status, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -214,7 +214,7 @@ fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
 
 #[async_trait]
 impl Backend for Observed {
-    fn queue_name(&self) -> &str {
+    fn queue_name(&self) -> Option<&QueueName> {
         self.inner.queue_name()
     }
 

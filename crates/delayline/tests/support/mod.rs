@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::{
-    At, Backend, Durability, ErrorKind, Found, MessageId, Op, Reply, Stats, Timestamp, Wakeup,
+    At, Backend, Durability, ErrorKind, Found, MessageId, Op, QueueName, Reply, Stats, Timestamp,
+    Wakeup,
 };
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
@@ -59,7 +60,7 @@ impl Faulty {
 
     pub fn with_plan(plan: impl FnMut(&Op) -> Fault + Send + 'static) -> Arc<Self> {
         Arc::new(Self {
-            inner: MemoryBackend::new(),
+            inner: MemoryBackend::new().named("numbers".parse().unwrap()),
             start: Instant::now(),
             plan: Mutex::new(Box::new(plan)),
             log: Mutex::default(),
@@ -129,8 +130,8 @@ impl Faulty {
 
 #[async_trait]
 impl Backend for Faulty {
-    fn queue_name(&self) -> &str {
-        "numbers"
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.inner.queue_name()
     }
 
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {

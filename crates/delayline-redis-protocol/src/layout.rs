@@ -33,13 +33,13 @@ structure! {
         ACKED: U64, "how many messages were acked";
         CANCELLED: U64, "how many were cancelled";
         PURGED: U64, "how many were purged";
-        EXPIRED: U64, "how many of the dead letters had expired";
+        EXPIRED: U64, "how many messages became dead letters because they expired";
         PAUSED: U8, "1 while the queue is paused";
         USES: U8, "what the queue has ever used, a bit each";
         FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
-        ARMED: Instant, "what the sleepers wait for";
-        ARMED_UNTIL: Instant, "when the sleepers come back by themselves at the latest";
+        ARMED: Instant, "until when waiting processes sleep";
+        ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
     }
     groups {}
 }
@@ -96,7 +96,7 @@ structure! {
 structure! {
     /// Details: what has happened to a message since it was enqueued.
     details in "a value of `details`" {
-        PHASE: U8, "where the message stands";
+        PHASE: U8, "the state of the message";
         SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind";
         EPOCH: U64, "how many leases there were";
         CLAIM_ID: Bytes(16), "the latest claim";
@@ -107,7 +107,7 @@ structure! {
         MAX_CRASHES: U16, "the record's, or the usual one";
         DUE: Instant, "the latest due instant";
         FAILURES: U16, "failures so far";
-        CRASHES: U16, "leases that have run out so far";
+        CRASHES: U16, "expired leases so far";
         REASON: U8, "why it is dead";
         FIRST_ERROR_LENGTH: U16, "length of the first error";
         FIRST_ERROR: Rest, "the text of the first error";
@@ -145,7 +145,7 @@ structure! {
 }
 
 structure! {
-    /// What details repeat of the record beside the sequence number, to recognise a damaged one.
+    /// Fields of the record that details repeat, besides the sequence number, to detect a damaged one.
     fixed in "a part of details" {
         DIGEST: U64, "digest";
         LEVEL: U8, "level";
@@ -183,8 +183,8 @@ structure! {
 }
 
 structure! {
-    /// How messages are scheduled, as an argument: one entry for all that follow each other and are
-    /// scheduled alike.
+    /// How messages are scheduled, as an argument: one entry for consecutive messages with the same
+    /// schedule.
     run in "an argument" {
         COUNT: U16, "how many messages";
         FLAGS: U8, "1: they may reuse finished ids, 2: they expire";

@@ -31,8 +31,8 @@ pub(super) fn with_functions_inline(text: &str) -> String {
             lines.extend(piece.lines.iter().map(|line| (*line).to_owned()));
         }
     }
-    while let Some(at) = lines.iter().position(|line| called(&pieces, line).is_some()) {
-        let Some(function) = called(&pieces, &lines[at]) else { break };
+    let call = |(at, line): (usize, &String)| Some((at, called(&pieces, line)?));
+    while let Some((at, function)) = lines.iter().enumerate().find_map(call) {
         let indent = indent_of(&lines[at]);
         let guests: Vec<_> = (0..pieces.len())
             .filter(|guest| !pieces[*guest].is_inline && homes[*guest].contains(&function.name))

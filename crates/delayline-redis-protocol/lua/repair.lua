@@ -23,6 +23,10 @@ redis.call('ZCARD', key.leased)
 redis.call('ZCARD', key.dead)
 redis.call('HLEN', key.records)
 redis.call('HLEN', key.details)
+redis.call('HLEN', key.finished_new)
+redis.call('HLEN', key.finished_old)
+redis.call('HLEN', key.journal_new)
+redis.call('HLEN', key.journal_old)
 local silent = redis.call('LLEN', key.bell) == 0
 if redis.call('HLEN', key.contents) > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)

@@ -49,9 +49,13 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
             server.command(&[b"DEL", &spoiled[..]]);
             server.command(&[b"SADD", &spoiled[..], b"not ours"]);
             let before = dump(&server, &keys);
+            let spoiled_before = foreign(&server, spoiled);
             // At 6,000 a lease has run out, so the claim also writes what it seldom writes.
             match kind_of(&queue, 6_000, &op).await {
-                Ok(_) => {}
+                Ok(_) => {
+                    let spoiled_after = foreign(&server, spoiled);
+                    assert_eq!(spoiled_after, spoiled_before, "{} touched {spoiled:?}", op.name());
+                }
                 Err(ErrorKind::WrongType) => {
                     refused += 1;
                     let after = dump(&server, &keys);
@@ -62,6 +66,11 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
         }
     }
     assert!(refused > 60, "only {refused} operations were refused");
+}
+
+/// A value that is not ours, and its time to live.
+fn foreign(server: &Server, key: &[u8]) -> [Raw; 2] {
+    [&b"DUMP"[..], b"PTTL"].map(|command| server.command(&[command, key]))
 }
 
 pub async fn a_queue_of_a_newer_version_is_refused_unchanged<C: Connect>() {

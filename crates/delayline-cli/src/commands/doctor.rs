@@ -7,7 +7,7 @@ mod topology;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{At, Inspection, Op, Role};
+use delayline::{At, Error, Inspection, Op, Queueing, Role};
 use serde_json::json;
 
 use crate::args::Target;
@@ -67,6 +67,12 @@ impl Findings {
         self.0.push(Finding { what, servers: Vec::new(), verdict, detail, advice });
     }
 
+    /// Adds why something could not be looked at.
+    fn add_failure(&mut self, what: &'static str, error: &Error) {
+        let advice = error.kind().and_then(hint).unwrap_or("see above");
+        self.add(what, Verdict::Bad, error.to_string(), advice);
+    }
+
     /// Adds what was found on one server, together with others on which the same was found.
     fn add_on(
         &mut self,
@@ -104,15 +110,19 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     servers::check(&survey, &mut findings);
     topology::check(&survey, &mut findings);
     password(is_exposed, &mut findings);
-    let inspected = async { connect.connect().await?.inspect(name).await };
-    match inspected.await {
-        Ok(inspection) => permissions(&inspection, &mut findings),
-        Err(error) => {
-            let advice = error.kind().and_then(hint).unwrap_or("see above");
-            findings.add("permissions", Verdict::Bad, error.to_string(), advice);
+    match connect.connect().await {
+        Ok(connection) => {
+            match connection.inspect(name).await {
+                Ok(inspection) => permissions(&inspection, &mut findings),
+                Err(error) => findings.add_failure("permissions", &error),
+            }
+            match connection.backend(name).await {
+                Ok(backend) => queue(&*backend, &mut findings).await?,
+                Err(error) => findings.add_failure("queue", &error),
+            }
         }
+        Err(error) => findings.add_failure("connection", &error),
     }
-    queue(target, name, &mut findings).await?;
     if args.json {
         tables::json(&survey)?;
     } else {
@@ -190,23 +200,13 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
     }
 }
 
-/// The queue itself: whether it opens, how long a call takes, and what the server's clock says.
-async fn queue(target: &Target, name: &str, findings: &mut Findings) -> Result<(), Failure> {
-    let connect = target.connect()?;
-    let opened = async { connect.connect().await?.backend(name).await };
-    let backend = match opened.await {
-        Ok(backend) => backend,
-        Err(error) => {
-            let advice = error.kind().and_then(hint).unwrap_or("see above");
-            findings.add("queue", Verdict::Bad, error.to_string(), advice);
-            return Ok(());
-        }
-    };
+/// How long a call of the queue takes, and what the server's clock says.
+async fn queue(backend: &dyn Queueing, findings: &mut Findings) -> Result<(), Failure> {
     let mut quickest: Option<(Duration, i128)> = None;
     for _ in 0..5 {
         let (start, before) = (Instant::now(), SystemTime::now());
         let answer = backend.apply(At::Server, &Op::Stats).await;
-        let applied = answer.map_err(|error| Failure::from(delayline::Error::from(error)))?;
+        let applied = answer.map_err(|error| Failure::from(Error::from(error)))?;
         let took = start.elapsed();
         let there = i128::from(applied.at.as_ms());
         let here = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + took / 2;

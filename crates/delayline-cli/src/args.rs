@@ -29,15 +29,14 @@ use crate::commands::check::Check;
 use crate::commands::doctor::Doctor;
 use crate::failure::Failure;
 
-/// An exact delay queue: send messages that are delivered at the instant they are due, handle them,
-/// and look after them.
+/// A delay queue for Redis: send messages for later delivery, handle them, and manage them.
 #[derive(Parser)]
 #[command(name = "delayline", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// Say more on stderr; twice for more still
+    /// More output on stderr; repeat for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -45,14 +44,14 @@ pub(crate) struct Args {
     pub(crate) verb: Verb,
 }
 
-/// Which queue, and how to get there.
+/// The queue, and how to connect.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
     /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH, or
-    /// memory: for a queue that ends with the command; a password is better put into the variable,
-    /// where other users of the machine do not see it
+    /// memory: for a queue that lasts as long as the command; put passwords into the variable,
+    /// because other users can read command lines
     #[arg(
         long,
         global = true,
@@ -66,19 +65,19 @@ pub(crate) struct Target {
     #[arg(long, global = true, env = "DELAYLINE_QUEUE", value_name = "NAME")]
     pub(crate) queue: Option<String>,
 
-    /// Which Redis client to use; both do the same
+    /// Redis client to use; both behave the same
     #[arg(long, global = true, value_enum, default_value_t = Driver::Redis)]
     pub(crate) driver: Driver,
 
-    /// PEM file of the authorities to trust instead of the public ones, for TLS
+    /// PEM file of certificate authorities to trust for TLS, instead of the public ones
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 
-    /// User for the sentinels, whose login is apart from the servers'
+    /// User for the sentinels, which have separate credentials
     #[arg(long, global = true, value_name = "USER", requires = "sentinel_password")]
     pub(crate) sentinel_user: Option<String>,
 
-    /// Password for the sentinels; better put into the variable
+    /// Password for the sentinels; prefer the variable
     #[arg(
         long,
         global = true,
@@ -88,11 +87,11 @@ pub(crate) struct Target {
     )]
     pub(crate) sentinel_password: Option<String>,
 
-    /// Dial TO where the cluster or the sentinels name FROM, both as HOST:PORT; may be repeated
+    /// Connect to TO when the cluster or the sentinels name FROM, both HOST:PORT; repeatable
     #[arg(long, global = true, value_name = "FROM=TO", value_parser = pair)]
     pub(crate) map_address: Vec<(String, String)>,
 
-    /// Use a server also if it may evict messages when its memory is full
+    /// Use the server even if it may evict messages when its memory is full
     #[arg(long, global = true)]
     pub(crate) allow_eviction: bool,
 }
@@ -108,7 +107,7 @@ pub(crate) enum Driver {
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Show what a delay queue does, in this process and without a server
+    /// Show a delay queue at work, without a server
     Demo,
     Send(Box<Send>),
     Work(Work),
@@ -127,19 +126,19 @@ pub(crate) enum Verb {
     Completions(Completions),
 }
 
-/// Send one message, or one for each line of a file
+/// Send one message, or one per line of a file
 #[derive(clap::Args)]
 #[command(after_help = SEND_HELP)]
 pub(crate) struct Send {
-    /// Id, by which the message can be cancelled; sending it again does nothing
+    /// Message id, for cancelling; sending the same message again does nothing
     #[arg(long)]
     pub(crate) id: Option<String>,
 
-    /// Payload, as it is
+    /// Payload, sent as is
     #[arg(long, required_unless_present = "file", value_name = "TEXT")]
     pub(crate) payload: Option<String>,
 
-    /// How long from now it is due: 90s, 30m, 1h30m, 2 days
+    /// Delay before it is due: 90s, 30m, 1h30m, 2 days
     #[arg(long, conflicts_with = "at", value_name = "DURATION")]
     pub(crate) delay: Option<String>,
 
@@ -147,36 +146,36 @@ pub(crate) struct Send {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
-    /// How urgent it is once it is due
+    /// Priority among due messages
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
 
-    /// A header; may be given several times
+    /// Header; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE")]
     pub(crate) headers: Vec<String>,
 
-    /// With how many failures it is a dead letter: 1 to 65535 [default: 20]
+    /// Failures after which it becomes a dead letter: 1 to 65535 [default: 20]
     #[arg(long, value_name = "N")]
     pub(crate) max_failures: Option<u32>,
 
-    /// With how many expired leases it is a dead letter: 1 to 65535 [default: 5]
+    /// Expired leases after which it becomes a dead letter: 1 to 65535 [default: 5]
     #[arg(long, value_name = "N")]
     pub(crate) max_crashes: Option<u32>,
 
-    /// How long from now it is worth delivering; then it is a dead letter
+    /// Deliver within this time, or it becomes a dead letter
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires_in: Option<String>,
 
-    /// Send it also if a message of this id was finished a short while ago
+    /// Send even if a message with this id finished recently
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
 
-    /// When it is answered: when the server has executed it (none), when so many replicas have it as
-    /// well (replicas=N), or when the server's disk has it (disk)
+    /// What to wait for: only the server (none), N replicas as well (replicas=N), or the server's
+    /// disk (disk)
     #[arg(long, value_name = "WHERE", default_value_t)]
     pub(crate) durability: Durability,
 
-    /// File of JSON lines, one message each; - is stdin
+    /// File of JSON lines, one message per line; - is stdin
     #[arg(
         long,
         value_name = "PATH",
@@ -187,7 +186,7 @@ pub(crate) struct Send {
     )]
     pub(crate) file: Option<PathBuf>,
 
-    /// Make an id for each line without one; such a line is sent anew each time
+    /// Generate ids for lines without one; sending the file again sends those lines again
     #[arg(long, requires = "file")]
     pub(crate) make_ids: bool,
 
@@ -198,50 +197,50 @@ pub(crate) struct Send {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Priority {
-    /// Before everything else
+    /// Highest priority
     Urgent,
-    /// Before normal messages
+    /// Above normal
     High,
     /// The default
     Normal,
-    /// When there is nothing else to do
+    /// Lowest priority
     Low,
 }
 
-/// Handle messages: print them, or run a command on each
+/// Handle messages: print each one, or run a command for it
 ///
-/// Until Ctrl-C or SIGTERM each is printed as a JSON line on stdout, or a command is run on it. It
-/// is acked when the line is written or the command has succeeded.
+/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, or runs a command for
+/// it. Acks it once the line is written or the command succeeds.
 #[derive(clap::Args)]
 #[command(after_help = WORK_HELP)]
 pub(crate) struct Work {
-    /// How many messages to handle at once: 1 to 1000
+    /// Messages to handle at once: 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) concurrency: usize,
 
-    /// How long a message stays with this process without a sign of life
+    /// Lease duration: how long a message stays with this process without a heartbeat
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) lease: String,
 
-    /// How long a command may run; then it and all that it has started get SIGTERM, SIGKILL if they
-    /// are still there some seconds later, and it has failed
+    /// Time limit per command: it and its children then get SIGTERM, a few seconds later SIGKILL,
+    /// and the attempt fails
     #[arg(long, value_name = "DURATION", requires = "exec")]
     pub(crate) timeout: Option<String>,
 
-    /// How long commands may go on after Ctrl-C or SIGTERM; a second one ends them
+    /// Grace period for commands after Ctrl-C or SIGTERM; a second signal ends it
     #[arg(long, value_name = "DURATION", default_value = "20s")]
     pub(crate) grace: String,
 
-    /// End when no message is scheduled, ready or leased any more
+    /// Exit when no message is scheduled, ready or leased
     #[arg(long)]
     pub(crate) until_empty: bool,
 
-    /// Give commands the server's URL as DELAYLINE_URL, with its password, and the sentinels'
-    /// password as DELAYLINE_SENTINEL_PASSWORD
+    /// Pass the server's URL, including its password, to commands as DELAYLINE_URL, and the
+    /// sentinels' password as DELAYLINE_SENTINEL_PASSWORD
     #[arg(long, requires = "exec")]
     pub(crate) pass_url: bool,
 
-    /// The command and its arguments, up to the end of the line: it gets the payload on stdin and
+    /// Command and arguments, up to the end of the line; it gets the payload on stdin, and
     /// DELAYLINE_ID and more as variables
     #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
     pub(crate) exec: Vec<OsString>,
@@ -343,15 +342,14 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  some of it was not done: an input line is bad, or a message is unknown, in another state than
-     it has to be, or another one of the same id; the rest was done. A check has found something,
-     or a measurement something early. Also after Ctrl-C while a file
-     is sent, or during a redrive or purge, and if the answer to a question is no
-  2  the command line is wrong, or a value is outside of its limits
+  1  part of the work was not done: an input line is invalid, or a message is unknown, in the wrong
+     state, or a different one with the same id. Or a check or measurement found a problem. Also
+     after Ctrl-C while sending a file, redriving or purging, and after answering no
+  2  the command line is wrong, or a value is outside its limits
   3  the server cannot be reached, or refuses
-  4  the server's answer was lost, or not confirmed: the operation may have been executed; it can be
+  4  the reply was lost, or the operation not confirmed: it may have been executed, and can be
      repeated
-  5  something else, such as output that cannot be written";
+  5  any other error, for example if output cannot be written";
 
 const SEND_HELP: &str = r#"Examples:
   delayline send --id order-1234 --payload '{"total":9}' --delay 30m
@@ -367,9 +365,9 @@ with the fields
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
   max_failures, max_crashes, expires_in, reuse_finished_id
-A line that is wrong is reported with its number and left out; the others are sent. Sending the file
-again sends what is missing: a known id with the same content is a duplicate, which does no harm.
-An id is known until one hour at least after its message was finished."#;
+Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends
+what is missing: a known id with the same content is a harmless duplicate. Ids are remembered for at
+least one hour after their message has finished."#;
 
 const WORK_HELP: &str = "\
 Examples:
@@ -377,14 +375,14 @@ Examples:
   delayline work --until-empty > handled.jsonl
 
 A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
-lateness_ms, epoch, failures, crashes and headers. When stdout is closed, the messages that were not
-printed are given back.
+lateness_ms, epoch, failures, crashes and headers. If stdout is closed, unprinted messages are
+released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
-DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. With any other it is tried again later, and
-the end of the command's stderr is kept as the reason; what it has left running is ended. Commands
-do not inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work
-ends, a command that is still running after the grace is ended as well, and its message is given back
-uncounted. A message is delivered at least once: a command can run twice for it, the second time with
-a higher DELAYLINE_EPOCH.";
+DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. Any other code retries it later, with the
+end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
+inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a
+command that is still running after the grace period is terminated, and its message is released and
+not counted. A message is delivered at least once: a command can run twice for it, the second time
+with a higher DELAYLINE_EPOCH.";

@@ -3,26 +3,26 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Take messages out before they are delivered
+/// Cancel messages before delivery
 ///
-/// Also dead letters. A worker that has one of the messages is told, and the message ends with its
-/// lease, unless the worker acks it.
+/// Also cancels dead letters. A worker that has the message is notified; unless it acks, the
+/// message ends with its lease.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Cancel {
-    /// Ids of messages
+    /// Message ids
     #[arg(required_unless_present = "file", value_name = "ID")]
     pub(crate) ids: Vec<OsString>,
 
-    /// File of ids, one a line; - is stdin
+    /// File of ids, one per line; - is stdin
     #[arg(long, value_name = "PATH", conflicts_with = "ids")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Do not ask; needed for more than one message, unless this is a terminal
+    /// Skip confirmation; required for several messages without a terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
 
-    /// Print JSON, one line for each id
+    /// Print JSON, one line per id
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -34,6 +34,6 @@ Examples:
   delayline list --state scheduled --all --json | jq -r '.messages[].id' |
     delayline cancel --file - --yes
 
-Exit code 0 if all of them are cancelled, now or a short while ago; 1 if one is unknown or with a
-worker (in flight), or if a line of the file is no id; the others are cancelled then. The other exit
-codes: see `delayline --help`.";
+Exit code 0 if all of them are cancelled, now or recently; 1 if one is unknown or with a worker (in
+flight), or if a line of the file is not a valid id; the others are still cancelled. For other exit
+codes, see `delayline --help`.";

@@ -2,11 +2,11 @@
 
 use clap_complete::Shell;
 
-/// Print a script of completions for a shell
+/// Print a shell completion script
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// Shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }

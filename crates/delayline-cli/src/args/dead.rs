@@ -7,7 +7,7 @@ use delayline::DeathReason;
 
 use super::Paging;
 
-/// Look after dead letters
+/// Manage dead letters
 ///
 /// These are messages that failed or crashed too often, were rejected, or expired.
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) enum DeadVerb {
 
 /// List dead letters, the oldest death first
 ///
-/// 100 of them unless told.
+/// At most 100 by default.
 #[derive(clap::Args)]
 #[command(after_help = LIST_HELP)]
 pub(crate) struct DeadList {
@@ -35,37 +35,36 @@ pub(crate) struct DeadList {
     #[command(flatten)]
     pub(crate) paging: Paging,
 
-    /// Print JSON: a line for each page of 100 at most
+    /// Print JSON, one line per page of up to 100
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Send dead letters on their way again
+/// Redrive dead letters: make them due again
 ///
-/// Their failures and crashes count from 0, they expire no more, and their id, payload, headers and
-/// errors stay.
+/// Resets failures and crashes and removes the expiry; keeps id, payload, headers and errors.
 ///
-/// With --all those are meant that were dead when the command began: one that dies again is left
-/// alone. Ctrl-C ends it between two operations and says how far it has come.
+/// --all means messages that were dead when the command started; those that die again are left
+/// alone. Ctrl-C stops between two operations and reports progress.
 #[derive(clap::Args)]
 #[command(after_help = REDRIVE_HELP)]
 pub(crate) struct Redrive {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// How many messages a second at most: 1 to 100000; a slow trickle protects the handlers
+    /// Maximum messages per second: 1 to 100000; a low rate protects the handlers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rate: Option<u32>,
 
-    /// How long from now they are due [default: at once]
+    /// Delay before they are due [default: at once]
     #[arg(long, value_name = "DURATION")]
     pub(crate) delay: Option<String>,
 }
 
-/// Delete dead letters, for good
+/// Delete dead letters permanently
 ///
-/// With --all those are meant that were dead when the command began. Ctrl-C ends it between two
-/// operations and says how far it has come.
+/// --all means messages that were dead when the command started. Ctrl-C stops between two
+/// operations and reports progress.
 #[derive(clap::Args)]
 #[command(after_help = PURGE_HELP)]
 pub(crate) struct Purge {
@@ -84,26 +83,26 @@ pub(crate) struct Selection {
     )]
     pub(crate) ids: Vec<OsString>,
 
-    /// All dead letters that pass the filters
+    /// All dead letters that match the filters
     #[arg(long)]
     pub(crate) all: bool,
 
     #[command(flatten)]
     pub(crate) filter: Filter,
 
-    /// How many at most, the oldest death first
+    /// Maximum number, oldest death first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 
-    /// Only say how many there are
+    /// Only print the count
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Do not ask; needed unless this is a terminal
+    /// Skip confirmation; required without a terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
 
-    /// Print JSON: one line for each id, or with --all one for all
+    /// Print JSON: one line per id, or a single line with --all
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -111,19 +110,19 @@ pub(crate) struct Selection {
 /// Which dead letters are meant: those that pass all of these.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
-    /// Those that died of this; may be given several times
+    /// Only with this reason; repeatable
     #[arg(long, value_enum)]
     pub(crate) reason: Vec<Reason>,
 
-    /// Those whose last error contains this text
+    /// Only if the last error contains this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
 
-    /// Those that died before: an instant, or an age like 2h
+    /// Only if they died before: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]
     pub(crate) died_before: Option<String>,
 
-    /// Those that died at or after: an instant, or an age like 2h
+    /// Only if they died at or after: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]
     pub(crate) died_after: Option<String>,
 }
@@ -134,14 +133,14 @@ pub(crate) enum Reason {
     /// It failed too often
     #[value(alias = "max_failures")]
     MaxFailures,
-    /// Its lease ran out too often
+    /// Its lease expired too often
     #[value(alias = "max_crashes")]
     MaxCrashes,
     /// A handler rejected it
     Rejected,
     /// It was not delivered before it expired
     Expired,
-    /// What is stored about it is damaged; redrive revives it if its record is whole
+    /// Its stored data is damaged; redrive revives it if its record is intact
     Unreadable,
 }
 
@@ -163,8 +162,8 @@ Examples:
   delayline dead list --reason max-failures --error 'timed out' --died-after 2h
   delayline dead list --all --json | jq -r '.messages[] | [.id, .last_error] | @tsv'
 
---died-after 2h means within the last two hours, by the server's clock. Cursor and JSON are those of
-`delayline list`. Exit codes: see `delayline --help`.";
+--died-after 2h means within the last two hours, by the server's clock. Cursor and JSON are the same
+as for `delayline list`. For exit codes, see `delayline --help`.";
 
 const REDRIVE_HELP: &str = "\
 Examples:
@@ -172,9 +171,9 @@ Examples:
   delayline dead redrive --all --error 'bank is down' --rate 50 --yes
   delayline dead redrive --all --limit 10 --dry-run
 
-Exit code 1 if a message is unknown, not dead, or unreadable (only `purge` helps then), if the
-answer at the terminal is no, or after Ctrl-C; what is revived by then stays so. The other exit
-codes: see `delayline --help`.";
+Exit code 1 if a message is unknown, not dead, or unreadable (only `purge` helps then), if you
+answer no, or after Ctrl-C; messages redriven so far stay redriven. For other exit codes, see
+`delayline --help`.";
 
 const PURGE_HELP: &str = "\
 Examples:
@@ -182,5 +181,5 @@ Examples:
   delayline dead purge --all --reason expired --died-before '7 days' --yes
   delayline dead purge --all --dry-run
 
-Exit code 1 if a message is unknown or not dead, if the answer at the terminal is no, or after
-Ctrl-C; what is deleted by then stays so. The other exit codes: see `delayline --help`.";
+Exit code 1 if a message is unknown or not dead, if you answer no, or after Ctrl-C; messages deleted
+so far stay deleted. For other exit codes, see `delayline --help`.";

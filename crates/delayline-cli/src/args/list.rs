@@ -5,21 +5,21 @@ use delayline::Status;
 
 /// List messages
 ///
-/// 100 of them unless told: the scheduled ones, then the ready, the leased, the dead. Scheduled and
-/// ready ones stand in the order of delivery: by priority, then by due instant.
+/// At most 100 by default: scheduled messages first, then ready, leased and dead ones. Scheduled
+/// and ready messages are in delivery order: by priority, then due time.
 ///
-/// What changes its state while the list goes on may be seen twice or not at all.
+/// Messages that change state meanwhile may appear twice or not at all.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct List {
-    /// Only messages of this state
+    /// Only messages in this state
     #[arg(long, value_enum)]
     pub(crate) state: Option<State>,
 
     #[command(flatten)]
     pub(crate) paging: Paging,
 
-    /// Print JSON: a line for each page of 100 at most
+    /// Print JSON, one line per page of up to 100
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -27,11 +27,11 @@ pub(crate) struct List {
 /// How much of a list, and from where on.
 #[derive(clap::Args)]
 pub(crate) struct Paging {
-    /// How many messages at most [default: 100]
+    /// Maximum number of messages [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 
-    /// Go on from where another list has ended
+    /// Continue from the cursor of an earlier list
     #[arg(long, value_name = "CURSOR")]
     pub(crate) after: Option<String>,
 
@@ -89,5 +89,6 @@ Examples:
   delayline list --all --json | jq -r '.messages[].id'
 
 If there are more, the cursor for --after is printed on stderr, and with --json it is the field
-`next` of the last line (null if there are none). A line of JSON is an object {\"messages\": [...],
-\"next\": ...}; bytes that are not UTF-8 stand under id_base64. Exit codes: see `delayline --help`.";
+`next` of the last line (null if there are none). Each line of JSON is an object
+{\"messages\": [...], \"next\": ...}; ids that are not UTF-8 are in id_base64. For exit codes, see
+`delayline --help`.";

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 
 use clap::ArgGroup;
 
-/// Make messages due at another instant
+/// Change the due time of messages
 ///
-/// Those that wait, scheduled or ready; not those that are with a worker, nor dead letters.
+/// Works for scheduled and ready messages, not for leased ones or dead letters.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 #[command(group(ArgGroup::new("when").required(true).args(["delay", "at"])))]
 pub(crate) struct Reschedule {
-    /// Ids of messages
+    /// Message ids
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<OsString>,
 
-    /// How long from now they are due: 90s, 30m, 1h30m, 2 days
+    /// Delay before they are due: 90s, 30m, 1h30m, 2 days
     #[arg(long, value_name = "DURATION")]
     pub(crate) delay: Option<String>,
 
@@ -23,7 +23,7 @@ pub(crate) struct Reschedule {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
-    /// Print JSON, one line for each id
+    /// Print JSON, one line per id
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -35,4 +35,4 @@ Examples:
   delayline reschedule order-1234 --delay 0s      # due at once
 
 Exit code 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead redrive`
-revives it); the others are moved then. The other exit codes: see `delayline --help`.";
+revives it); the others are still rescheduled. For other exit codes, see `delayline --help`.";

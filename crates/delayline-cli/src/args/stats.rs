@@ -2,11 +2,11 @@
 
 /// Count the messages of a queue
 ///
-/// By state, and those that were ever sent and finished.
+/// By state, and how many were ever sent and finished.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Stats {
-    /// Count again and again until Ctrl-C, every so often: 100ms or more [default: 2s]
+    /// Repeat at this interval until Ctrl-C: 100ms or more [default: 2s]
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s")]
     pub(crate) watch: Option<String>,
 
@@ -21,6 +21,6 @@ Examples:
   delayline stats --json | jq .dead
   delayline stats --watch 5s
 
-With --watch a terminal shows the latest counts; anything else gets a line each time. Ctrl-C,
-SIGTERM and a reader that goes away end it with exit code 0, a server that stays away for 10 s with
-3 or 4. The other exit codes: see `delayline --help`.";
+With --watch, a terminal shows the latest counts; other output gets a line each time. Ctrl-C,
+SIGTERM and a closed stdout end it with exit code 0, a server that is unreachable for 10 s with 3 or
+4. For other exit codes, see `delayline --help`.";

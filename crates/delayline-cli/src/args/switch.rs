@@ -2,21 +2,21 @@
 
 /// Stop deliveries
 ///
-/// For all workers, until `delayline resume`. Everything else goes on: messages are taken in and
-/// fall due, and those that are with a worker may be finished.
+/// For all workers, until `delayline resume`. Everything else continues: messages are accepted and
+/// fall due, and workers can finish those that they have.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   delayline pause --queue orders
 
-A queue that is paused stays so: exit code 0. The other exit codes: see `delayline --help`.")]
+Pausing a paused queue has no effect: exit code 0. For other exit codes, see `delayline --help`.")]
 pub(crate) struct Pause {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Let deliveries go on
+/// Resume deliveries
 ///
 /// What fell due during the pause is delivered at once.
 #[derive(clap::Args)]
@@ -24,7 +24,8 @@ pub(crate) struct Pause {
 Example:
   delayline resume --queue orders
 
-A queue that is not paused stays so: exit code 0. The other exit codes: see `delayline --help`.")]
+Resuming a queue that is not paused has no effect: exit code 0. For other exit codes, see
+`delayline --help`.")]
 pub(crate) struct Resume {
     /// Print JSON
     #[arg(long)]

@@ -11,22 +11,22 @@ use crate::print::write;
 
 /// Print the access rules that a producer, a worker or an admin needs
 ///
-/// The `ACL SETUSER` line permits a user what the role needs on the queue, and nothing else. It
-/// connects to nothing.
+/// Prints an `ACL SETUSER` line with exactly the permissions that the role needs on the queue. Does
+/// not connect to a server.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   delayline acl worker --queue orders --user billing | redis-cli
 
-The user has no password then and cannot log in: `ACL SETUSER billing >PASSWORD` gives it one. Redis
-can tell apart commands and keys only; a user who may call scripts may call any script, within the
+The user has no password yet and cannot log in: `ACL SETUSER billing >PASSWORD` sets one. Redis
+distinguishes only commands and keys: a user who may call scripts may call any script, within the
 commands of its role and the keys of the queue.")]
 pub(crate) struct Acl {
     /// What the user does
     #[arg(value_enum)]
     role: Role,
 
-    /// The user's name
+    /// Name of the user
     #[arg(long, value_name = "NAME")]
     user: String,
 }

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 
 /// Measure lateness and throughput
 ///
-/// Of a server, this machine and what lies between them. Only a release build has figures to go by.
-/// It uses a queue of its own, `delayline-bench`, and leaves it empty; --queue is not looked at.
+/// Of a server, this machine and the network between them. Figures are meaningful only in release
+/// builds. Uses its own queue, `delayline-bench`, and leaves it empty; --queue is ignored.
 #[derive(clap::Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]

@@ -10,28 +10,28 @@ use crate::confirm::confirm;
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{harmless_line, json_line, write};
 
-/// Audit the queue, and mend what is wrong
+/// Audit the queue, and repair it with --repair
 ///
-/// Looks through all that stands about the queue's messages, page by page, with live workers.
+/// Checks all stored data of the queue, page by page, while workers run.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   delayline check
   delayline check --repair --yes
 
-A repair puts each message into the one place that it belongs to. What cannot be read, or whose due
-instant is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The exit code is
-1 if something is wrong, and after a repair if something still is.")]
+A repair puts each message into the one place where it belongs. A message that cannot be read, or
+whose due time is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The
+exit code is 1 if something is wrong, or still wrong after a repair.")]
 pub(crate) struct Check {
-    /// Mend what is found
+    /// Repair the findings
     #[arg(long)]
     repair: bool,
 
-    /// Do not ask before a repair
+    /// Skip confirmation of a repair
     #[arg(long, requires = "repair")]
     yes: bool,
 
-    /// Print a JSON object for each finding, and one with the counts
+    /// Print a JSON object per finding, and one with the counts
     #[arg(long)]
     json: bool,
 }

@@ -14,21 +14,21 @@ use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD, hint};
 use crate::print::{columns, harmless_line, json_line, write};
 
-/// Look whether the servers are fit for the queue, and say what to do if they are not
+/// Check whether the servers are suitable, and suggest fixes
 ///
-/// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and says
-/// what a crash or a failover could lose. Changes nothing.
+/// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and
+/// reports what a crash or a failover could lose. Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   delayline doctor --queue orders
 
-A user who may also run CONFIG GET and CLUSTER NODES learns more. A server that cannot be reached, or
-that refuses to answer, is reported.
+A user who may also run CONFIG GET and CLUSTER NODES gets more details. Servers that cannot be
+reached, or that refuse to answer, are reported.
 
-The exit code is 0 if nothing is bad, 1 if something is, and 3 if nobody can be reached.")]
+The exit code is 0 if nothing is bad, 1 if something is, and 3 if no server can be reached.")]
 pub(crate) struct Doctor {
-    /// Print a JSON object a line: of each check, each server (`server`), each sentinel (`sentinel`)
+    /// Print a JSON object per check, per server (`server`) and per sentinel (`sentinel`)
     #[arg(long)]
     json: bool,
 }

@@ -17,14 +17,13 @@ use crate::time::duration;
 
 /// How late lone messages reach a handler on an idle server
 ///
-/// Sends one message after the other, each due at a random instant within some time from its
-/// sending, and measures from the due instant to the begin of its handler. The due instant is of the
-/// server's clock and the begin of this machine's, so this is exact on one machine, and includes the
-/// difference of the clocks otherwise.
+/// Sends one message after the other, each due after a random delay, and measures the time from its
+/// due time to the start of its handler. The due time is by the server's clock, the start by this
+/// machine's: exact on one machine, otherwise it includes the difference between the clocks.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  delayline bench lateness --compare")]
 pub(crate) struct Lateness {
-    /// How many
+    /// Number of messages
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
 
@@ -32,11 +31,11 @@ pub(crate) struct Lateness {
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     within: String,
 
-    /// Measure redis-rs, fred and memory one after the other
+    /// Measure redis-rs, fred and memory in turn
     #[arg(long)]
     compare: bool,
 
-    /// Print a JSON object for each
+    /// Print a JSON object per result
     #[arg(long)]
     json: bool,
 }

@@ -1,8 +1,8 @@
-//! The worker as a machine: what to claim, prolong, settle, start and cancel, and when.
+//! The worker as a state machine: what to claim, extend, settle, start and cancel, and when.
 //!
-//! It does no I/O, reads no clock, and makes no random number: a driver tells it what has happened
-//! (`handle_*`), and does what it wants done ([`Machine::poll`]). So slots, heartbeats, pauses and
-//! the end of a worker are tested without waiting.
+//! It does no I/O, reads no clock and generates no random numbers: a driver reports what has
+//! happened (`handle_*`), and does what [`Machine::poll`] returns. So slots, heartbeats, pauses and
+//! shutdown are tested without waiting.
 
 mod action;
 mod bell;
@@ -41,35 +41,36 @@ use crate::{
     Applied, Claimed, Class, Error, ErrorKind, Op, Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
-/// A worker at work on one or several queues.
+/// The state machine of a worker on one or several queues.
 ///
-/// # To drive it
+/// # Driving
 ///
 /// - After every `handle_*` call, and at [`wake_at`](Self::wake_at), call [`poll`](Self::poll)
-///   until it answers `None`, and do what it says. It is over when [`is_over`](Self::is_over).
-/// - Report everything that an [`Action`] asks to be reported, once. A call that never ends holds
-///   its queue up.
-/// - `now` never steps back.
+///   until it returns `None`, and do what it says. It has ended once [`is_over`](Self::is_over) is
+///   true.
+/// - Report exactly once everything that an [`Action`] asks for. A call that never returns blocks
+///   its queue.
+/// - `now` must never decrease.
 ///
-/// What is reported of queues and handlers that the machine does not know is ignored.
+/// Reports about queues or handlers that the machine does not know are ignored.
 ///
 /// # Behaviour
 ///
-/// - Handlers, and messages that open claims may bring, are never more than the slots.
-/// - Of one queue's claims, settlements, extensions and counts one each is under way at a time.
-/// - What fails is sent again after a pause of 100 ms to 2 s, a claim that may have been executed
-///   under its own id (G16).
-/// - Once stopped it is over within the grace, [`AFTER_TOKENS`] and [`LAST_SETTLEMENTS`], whatever
-///   the queues answer.
+/// - Handlers, plus messages that open claims may return, never exceed the slots.
+/// - Each queue has at most one claim, settlement, extension and count in progress at a time.
+/// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
+///   executed keeps its id (G16).
+/// - Once stopped, the worker ends within the grace period, [`AFTER_TOKENS`] and
+///   [`LAST_SETTLEMENTS`], however the queues respond.
 #[derive(Debug)]
 pub struct Machine {
     slots: usize,
-    /// To end when all queues are empty.
+    /// Set if the worker ends once all queues are empty.
     census: Option<Census>,
     longest_wait: Duration,
     lanes: Lanes,
     next_slot: u64,
-    /// What a queue that is never idle was served at least.
+    /// The lowest `served` of a queue that is never idle.
     least_served: u64,
     stage: Stage,
     todo: VecDeque<Action>,
@@ -78,8 +79,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine that begins to work at once. `seed` is 128 random bits, not used before: claim ids
-    /// and the spread of pauses come from it.
+    /// Creates a machine that starts to work at once. `seed` must be 128 fresh random bits: claim
+    /// ids and the spread of pauses are derived from it.
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
         let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());
@@ -99,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// An operation that was asked for has been answered, or has failed.
+    /// Reports that a requested operation has returned or failed.
     pub fn handle_answer(
         &mut self,
         now: Moment,
@@ -144,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// A wait for a hint is over: whether one came.
+    /// Reports that a wait for a hint has ended, and whether a hint came.
     pub fn handle_waited(&mut self, now: Moment, queue: usize, result: &Result<bool, Error>) {
         let dice = &mut self.dice;
         self.lanes.change(queue, |lane| {
@@ -155,21 +156,21 @@ impl Machine {
         });
     }
 
-    /// A worker of this process has looked at a queue at `moment` and left nothing that was due, so
-    /// that another one's look can wait for its turn. Of use to keep the calls of idle processes
-    /// few; a driver need not report it. A report of this machine's own look changes nothing if
-    /// `moment` is the one at which its answer was reported.
+    /// Reports that a worker of this process polled the queue at `moment` and left nothing due, so
+    /// that this worker can poll later. This reduces the calls of idle processes; drivers need not
+    /// report it. Reporting this machine's own poll changes nothing if `moment` is the one at which
+    /// its reply was reported.
     pub fn handle_looked(&mut self, moment: Moment, queue: usize) {
         let dice = &mut self.dice;
         self.lanes.change(queue, |lane| lane.claims.looked(moment, dice));
     }
 
-    /// A hint was handed on, or could not be.
+    /// Reports that a hint was handed on, or could not be.
     pub fn handle_rung(&mut self, queue: usize) {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// A handler has ended.
+    /// Reports that a handler has ended.
     pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;
@@ -185,13 +186,13 @@ impl Machine {
         }
     }
 
-    /// The worker is to stop: nothing more is claimed, and handlers may go on until `deadline`. Of
-    /// several calls the earliest deadline counts.
+    /// Stops the worker: it claims nothing more, and handlers may run until `deadline`. If called
+    /// several times, the earliest deadline counts.
     pub fn handle_stop(&mut self, deadline: Moment) {
         match &mut self.stage {
             Stage::Working => {
                 self.stage = Stage::Draining { until: deadline };
-                // The queues count on this worker to come, and wake nobody else.
+                // The queues expect this worker to come, and wake nobody else.
                 self.lanes.change_all(|lane| lane.bell.hint |= lane.claims.promised);
             }
             Stage::Draining { until } => *until = deadline.min(*until),
@@ -199,8 +200,8 @@ impl Machine {
         }
     }
 
-    /// What is to be done next; `None` if there is nothing until something happens, or until
-    /// [`wake_at`](Self::wake_at).
+    /// Returns the next action, or `None` if there is nothing to do until something happens, or
+    /// until [`wake_at`](Self::wake_at).
     pub fn poll(&mut self, now: Moment) -> Option<Action> {
         self.advance(now);
         if self.todo.is_empty() {
@@ -218,7 +219,7 @@ impl Machine {
         self.todo.pop_front()
     }
 
-    /// When to call [`poll`](Self::poll) again if nothing happens before.
+    /// Returns when to call [`poll`](Self::poll) again if nothing happens before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let lanes = &self.lanes;
@@ -232,7 +233,7 @@ impl Machine {
         times.chain(self.stage.until()).min()
     }
 
-    /// Whether all is done, or the time for it is over.
+    /// Returns whether everything is done, or the time for it is up.
     #[must_use]
     pub fn is_over(&self, now: Moment) -> bool {
         let Stage::Ending { until } = self.stage else { return false };
@@ -241,7 +242,7 @@ impl Machine {
         now >= until || is_idle() && self.lanes.iter().all(quiet)
     }
 
-    /// What was done so far; messages that are with handlers or not settled count as unsettled.
+    /// Returns what has been done so far. Messages that are not settled count as unsettled.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let Totals { handlers, unsettled, .. } = self.lanes.totals();
@@ -316,8 +317,8 @@ impl Machine {
         }
     }
 
-    /// Claims for the queue that was served least, and no more than its share of the free slots
-    /// among those that want some. A claim that is sent again has its slots.
+    /// Claims from the queue that was served least, at most its share of the free slots among the
+    /// queues that want some. A repeated claim already has its slots.
     fn claim(&mut self, now: Moment) {
         let (room, resend) = (self.room(), self.lanes.due(Errand::Resend, now));
         let (queue, share) = match resend.first() {
@@ -337,7 +338,7 @@ impl Machine {
         self.todo.extend(op.map(|op| Action::Send { queue, op }));
     }
 
-    /// While all slots are taken a hint had better wake another process.
+    /// While all slots are taken, a hint should wake another process instead.
     fn mind_the_bells(&mut self, now: Moment) {
         let is_full = self.room() == 0;
         let Self { lanes, todo, dice, longest_wait, .. } = self;
@@ -363,7 +364,7 @@ impl Machine {
     }
 
     fn ask_if_empty(&mut self) {
-        // An open claim may yet bring something.
+        // An open claim may still return messages.
         let is_quiet = self.lanes.is_idle() && self.lanes.totals().reserved == 0;
         let Some(census) = &mut self.census else { return };
         if is_quiet && self.stage.is_working() {
@@ -372,7 +373,7 @@ impl Machine {
         }
     }
 
-    /// Goes on to the next stage of the end, if it is time.
+    /// Enters the next stage of shutdown when it is time.
     fn advance(&mut self, now: Moment) {
         let Self { lanes, todo, .. } = self;
         if let Stage::Draining { until } = self.stage
@@ -395,7 +396,7 @@ impl Machine {
         }
     }
 
-    /// Free slots that may be claimed for. Settlements are let to pile up only so far.
+    /// Free slots to claim for. Limits how many settlements pile up.
     fn room(&self) -> usize {
         if !self.stage.is_working() {
             return 0;

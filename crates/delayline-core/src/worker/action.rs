@@ -1,11 +1,11 @@
-//! What a worker wants done.
+//! What the driver of a worker has to do.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Delivery, MessageId, Millis, Op, Timestamp};
 
-/// One handling of a message. No two of a worker are equal, whatever has ended between them.
+/// One run of a handler. Slots are unique within a worker, even after a handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     pub(super) queue: usize,
@@ -13,51 +13,50 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The queue that the message is from: its place in [`Plan::queues`](super::Plan::queues).
+    /// Returns the index of the message's queue in [`Plan::queues`](super::Plan::queues).
     #[must_use]
     pub const fn queue(self) -> usize {
         self.queue
     }
 }
 
-/// What the driver is to do next. Queues are told by their place in
+/// What the driver must do next. Queues are identified by index in
 /// [`Plan::queues`](super::Plan::queues).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Apply an operation to a queue, and report by
-    /// [`handle_answer`](super::Machine::handle_answer) what came of it. A claim, a settlement, an
-    /// extension and a count may be under way at once, never two of one kind.
+    /// Apply an operation to a queue, and report the result with
+    /// [`handle_answer`](super::Machine::handle_answer). A claim, a settlement, an extension and a
+    /// count may be in progress at once, but never two of one kind.
     Send {
         /// The queue.
         queue: usize,
         /// The operation.
         op: Op,
     },
-    /// Wait for a hint, and report by [`handle_waited`](super::Machine::handle_waited).
+    /// Wait for a hint, and report to [`handle_waited`](super::Machine::handle_waited).
     Wait {
         /// The queue.
         queue: usize,
-        /// For how long.
+        /// How long to wait.
         timeout: Duration,
     },
-    /// Hand a hint on, and report by [`handle_rung`](super::Machine::handle_rung).
+    /// Hand a hint on, and report to [`handle_rung`](super::Machine::handle_rung).
     Ring {
         /// The queue.
         queue: usize,
     },
-    /// Run the handler, and report by [`handle_finished`](super::Machine::handle_finished) how it
-    /// ended, whether by itself, by a panic, or by being dropped.
+    /// Run the handler, and report to [`handle_finished`](super::Machine::handle_finished) how it
+    /// ended, whether by returning, by a panic, or by being dropped.
     Start {
-        /// What the handler is known by from now on.
+        /// Identifies the handler from now on.
         slot: Slot,
         /// The message and its lease.
         delivery: Box<Delivery>,
-        /// From the due instant to the claim, both by the server's clock.
+        /// The time from due to claimed, both by the server's clock.
         lateness: Duration,
     },
-    /// Warn that a claim was answered after the leases that it brought had run out. The messages
-    /// are not started but given back, uncounted: with a lease shorter than a round trip nothing
-    /// gets done.
+    /// Warn that a claim returned only after its leases had expired. The messages are not started
+    /// but released, uncounted: nothing gets done if leases are shorter than a round trip.
     LateClaim {
         /// The queue.
         queue: usize,
@@ -65,12 +64,12 @@ pub enum Action {
         at: Timestamp,
         /// The messages.
         ids: Vec<MessageId>,
-        /// How long the leases lasted.
+        /// The duration of the leases.
         lease: Millis,
-        /// From sending the claim to its answer.
+        /// The time from sending the claim to its reply.
         round_trip: Duration,
     },
-    /// Fire the handler's token.
+    /// Fire the handler's cancellation token.
     Cancel {
         /// The handler.
         slot: Slot,
@@ -82,11 +81,11 @@ pub enum Action {
         /// The handler.
         slot: Slot,
     },
-    /// Report that the handler runs for too long. Once for each.
+    /// Report that the handler has been running for too long. Once per handler.
     Stuck {
         /// The handler.
         slot: Slot,
-        /// For how long it has been running.
+        /// How long it has been running.
         running: Duration,
     },
 }
@@ -95,21 +94,20 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The lease has been lost or has run out: another worker may have the message.
+    /// The lease was lost or has expired: another worker may have the message.
     LeaseLost,
-    /// The lease has reached its highest age and is prolonged no more: when it runs out, another
-    /// worker may have the message. Until then the handler's answer counts.
+    /// The lease has reached its maximum age and is no longer extended: when it expires, another
+    /// worker may get the message. Until then, the handler's result counts.
     LeaseTooOld,
-    /// Somebody cancelled the message (G13). Unless the handler acks, the message is finished.
+    /// The message was cancelled (G13). Unless the handler acks, the message is finished.
     Requested,
-    /// The worker stops and waits no longer.
+    /// The worker is stopping, and no longer waits for the handler.
     Stopping,
-    /// The handler ran longer than its timeout and has been dropped; only what it spawned can see
-    /// this.
+    /// The handler exceeded its timeout and was dropped; only tasks that it spawned can see this.
     TimedOut,
 }
 
-/// The second half of a sentence: "killed, because the worker stops".
+/// Completes a sentence such as "killed, because the worker stops".
 impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -7,20 +7,20 @@ use super::dice::Dice;
 use super::pauses::Pauses;
 use crate::{Error, ErrorKind};
 
-/// One wait for a hint at a time. A hint that cannot be used here is handed on, so that it is not
-/// lost to processes with free slots.
+/// Waits for one hint at a time. A hint that cannot be used here is handed on, so that processes
+/// with free slots do not miss it.
 #[derive(Debug)]
 pub(super) struct Bell {
     waiting_since: Option<Moment>,
     /// When the last wait ended.
     waited: Moment,
-    /// Not before.
+    /// No new wait starts earlier.
     next: Moment,
     /// The backend gives no hints.
     mute: bool,
-    /// A hint that no claim has followed yet.
+    /// A hint that has not been followed by a claim.
     pub(super) hint: bool,
-    /// Handing on is under way.
+    /// Whether a hint is being handed on.
     pub(super) ringing: bool,
     pauses: Pauses,
 }
@@ -38,12 +38,12 @@ impl Bell {
         }
     }
 
-    /// When to wait for a hint, if one would be of use.
+    /// When to wait for a hint, if one would be useful.
     pub(super) const fn next(&self) -> Option<Moment> {
         if self.mute || self.hint || self.waiting_since.is_some() { None } else { Some(self.next) }
     }
 
-    /// Since when hints have not been waited for, rather than not again yet.
+    /// Since when the queue has gone without a wait, not counting the pause between two waits.
     pub(super) fn unheard_since(&self) -> Option<Moment> {
         self.waiting_since.is_none().then(|| self.waited.after(SHORTEST_WAIT))
     }
@@ -59,7 +59,7 @@ impl Bell {
             Ok(hint) => {
                 self.pauses.reset();
                 self.hint |= *hint;
-                // A backend that answers "none" at once must not be asked without end.
+                // A backend that returns "none" at once must not be asked in a hot loop.
                 self.next = if *hint { now } else { since.after(SHORTEST_WAIT) };
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported(_)) => self.mute = true,

@@ -1,6 +1,6 @@
-//! Whether all queues are empty: the question of a worker that ends then.
+//! Whether all queues are empty, for a worker that ends when they are.
 
-/// Which queues are to be asked, and which have answered that they are empty.
+/// Which queues to ask, and which have replied that they are empty.
 #[derive(Debug)]
 pub(super) struct Census {
     queues: Vec<Question>,
@@ -8,17 +8,17 @@ pub(super) struct Census {
     round: u64,
     /// The round in which all queues were asked.
     asked_all_in: u64,
-    /// Queues to ask besides, which have been claimed from since.
+    /// Queues to ask in addition, because they have been claimed from since.
     again: Vec<usize>,
-    /// How many are empty in this round.
+    /// The number of queues found empty in this round.
     empty: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Question {
-    /// The round in which the question that is under way was asked.
+    /// The round of the question in progress.
     under_way: Option<u64>,
-    /// The round in which the queue was found empty last.
+    /// The round in which the queue was last found empty.
     empty_in: u64,
     again: bool,
 }
@@ -44,7 +44,7 @@ impl Census {
         }
     }
 
-    /// The queues to ask now.
+    /// Returns the queues to ask now.
     pub(super) fn ask(&mut self) -> Vec<usize> {
         let wanted = if self.asked_all_in == self.round {
             std::mem::take(&mut self.again)
@@ -68,7 +68,7 @@ impl Census {
         true
     }
 
-    /// A queue has answered. An answer to a question of an earlier round does not count.
+    /// A queue has replied. Replies to questions of earlier rounds do not count.
     pub(super) fn answered(&mut self, queue: usize, is_empty: bool) {
         let Some(question) = self.queues.get_mut(queue) else { return };
         let asked_in = question.under_way.take();

@@ -1,4 +1,4 @@
-//! When to claim, and what becomes of a claim.
+//! When to claim, and what happens to a claim.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use super::dice::Dice;
 use super::pauses::Pauses;
 use crate::{Claim, Claimed, Class, ConsumerName, Millis, Timestamp};
 
-/// One claim at a time. A claim that may have been executed unheard is sent again under its own id,
-/// so that whatever it has leased is found (G16).
+/// One claim at a time. A claim that may have been executed without a reply is repeated with its
+/// id, so that whatever it leased is found (G16).
 #[derive(Debug)]
 pub(super) struct Claims {
     consumer: ConsumerName,
     lease: Millis,
-    /// How long to go without a look at the queue at the most.
+    /// The longest time between two polls of the queue.
     longest_poll: Duration,
     open: Open,
     /// When there will be something to claim, as far as is known.
     due: Moment,
-    /// When to look whatever is known.
+    /// When to poll regardless.
     poll: Moment,
-    /// No new claim is sent before, whatever is known.
+    /// No new claim is sent earlier, whatever becomes known.
     not_before: Moment,
     sent: Moment,
     /// When the latest claim was answered.
     answered: Moment,
-    /// The queue counts on this worker to come at `due`: its claim was told that there would be
-    /// something, and others are not woken for it.
+    /// Whether the queue expects this worker at `due`: its claim was told that there will be
+    /// something, so others are not woken for it.
     pub(super) promised: bool,
     failing: bool,
     pauses: Pauses,
 }
 
-/// A claim whose answer is not known.
+/// A claim without a known reply.
 #[derive(Debug)]
 enum Open {
     None,
@@ -40,10 +40,10 @@ enum Open {
         max: usize,
         first_sent: Moment,
         sent: Moment,
-        /// When an earlier try was sent that may have been executed.
+        /// When an earlier attempt was sent that may have been executed.
         suspect: Option<Moment>,
     },
-    /// To be sent again.
+    /// Must be repeated.
     Unanswered {
         claim: Claim,
         first_sent: Moment,
@@ -77,12 +77,12 @@ impl Claims {
         matches!(self.open, Open::UnderWay { .. })
     }
 
-    /// Whether the latest try has failed.
+    /// Whether the latest attempt failed.
     pub(super) const fn is_failing(&self) -> bool {
         self.failing
     }
 
-    /// How many slots must stay free for the open claim.
+    /// The number of slots to keep free for the open claim.
     pub(super) const fn reserved(&self) -> usize {
         match &self.open {
             Open::None => 0,
@@ -91,7 +91,7 @@ impl Claims {
         }
     }
 
-    /// When to send the open claim again. It has its slots already.
+    /// When to repeat the open claim. It already has its slots.
     pub(super) const fn resend_at(&self) -> Option<Moment> {
         match self.open {
             Open::Unanswered { .. } => Some(self.due),
@@ -99,8 +99,8 @@ impl Claims {
         }
     }
 
-    /// When to send a new claim, if there is room for what it may bring. A queue whose hints have
-    /// not been waited for since `unheard_since` is claimed from more often.
+    /// When to send a new claim, if there is room for its messages. If nobody has waited for the
+    /// queue's hints since `unheard_since`, it is polled more often.
     pub(super) fn new_at(&self, unheard_since: Option<Moment>) -> Option<Moment> {
         if self.is_open() {
             return None;
@@ -112,8 +112,8 @@ impl Claims {
         Some(known.min(unheard).max(self.not_before))
     }
 
-    /// There may be something to claim at `moment`. After a failure the pause counts: a hint does
-    /// not mend the backend.
+    /// There may be something to claim at `moment`. After a failure, the pause still counts: a hint
+    /// does not repair the backend.
     pub(super) fn hurry(&mut self, moment: Moment) {
         if !self.failing {
             self.due = self.due.min(moment);
@@ -125,15 +125,15 @@ impl Claims {
         self.not_before = self.not_before.max(moment);
     }
 
-    /// A worker of this process has looked at `moment` and left nothing. A look of this worker's
-    /// own says nothing new: its answer has set the next one.
+    /// A worker of this process polled at `moment` and left nothing. This worker's own polls have
+    /// no effect: their replies have already set the next one.
     pub(super) fn looked(&mut self, moment: Moment, dice: &mut Dice) {
         if !self.failing && moment > self.answered {
             self.poll = self.poll.max(moment.after(dice.nearly(self.longest_poll)));
         }
     }
 
-    /// The claim to send: the unanswered one, or a new one for `room` free slots.
+    /// Returns the claim to send: the unanswered one, or a new one for `room` free slots.
     pub(super) fn send(&mut self, now: Moment, room: usize, dice: &mut Dice) -> Claim {
         let open = std::mem::replace(&mut self.open, Open::None);
         let (claim, first_sent, suspect) = match open {
@@ -144,7 +144,7 @@ impl Claims {
             }
         };
         self.open = Open::UnderWay { max: claim.max, first_sent, sent: now, suspect };
-        // Only what is heard of while it is under way can be news to it.
+        // Only what is learned while the claim is in progress can be news to it.
         self.due = now.after(FAR);
         self.poll = now.after(FAR);
         self.sent = now;
@@ -152,7 +152,7 @@ impl Claims {
         claim
     }
 
-    /// Answers since when the leases may have been running, and whether they have run out.
+    /// Returns since when the leases may have been running, and whether they have expired.
     pub(super) fn answered(
         &mut self,
         now: Moment,
@@ -168,23 +168,23 @@ impl Claims {
         let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());
         let leased = Leased { since: first_sent, lasting: self.lease, run_out };
         if run_out {
-            // The next claim would come too late as well; another worker may be closer.
+            // The next claim would be too late as well; another worker may be closer.
             self.pause(now, dice);
             return leased;
         }
         self.failing = false;
         self.pauses.reset();
         self.poll = now.after(dice.nearly(self.longest_poll));
-        // Both instants are of the server's clock, so this process's clock does not matter.
+        // Both instants are on the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at));
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
         let due = match (claimed.more, told) {
-            // More, but nothing for us: other messages are being taken back or buried. That goes
-            // on step by step, not as a hot loop.
+            // There is more, but not for us: other messages are being taken back or dead-lettered.
+            // Continue step by step, not in a hot loop.
             (true, _) if claimed.deliveries.is_empty() => now.after(STEP),
             (true, _) => now,
-            // The queue has told it some time after the claim was sent. A claim that is sent so
-            // much later arrives in time, if it takes as long.
+            // The server computed this some time after the claim was sent. A claim sent this much
+            // later arrives in time if it takes as long.
             (false, Some(told)) => self.sent.after(told),
             (false, None) => now.after(FAR),
         };
@@ -195,8 +195,8 @@ impl Claims {
     pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: Class, dice: &mut Dice) {
         if let Open::UnderWay { first_sent, sent, suspect, .. } = self.open {
             let suspect = if class == Class::Ambiguous { Some(sent) } else { suspect };
-            // Once its leases have run out they are taken back like any others, and the claim need
-            // not hold slots any more.
+            // Once its leases have expired, they are taken back like any others, and the claim no
+            // longer needs to hold slots.
             let lasting = |suspect: &Moment| now < suspect.after(self.lease.into());
             self.open = match suspect.filter(lasting) {
                 Some(suspect) => Open::Unanswered { claim, first_sent, suspect },
@@ -213,19 +213,19 @@ impl Claims {
     }
 }
 
-/// What is known of the leases that a claim has brought.
+/// What is known about the leases from a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leased {
     /// They may have been running since then.
     pub(super) since: Moment,
-    /// For how long.
+    /// Their duration.
     pub(super) lasting: Millis,
-    /// The answer took longer than they last.
+    /// Whether they expired before the reply came.
     pub(super) run_out: bool,
 }
 
 const STEP: Duration = Duration::from_millis(1);
-/// How often a queue that shares its worker is claimed from while its hints are not waited for.
+/// How often to claim from a queue that shares its worker while nobody waits for its hints.
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
-/// Longer than any time to the next claim.
+/// Longer than any time between claims.
 const FAR: Duration = Duration::from_secs(3_600);

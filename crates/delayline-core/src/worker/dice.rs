@@ -1,11 +1,11 @@
-//! All the chance there is in a worker: numbers from one seed.
+//! All randomness of a worker, derived from one seed.
 
 use std::time::Duration;
 
 use crate::ClaimId;
 
-/// Numbers that look random. Within 2^128 of them no number comes twice, so claim ids of one seed
-/// differ for certain, and those of different random seeds as surely as random ones do.
+/// A pseudo-random generator. Its 2^128 numbers never repeat, so claim ids from one seed are always
+/// distinct, and those from different random seeds are as distinct as random ones.
 #[derive(Debug)]
 pub(super) struct Dice(u128);
 
@@ -18,19 +18,19 @@ impl Dice {
         ClaimId::from_bytes(self.next().to_be_bytes())
     }
 
-    /// An even spread over `least..=most`.
+    /// Evenly distributed over `least..=most`.
     pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let share = u32::try_from(self.next() >> 96).unwrap_or(u32::MAX);
         let offset = most.saturating_sub(least).saturating_mul(share) / u32::MAX;
         least.saturating_add(offset)
     }
 
-    /// The most or up to a tenth less, so that those who started together drift apart.
+    /// `most` or up to a tenth less, so that workers that started together drift apart.
     pub(super) fn nearly(&mut self, most: Duration) -> Duration {
         self.between(most * 9 / 10, most)
     }
 
-    /// A step through all numbers, and a shuffle that maps no two of them to one.
+    /// Steps through all numbers, and scrambles them one-to-one.
     const fn next(&mut self) -> u128 {
         self.0 = self.0.wrapping_add(STEP);
         let mut number = self.0;
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// Both are odd, as a full period and a shuffle without loss need.
+/// Both are odd, which a full period and a one-to-one scramble require.
 const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 const FACTOR: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs can be told by their seeds as long as a seed means the same.
+    /// Runs can be identified by their seeds only as long as a seed means the same.
     #[test]
     fn a_seed_means_the_same_in_every_version() {
         let ids: Vec<_> = {

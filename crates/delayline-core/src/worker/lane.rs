@@ -14,7 +14,7 @@ use super::summary::count;
 use super::{Action, Moment, QueuePlan};
 use crate::{Millis, Op, Outcome};
 
-/// One queue's claims, leases, settlements and hints, and its share of the worker.
+/// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) claims: Claims,
@@ -24,30 +24,30 @@ pub(super) struct Lane {
     /// Pauses while handlers give everything back at once.
     give_backs: Pauses,
     pub(super) weight: u64,
-    /// How many of its messages may be handled at once.
+    /// The maximum number of its handlers at once.
     most: usize,
-    /// How much it has been served, in shares of its weight.
+    /// How much it has been served, relative to its weight.
     pub(super) served: u64,
 }
 
-/// What a queue may want done at some time.
+/// What a queue may need at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
-    /// Settlements to send, leases to prolong.
+    /// Settlements to send, leases to extend.
     Upkeep,
-    /// The open claim is to be sent again.
+    /// An open claim to repeat.
     Resend,
     /// A new claim, if the worker has room.
     Claim,
     /// A wait for hints, if the worker has room.
     Wait,
-    /// A hint, or what the queue expects of this worker, is to be handed on.
+    /// A hint, or a promise to the queue, to hand on.
     HandOn,
     /// The same, if the worker has no room.
     HandOnIfFull,
 }
 
-/// How many kinds of errands there are.
+/// The number of kinds of errands.
 pub(super) const ERRANDS: usize = 6;
 
 impl Lane {
@@ -64,12 +64,12 @@ impl Lane {
         }
     }
 
-    /// When it wants what, in the order of [`Errand`]. `among_others`: it shares its worker.
+    /// When it needs what, in the order of [`Errand`]. `among_others`: it shares its worker.
     pub(super) fn errands(&self, among_others: bool) -> [Option<Moment>; ERRANDS] {
         let Self { claims, leases, settles, bell, .. } = self;
         let upkeep = [settles.next(), leases.next()].into_iter().flatten().min();
-        // While nothing can be settled, what would be claimed could not be settled either; and what
-        // waits to be settled must not run out because a claim takes it back first.
+        // While nothing can be settled, claimed messages could not be settled either; and a claim
+        // could take back the expired lease of a waiting settlement.
         let may_claim = !settles.is_failing();
         let has_room = self.taken() < self.most;
         let hears = may_claim && has_room && !claims.is_failing();
@@ -85,9 +85,9 @@ impl Lane {
         ]
     }
 
-    /// When a hint, or what the queue expects of this worker, is to be handed on for want of room.
+    /// When to hand on a hint, or a promise to the queue, for lack of room.
     fn hand_on_at(&self) -> Option<Moment> {
-        // The answer to a claim may make room.
+        // The reply to a claim may make room.
         if self.bell.ringing || self.claims.is_under_way() {
             return None;
         }
@@ -97,7 +97,7 @@ impl Lane {
         if self.claims.promised { self.claims.new_at(None) } else { None }
     }
 
-    /// The settlements to send, and the extension, if it is time for them.
+    /// Returns the settlements and the extension to send, if it is time for them.
     pub(super) fn send(
         &mut self,
         now: Moment,
@@ -106,7 +106,7 @@ impl Lane {
     ) -> [Option<Op>; 2] {
         let settle = self.settles.send(now);
         if let Some(items) = &settle {
-            // Nobody is served by a loop of claims and releases.
+            // A loop of claims and releases helps nobody.
             if items.iter().all(|item| gives_back_at_once(&item.outcome)) {
                 self.claims.hold(now.after(self.give_backs.next(dice)));
             } else {
@@ -117,7 +117,7 @@ impl Lane {
         [settle.map(Op::Settle), extend.map(Op::Extend)]
     }
 
-    /// Slots that it holds, or keeps free for its open claim.
+    /// The slots that it holds, or reserves for its open claim.
     fn taken(&self) -> usize {
         self.leases.len().saturating_add(self.claims.reserved())
     }
@@ -127,19 +127,19 @@ impl Lane {
         Totals { handlers, reserved, unsettled: self.settles.len() }
     }
 
-    /// How many of so many free slots it may have.
+    /// Returns how many of `free` slots it may take.
     pub(super) fn room(&self, free: usize) -> usize {
         free.min(self.most.saturating_sub(self.taken()))
     }
 
-    /// Whether it may not have all slots of its worker.
+    /// Whether it may not use all slots of its worker.
     pub(super) const fn is_limited(&self, slots: usize) -> bool {
         self.most < slots
     }
 
     /// Notes that it was served `n` messages, when queues that are never idle had `least`.
     pub(super) fn serve(&mut self, n: u64, least: u64) {
-        // What it did not use while it was idle it does not get afterwards.
+        // What it did not use while idle is not made up for later.
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
@@ -149,14 +149,14 @@ fn gives_back_at_once(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Release | Outcome::Snooze { delay: Millis::ZERO })
 }
 
-/// The share of `room` that belongs to `one` among `all` of which it is one: each has a weight, and
-/// the most it can use. What one cannot use, the others have.
+/// Returns the share of `room` for `one`, which is an element of `all`: each has a weight and a
+/// maximum. What one cannot use goes to the others.
 pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) -> usize {
     let even = |left: usize, weight: u64, weights: u64| {
         let part = u64::try_from(left).unwrap_or(u64::MAX).saturating_mul(weight);
         usize::try_from(part.div_ceil(weights.max(1))).unwrap_or(left)
     };
-    // Those that can use the least for their weight come first: once one can use an even share, so
+    // Those with the lowest maximum for their weight come first: once one can use an even share, so
     // can all that follow.
     let product = |most: usize, weight: u64| u128::from(count(most)) * u128::from(weight);
     all.sort_by(|a, b| product(a.1, b.0).cmp(&product(b.1, a.0)));
@@ -173,7 +173,7 @@ pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) 
     even(left, weight, weights).min(most).min(room)
 }
 
-/// One message at weight 1. A multiple of many weights.
+/// One message at weight 1. Divisible by many weights.
 const SHARE: u64 = 720_720;
 
 #[cfg(test)]

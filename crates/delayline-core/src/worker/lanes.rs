@@ -1,24 +1,24 @@
-//! All queues of a worker, and an index of what each wants done and when.
+//! All queues of a worker, and an index of what each needs and when.
 
 use std::collections::BTreeSet;
 
 use super::Moment;
 use super::lane::{ERRANDS, Errand, Lane, share};
 
-/// The queues of a worker. What happens to one costs the same however many there are: its errands
-/// are kept in order of time, and sums over all queues are kept up to date.
+/// The queues of a worker. An event on one costs the same however many there are: errands are kept
+/// in order of time, and totals over all queues are kept up to date.
 #[derive(Debug)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// What is known of each lane in `agenda` and `totals`.
+    /// What `agenda` and `totals` currently contain for each lane.
     known: Vec<Known>,
     agenda: [BTreeSet<(Moment, usize)>; ERRANDS],
     totals: Totals,
-    /// Those whose time to claim has come, the least served first.
+    /// The queues whose time to claim has come, least served first.
     wanting: BTreeSet<(u64, usize)>,
     /// The sum of their weights.
     wanting_weight: u64,
-    /// How many of them may have fewer handlers at once than the worker.
+    /// How many of them have a lower limit of handlers than the worker.
     wanting_limited: usize,
     slots: usize,
 }
@@ -27,18 +27,18 @@ pub(super) struct Lanes {
 struct Known {
     errands: [Option<Moment>; ERRANDS],
     totals: Totals,
-    /// Its place among those that want to claim.
+    /// Its key among the queues that want to claim.
     wanting: Option<u64>,
 }
 
-/// Sums over queues.
+/// Totals over queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Running handlers.
     pub(super) handlers: usize,
-    /// Slots that are kept free for open claims.
+    /// Slots reserved for open claims.
     pub(super) reserved: usize,
-    /// Settlements that are not confirmed.
+    /// Unconfirmed settlements.
     pub(super) unsettled: usize,
 }
 
@@ -66,7 +66,7 @@ impl Lanes {
         self.lanes.iter()
     }
 
-    /// Changes a queue, and notes what it wants then.
+    /// Changes a queue, and updates the index.
     pub(super) fn change<R>(
         &mut self,
         queue: usize,
@@ -87,30 +87,30 @@ impl Lanes {
         self.totals
     }
 
-    /// Whether there is no handler, and nothing to settle.
+    /// Whether there are no handlers, and nothing to settle.
     pub(super) const fn is_idle(&self) -> bool {
         self.totals.handlers == 0 && self.totals.unsettled == 0
     }
 
-    /// When the first of these errands is to be done.
+    /// When the first of these errands is due.
     pub(super) fn next(&self, errand: Errand) -> Option<Moment> {
         let agenda = self.agenda.get(errand as usize)?;
         agenda.first().map(|(moment, _)| *moment)
     }
 
-    /// When a queue that has room is to be claimed from.
+    /// When to claim from a queue that has room.
     pub(super) fn next_claim(&self) -> Option<Moment> {
         if self.wanting.is_empty() { self.next(Errand::Claim) } else { Some(Moment::START) }
     }
 
-    /// The queues that have this errand to do by `now`.
+    /// Returns the queues whose errand is due by `now`.
     pub(super) fn due(&self, errand: Errand, now: Moment) -> Vec<usize> {
         let agenda = self.agenda.get(errand as usize).into_iter().flatten();
         agenda.take_while(|(moment, _)| *moment <= now).map(|(_, queue)| *queue).collect()
     }
 
-    /// The queue that was served least among those that want to claim by `now`, and its share of
-    /// `room` free slots.
+    /// Returns the least served queue that wants to claim by `now`, and its share of `room` free
+    /// slots.
     pub(super) fn least_served(&mut self, now: Moment, room: usize) -> Option<(usize, usize)> {
         for queue in self.due(Errand::Claim, now) {
             self.want(queue);
@@ -144,7 +144,7 @@ impl Lanes {
         }
     }
 
-    /// Brings what is known of a queue up to date.
+    /// Updates what is known about a queue.
     fn note(&mut self, queue: usize) {
         let among_others = self.len() > 1;
         let (Some(lane), Some(known)) = (self.lanes.get(queue), self.known.get_mut(queue)) else {
@@ -171,7 +171,7 @@ impl Lanes {
         known.totals = new;
     }
 
-    /// Whether the index says what the queues say.
+    /// Asserts that the index matches the queues.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut wanting = (0, 0, 0);

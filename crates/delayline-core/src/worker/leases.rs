@@ -1,4 +1,4 @@
-//! Heartbeats: prolongs the leases of running handlers, and tells them of lost ones.
+//! Heartbeats: extends the leases of running handlers, and tells handlers about lost ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use super::pauses::Pauses;
 use super::{Action, CancelReason, Moment, QueuePlan, Slot};
 use crate::{Extend, Extended, Lease, MessageId, Millis};
 
-/// The leases of all running handlers of one queue. A handler that ends, however it does, is
-/// removed, and with it the reason to prolong its lease.
+/// The leases of all running handlers of one queue. However a handler ends, it is removed, and its
+/// lease is no longer extended.
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Millis,
@@ -19,14 +19,14 @@ pub(super) struct Leases {
     /// The latest handler of each message.
     latest: HashMap<MessageId, Slot>,
     under_way: Option<Extension>,
-    /// After a failure: not before.
+    /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
     pauses: Pauses,
-    /// When there is something to be done at the earliest.
+    /// The earliest time at which something must be done.
     next: Option<Moment>,
 }
 
-/// The handlers of an extension on its way, in its order.
+/// The handlers of an extension in progress, in order.
 #[derive(Debug)]
 struct Extension {
     slots: Vec<Slot>,
@@ -39,26 +39,26 @@ pub(super) struct Held {
     pub(super) id: MessageId,
     pub(super) lease: Lease,
     pub(super) grip: Grip,
-    /// When its token fires because the lease has become too old, unless it did.
+    /// When its token fires because the lease is too old; `None` once it has.
     ages_at: Option<Moment>,
-    /// When it counts as stuck, unless it does.
+    /// When it counts as stuck; `None` once it does.
     stuck_at: Option<Moment>,
     started: Moment,
-    /// When the lease was surely given last: before the claim or extension was sent.
+    /// When the lease was certainly valid last: before the claim or extension was sent.
     since: Moment,
     cancelled: bool,
 }
 
-/// What is known of a lease.
+/// What is known about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grip {
-    /// It holds.
+    /// Held.
     Firm,
-    /// It holds, and is prolonged no more.
+    /// Held, but no longer extended.
     Loose,
-    /// It has run out by this process's clock; the queue may not have taken it back (G7).
+    /// Expired by this process's clock; the queue may not have taken it back (G7).
     RunOut,
-    /// The queue says that it is no longer the current one (G6).
+    /// No longer the current lease, according to the queue (G6).
     Gone,
 }
 
@@ -85,14 +85,14 @@ impl Leases {
         self.held.keys().copied()
     }
 
-    /// A handler starts, whose lease may have been running since `since`.
+    /// Adds a handler whose lease may have been running since `since`.
     pub(super) fn insert(
         &mut self,
         (slot, id, lease): (Slot, MessageId, Lease),
         (started, since): (Moment, Moment),
         todo: &mut VecDeque<Action>,
     ) {
-        // A message that comes again has cost an earlier handler in this process its lease.
+        // A redelivered message has cost an earlier handler in this process its lease.
         let earlier = self.latest.insert(id.clone(), slot);
         if let Some((slot, held)) =
             earlier.and_then(|slot| self.held.get_mut(&slot).map(|held| (slot, held)))
@@ -128,12 +128,12 @@ impl Leases {
         }
     }
 
-    /// When [`beat_at`](Self::beat_at) wants to be called next.
+    /// When to call [`beat_at`](Self::beat_at) next.
     pub(super) const fn next(&self) -> Option<Moment> {
         self.next
     }
 
-    /// Notes what has run out, and answers an extension if it is time for one.
+    /// Notes expired leases, and returns an extension if it is time for one.
     pub(super) fn beat_at(&mut self, now: Moment, todo: &mut VecDeque<Action>) -> Option<Extend> {
         if self.next.is_none_or(|next| now < next) {
             return None;
@@ -146,7 +146,7 @@ impl Leases {
         let firm = || self.held.iter().filter(|(_, held)| held.grip == Grip::Firm);
         let mut extend = None;
         if ready && firm().any(|(_, held)| now >= held.since.after(beat)) {
-            // The others come along, unless they are quite fresh: one extension instead of many.
+            // The others are included unless quite fresh: one extension instead of many.
             let due = firm().filter(|(_, held)| now >= held.since.after(beat / 2));
             let (slots, leases) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
@@ -182,8 +182,8 @@ impl Leases {
         self.plan();
     }
 
-    /// Leases that hold are prolonged after a third of their time. While that cannot be done, the
-    /// next thing to happen is that one runs out.
+    /// Held leases are extended after a third of their duration. While that is impossible, the next
+    /// event is that one expires.
     fn plan(&mut self) {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);
@@ -205,7 +205,7 @@ impl Leases {
 }
 
 impl Held {
-    /// When there is something to be done about it, if it is prolonged so long after it was last.
+    /// When something must be done about it, if it is extended `beat` after the last time.
     fn next(&self, beat: Duration, lease: Duration) -> Option<Moment> {
         let end = match self.grip {
             Grip::Firm => Some(self.since.after(beat.min(lease))),
@@ -244,7 +244,7 @@ impl Held {
         self.cancel(slot, CancelReason::LeaseLost, todo);
     }
 
-    /// The first reason stays.
+    /// The first reason wins.
     fn cancel(&mut self, slot: Slot, reason: CancelReason, todo: &mut VecDeque<Action>) {
         if !self.cancelled {
             self.cancelled = true;

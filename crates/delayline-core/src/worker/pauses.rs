@@ -1,11 +1,11 @@
-//! Pauses between tries that lead nowhere.
+//! Pauses between attempts that get nowhere.
 
 use std::time::Duration;
 
 use super::dice::Dice;
 
-/// Pauses that double from the first to the longest, each spread over its upper half so that many
-/// workers do not come back together, and none is near zero.
+/// Pauses that double up to the longest. Each is spread over its upper half, so that many workers
+/// do not return together and none is near zero.
 #[derive(Debug)]
 pub(super) struct Pauses {
     next: Duration,
@@ -14,12 +14,12 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Between the tries of a call that fails.
+    /// Between attempts of a failing call.
     pub(super) const fn of_failures() -> Self {
         Self::new(Duration::from_millis(100), Duration::from_secs(2))
     }
 
-    /// Between claims while handlers do nothing but give messages back at once.
+    /// Between claims while handlers only give messages back at once.
     pub(super) const fn of_give_backs() -> Self {
         Self::new(Duration::from_millis(1), Duration::from_millis(100))
     }
@@ -34,7 +34,7 @@ impl Pauses {
         dice.between(pause / 2, pause)
     }
 
-    /// The reason is gone: the next one is the first again.
+    /// The cause is gone: starts again with the first pause.
     pub(super) const fn reset(&mut self) {
         self.next = self.first;
     }

@@ -1,4 +1,4 @@
-//! What a worker is to do.
+//! The configuration of a worker.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -6,55 +6,54 @@ use std::time::Duration;
 use crate::limits::SAFETY_POLL_MS;
 use crate::{ConsumerName, Millis};
 
-/// How a worker is to work.
+/// How a worker operates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How many handlers run at once: 1 to [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    /// The maximum number of handlers at once: 1 to [`MAX_BATCH`](crate::limits::MAX_BATCH).
     pub slots: usize,
     /// The queues, which share the slots.
     pub queues: Vec<QueuePlan>,
-    /// Whether to end when no queue has a scheduled, ready or leased message any more.
+    /// Whether to end when no queue has scheduled, ready or leased messages any more.
     pub until_empty: bool,
 }
 
-/// How a worker is to work on one queue.
+/// How a worker operates on one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePlan {
-    /// The worker's name in the queue's journal of claims. No two workers share one (G16).
+    /// The worker's name in the queue's claim journal. Every worker needs its own (G16).
     pub consumer: ConsumerName,
-    /// How long the leases last:
-    /// [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS) to
-    /// [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS). They are prolonged after a third of it.
+    /// The duration of leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS) to
+    /// [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS). The worker renews them every third of it.
     pub lease: Millis,
-    /// The share of this queue's messages while several queues have more than there are slots.
+    /// The relative share of this queue while several queues compete for the slots.
     pub weight: NonZeroU16,
-    /// How many handlers of this queue run at once, at the most.
+    /// The maximum number of handlers of this queue at once.
     pub most: usize,
-    /// How long a lease is prolonged at the most.
+    /// The age beyond which a lease is no longer extended.
     pub max_lease_age: Option<Duration>,
-    /// When a handler that still runs is reported as stuck.
+    /// The time after which a running handler is reported as stuck.
     pub stuck_after: Option<Duration>,
 }
 
 impl Plan {
-    /// How long a queue goes without a look when nothing is known to become due: it repairs lost
-    /// hints (G22). With up to twenty queues it grows, so that a process with nothing to do sends
-    /// half a command a second at the most.
+    /// The longest time between polls of a queue while nothing is known to become due; this makes
+    /// up for lost hints (G22). It grows with the number of queues, up to twenty, so that an idle
+    /// process sends at most half a command per second.
     pub(super) fn longest_poll(&self) -> Duration {
         let queues = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
         POLL.max(POLL.saturating_mul(queues) / 2).min(LONGEST_POLL)
     }
 
-    /// How long to wait for hints at once. All queues can be heard in one wait, which is renewed to
-    /// find out whether its connection lives.
+    /// The longest single wait for hints. All queues can be heard in one wait, which is renewed to
+    /// detect a dead connection.
     pub(super) const fn longest_wait(&self) -> Duration {
         if self.queues.len() > 1 { POLL.saturating_mul(4) } else { POLL }
     }
 }
 
-/// Of one queue.
+/// For one queue.
 const POLL: Duration = Duration::from_secs(5);
-/// Some time before the queue stops to count on a sleeper.
+/// A little before the queue stops counting on a sleeper.
 const LONGEST_POLL: Duration = Duration::from_millis(SAFETY_POLL_MS * 5 / 6);
 
 #[cfg(test)]

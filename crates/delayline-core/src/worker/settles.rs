@@ -1,4 +1,4 @@
-//! Settlements: what handlers have answered, on its way to the queue.
+//! Settlements: the results of handlers, on their way to the queue.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::{Moment, Summary};
 use crate::limits::MAX_BATCH;
 use crate::{Settled, Settlement};
 
-/// Settlements that the queue has not confirmed. What comes in while an operation is under way goes
-/// out together in the next one. What fails is sent again unchanged, which is harmless (G8).
+/// Settlements that the queue has not confirmed. Those that come in during an operation go out
+/// together in the next one. Failed ones are repeated unchanged, which is harmless (G8).
 #[derive(Debug)]
 pub(super) struct Settles {
     waiting: VecDeque<Settlement>,
     under_way: usize,
-    /// After a failure: not before.
+    /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
     pauses: Pauses,
 }
@@ -34,23 +34,23 @@ impl Settles {
         self.waiting.push_back(settlement);
     }
 
-    /// How many are not confirmed.
+    /// The number of unconfirmed settlements.
     pub(super) fn len(&self) -> usize {
         self.waiting.len().saturating_add(self.under_way)
     }
 
-    /// Whether the latest try has failed. Then nothing new should be claimed.
+    /// Whether the latest attempt failed. Nothing new should be claimed then.
     pub(super) const fn is_failing(&self) -> bool {
         self.retry_at.is_some()
     }
 
-    /// When there is a batch to be sent.
+    /// When a batch should be sent.
     pub(super) fn next(&self) -> Option<Moment> {
         let can_be_sent = self.under_way == 0 && !self.waiting.is_empty();
         can_be_sent.then(|| self.retry_at.unwrap_or(Moment::START))
     }
 
-    /// The batch to send, if it is time: it ends before an id that it has already.
+    /// Returns the batch to send, if it is time. It stops before an id that it already contains.
     pub(super) fn send(&mut self, now: Moment) -> Option<Vec<Settlement>> {
         if self.next().is_none_or(|next| now < next) {
             return None;
@@ -61,7 +61,7 @@ impl Settles {
         Some(self.waiting.drain(..self.under_way).collect())
     }
 
-    /// Answers how soon a message that was settled is due again, if one is.
+    /// Returns how soon a settled message is due again, if one is.
     pub(super) fn settled(
         &mut self,
         items: &[Settlement],

@@ -1,15 +1,15 @@
-//! How a worker ends.
+//! The stages of a worker's shutdown.
 
 use std::time::Duration;
 
 use super::Moment;
 
-/// How far the end has come.
+/// How far the shutdown has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not at all.
+    /// Not stopped.
     Working,
-    /// Nothing new; handlers may finish.
+    /// Nothing new is claimed; handlers may finish.
     Draining { until: Moment },
     /// The handlers' tokens have fired.
     Cancelling { until: Moment },
@@ -22,7 +22,7 @@ impl Stage {
         self == Self::Working
     }
 
-    /// When it is over at the latest.
+    /// When the stage ends at the latest.
     pub(super) const fn until(self) -> Option<Moment> {
         match self {
             Self::Working => None,
@@ -41,8 +41,8 @@ impl Stage {
     }
 }
 
-/// Handlers have this long after their tokens have fired.
+/// How long handlers may run after their cancellation tokens have fired.
 pub const AFTER_TOKENS: Duration = Duration::from_secs(5);
 
-/// The last settlements have this long.
+/// How long the last settlements may take.
 pub const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);

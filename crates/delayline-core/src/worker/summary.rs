@@ -2,7 +2,7 @@
 
 use crate::{Millis, Outcome, Settled, Settlement, Status};
 
-/// What a worker has done, counted by the settlements that the queue has confirmed.
+/// What a worker has done, counted by the settlements that the queues have confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -12,21 +12,20 @@ pub struct Summary {
     pub failed: u64,
     /// Messages rejected, by handlers or because they could not be decoded.
     pub rejected: u64,
-    /// Of the failures and rejections, how many made a dead letter.
+    /// How many of the failures and rejections made a dead letter.
     pub dead: u64,
-    /// Messages put off by handlers.
+    /// Messages snoozed by handlers.
     pub snoozed: u64,
-    /// Messages given back, by handlers or because the worker stopped before they started.
+    /// Messages released, by handlers or because the worker stopped before they started.
     pub released: u64,
-    /// Settlements that came too late: the message belongs to another worker, or is gone.
+    /// Settlements that came too late: another worker has the message, or it is gone.
     pub lost: u64,
-    /// Messages that were not settled when the worker gave up; they come back when their leases run
-    /// out.
+    /// Messages not settled when the worker gave up; they are redelivered when their leases expire.
     pub unsettled: u64,
 }
 
 impl Summary {
-    /// Counts a settlement; answers how soon the message is due again, if it is.
+    /// Counts a settlement. Returns how soon the message is due again, if it is.
     pub(super) fn note(&mut self, item: &Settlement, settled: Settled) -> Option<Millis> {
         let status = match settled {
             Settled::Done { status } => Some(status),

@@ -14,7 +14,7 @@ use self::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::*;
 use crate::{ConsumerName, Delivery, Millis};
 
-/// How many handlers have started since, of one queue or of all.
+/// The number of handlers started since `before`, of one queue or of all.
 fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
     let wanted = |action: &Action| match action {
         Action::Start { slot, .. } => queue.is_none_or(|queue| slot.queue == queue),
@@ -49,7 +49,7 @@ fn messages_start_when_they_are_due_and_the_claims_in_between_are_rare() {
 fn a_message_that_is_due_about_when_the_queue_is_polled_is_in_time() {
     for seed in 0..20 {
         let mut sim = Sim::seeded(plan(2), seed);
-        // Each comes to a queue that has been idle for a while.
+        // Each arrives at a queue that has been idle for a while.
         let sends = (0..40).map(|n| (n * 20_000 + n * 123, 4_400 + n * 18));
         for (sent, delay) in sends.clone() {
             sim.send(at(sent), 0, &sent.to_string(), ms(delay));
@@ -179,7 +179,7 @@ fn queues_share_the_slots_by_their_weights() {
         for queue in 0..3 {
             sim.send_many(queue, 2_000);
         }
-        // By then all queues have been found to hold messages.
+        // By then, all queues are known to hold messages.
         sim.run_to(at(2_000));
         let before = sim.log.len();
         sim.run_to(at(2_000 + 6_000 / u64::try_from(slots).unwrap()));
@@ -225,7 +225,7 @@ fn a_queue_has_no_more_handlers_than_it_may_and_leaves_the_rest_to_others() {
     }
     let (limited, free) = (starts(&sim, 0, Some(0)), starts(&sim, 0, Some(1)));
     assert!((50..=60).contains(&limited) && free >= 200, "{limited} {free}");
-    // Its turn comes by itself, also if the other queue has nothing to do.
+    // Its turn comes by itself, even if the other queue is idle.
     sim.run_to(at(60_000));
     assert_eq!(sim.machine.summary().acked, 1_100);
 }
@@ -236,7 +236,7 @@ fn idle_queues_are_looked_at_in_turn() {
         let plans = (0..queues).map(|_| queue_plan(1)).collect();
         let mut sim = Sim::new(Plan { slots: 4, queues: plans, until_empty: false });
         sim.run_to(at(1_000_000));
-        // All queues are heard in one wait.
+        // One wait covers all queues.
         let of_one = |action: &Action| matches!(action, Action::Wait { queue: 0, .. });
         let sent = sim.sent("claim").len() + sim.times(of_one).len();
         assert!(sent <= 500 + usize::try_from(queues).unwrap(), "{sent} with {queues} queues");
@@ -264,7 +264,7 @@ fn a_look_of_another_worker_counts_and_what_is_known_to_come_does_not_wait_for_i
     sim.run_to(at(20_500));
     assert_eq!(sim.machine.summary().acked, 1);
     let claims = sim.sent("claim").len();
-    // Without looks of others its own come again.
+    // Without polls by others, its own resume.
     sim.run_to(at(26_000));
     assert_eq!(sim.sent("claim").len(), claims + 1);
 }
@@ -288,7 +288,7 @@ fn a_queue_that_cannot_be_reached_does_not_stop_another() {
 fn a_hint_that_finds_no_free_slot_is_handed_on_and_not_waited_for_again_until_there_is_one() {
     let mut sim = Sim::new(plan(2)).handling(|_| Some((ms(8_000), Outcome::Ack)));
     sim.run_to(at(1_000));
-    // Two messages fill the slots; the third comes while the wait that was begun before goes on.
+    // Two messages fill the slots; the third arrives while the earlier wait is still open.
     for n in 0..3 {
         sim.send(at(1_000 + n * 100), 0, &n.to_string(), Duration::ZERO);
     }
@@ -296,13 +296,13 @@ fn a_hint_that_finds_no_free_slot_is_handed_on_and_not_waited_for_again_until_th
     let waits = sim.times(|action| matches!(action, Action::Wait { .. }));
     let full: Vec<_> = waits.iter().filter(|wait| **wait > at(1_110)).collect();
     assert!(!full.is_empty() && *full[0] > at(9_000), "{waits:?}");
-    // The first hint was used, and so was the second; its wait was not renewed.
+    // Both hints were used, and the wait was not renewed.
     assert!(sim.times(|action| matches!(action, Action::Ring { .. })).is_empty());
 
     let mut sim = Sim::new(plan(1)).handling(|_| Some((ms(3_000), Outcome::Ack)));
     sim.send(at(100), 0, "a", ms(1_000));
-    // Claimed when it is due, by the timer; the wait for hints goes on, and brings one of use to
-    // others only.
+    // Claimed by the timer when it is due; the wait for hints continues, and brings one that is
+    // useful only to others.
     sim.send(at(2_000), 0, "b", Duration::ZERO);
     sim.run_to(at(4_000));
     assert_eq!(sim.times(|action| matches!(action, Action::Ring { .. })), [at(2_001)]);
@@ -318,7 +318,7 @@ fn what_a_queue_expects_of_a_worker_without_room_is_handed_on() {
     sim.send(at(1_000), 1, "now", Duration::ZERO);
     sim.run_to(at(10_000));
     let rings = sim.times(|action| matches!(action, Action::Ring { queue: 0 }));
-    // Its own wait may be the first to hear it; that one is not renewed.
+    // Its own wait may hear it first, and is not renewed.
     assert_eq!(rings, [at(2_000), at(2_001)]);
 }
 
@@ -364,7 +364,7 @@ fn a_queue_that_was_empty_is_asked_again_when_a_handler_may_have_sent_to_it() {
     let queues = vec![queue_plan(1), queue_plan(1)];
     let mut sim = Sim::new(Plan { slots: 4, queues, until_empty: true });
     sim.send(at(0), 0, "first", ms(10_000));
-    // While the handler of the first runs.
+    // While the first handler is running.
     sim.send(at(10_005), 1, "second", ms(60_000));
     let end = sim.run();
     assert!(end >= at(70_000), "{end:?}");

@@ -1,18 +1,18 @@
-//! What a machine makes of answers and of the ends of waits, action by action.
+//! How a machine handles replies and the ends of waits, action by action.
 
 use super::super::*;
 use super::sim::{at, ms, plan};
 use crate::{MessageId, NewMessage, Settled, State, Status, Violation};
 
-/// A machine, and the answers that a backend with nothing to give has.
+/// A machine, and the replies of an empty backend.
 struct Bare {
     machine: Machine,
     now: Moment,
     /// Claims fail from now on.
     broken: bool,
-    /// Claims get no answer from now on.
+    /// Claims get no reply from now on.
     silent: bool,
-    /// Waits that were begun.
+    /// The waits that were started.
     waits: Vec<Moment>,
     claims: Vec<Moment>,
 }
@@ -24,7 +24,7 @@ impl Bare {
         Self { machine, now: Moment::START, broken: false, silent: false, waits, claims }
     }
 
-    /// Lets the machine do what it wants until `end`; a wait goes on until it is ended.
+    /// Carries out the machine's actions until `end`; waits stay open until they are ended.
     fn run_to(&mut self, end: Moment) {
         loop {
             while let Some(action) = self.machine.poll(self.now) {
@@ -66,7 +66,7 @@ impl Bare {
         panic!("it is not sent")
     }
 
-    /// A claim, and what a queue with one message answers to it.
+    /// A claim, and the reply of a queue with one message.
     fn claim_one(&mut self) -> (Op, Applied) {
         let mut state = State::new();
         let message = NewMessage::new(MessageId::new("a").unwrap(), "");
@@ -76,7 +76,7 @@ impl Bare {
         (claim, applied)
     }
 
-    /// Claims a message and handles it; it is to be settled then.
+    /// Claims a message and handles it, so that it must be settled.
     fn handle_one(&mut self) {
         let (claim, applied) = self.claim_one();
         self.machine.handle_answer(self.now, 0, claim, Ok(applied));
@@ -125,8 +125,8 @@ fn a_hint_is_not_handed_on_while_a_claim_may_make_use_of_it() {
     bare.run_to(at(1));
     bare.silent = true;
     bare.wait_ends(&Ok(true));
-    // One slot, and a claim on its way for it; another hint would be an `Action::Ring`, which is
-    // not among those that are expected here.
+    // One slot, with a claim in progress for it; another hint would be an `Action::Ring`, which is
+    // not expected here.
     bare.run_to(at(2));
     assert_eq!(bare.claims.len(), 2);
     bare.wait_ends(&Ok(true));
@@ -139,14 +139,14 @@ fn an_answer_that_fits_nothing_is_no_answer() {
     let mut bare = Bare::new(plan(1));
     bare.handle_one();
 
-    // An answer with an item too many.
+    // A reply with one item too many.
     let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
     let reply = Reply::Settle(vec![Settled::Done { status: Status::Acked }; 2]);
     let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
     bare.machine.handle_answer(bare.now, 0, settle.clone(), Ok(applied));
     assert_eq!(bare.machine.summary().acked, 0);
     assert_eq!(bare.sent(|op| matches!(op, Op::Settle(_))), settle, "until it is answered");
-    // One that is refused for its form would be refused for ever.
+    // A malformed one would be refused forever.
     let refused = Error::from(Violation::Empty { what: "the id" });
     bare.machine.handle_answer(bare.now, 0, settle, Err(refused));
     assert_eq!((bare.machine.summary().lost, bare.machine.summary().unsettled), (1, 0));
@@ -173,7 +173,7 @@ fn nothing_is_claimed_while_nothing_can_be_settled() {
     let mut bare = Bare::new(plan(10));
     bare.handle_one();
     for _ in 0..8 {
-        // The next thing that is sent is the settlement again, however long that takes.
+        // The next operation is the repeated settlement, however long that takes.
         let next = bare.sent(|_| true);
         assert!(matches!(next, Op::Settle(_)), "{next:?}");
         let failed = Err(Error::new(ErrorKind::Unreachable));

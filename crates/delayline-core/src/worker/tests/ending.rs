@@ -1,4 +1,4 @@
-//! The end of a worker, stage by stage.
+//! The shutdown of a worker, stage by stage.
 
 use super::super::*;
 use super::sim::{Fault, Sim, at, ms, plan};

@@ -76,7 +76,7 @@ fn a_lease_that_another_worker_took_is_not_settled() {
     sim.finish(only(&sim), Outcome::Ack);
     sim.run_to(at(21_000));
     assert_eq!(sim.machine.summary().lost, 1);
-    // What has run out by this process's clock is tried, and the queue refuses it (G6).
+    // It tries to settle a lease that its own clock calls expired; the queue refuses (G6).
     assert!(sim.sent("settle").len() <= settles + 1);
     assert_eq!(sim.machine.summary().acked, 0);
 }

@@ -1,4 +1,4 @@
-//! Random faults, handlers and ends.
+//! Random faults, handlers and shutdowns.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ struct Story {
     queues: Vec<u16>,
     latency: u64,
     max_age: Option<u64>,
-    /// When, in which queue, how late due.
+    /// When it is sent, to which queue, and its delay.
     messages: Vec<(u64, usize, u64)>,
     /// How long handlers run, and how they end; 6 is never.
     handlers: Vec<(u64, u8)>,
@@ -74,13 +74,13 @@ fn play(story: &Story) {
     }
     let (stop, grace) = story.stop;
     sim.stop(at(stop), ms(grace));
-    // Slots, and extensions of what has ended, are checked by the simulation at every step.
+    // The simulation checks slots, and extensions of ended handlers, at every step.
     let end = sim.run();
     assert!(end <= at(stop + grace + 10_000), "{end:?}");
     assert!(sim.running.is_empty() || end == at(stop + grace + 10_000));
 
-    // Every delivery that a handler has ended was sent as it was answered, or was lost, or is told
-    // of as unsettled.
+    // Every delivery whose handler ended was settled with its outcome, was lost, or is reported as
+    // unsettled.
     let mut settled = std::collections::HashMap::new();
     for (_, op) in sim.sent("settle") {
         let Op::Settle(items) = op else { unreachable!() };

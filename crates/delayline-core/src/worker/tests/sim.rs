@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// Executed, and the reply is lost.
+    /// Executed, but the reply is lost.
     LostReply,
     /// Not executed, and nobody knows.
     LostRequest,
@@ -37,17 +37,17 @@ pub(super) struct Handler {
 }
 
 type Faults = Box<dyn FnMut(&Op) -> Fault>;
-/// How long a handler runs, and what it answers; `None` for one that runs until it is dropped.
+/// How long a handler runs, and its outcome; `None` if it runs until it is dropped.
 type Handling = Box<dyn FnMut(&Delivery) -> Option<(Duration, Outcome)>>;
 
 pub(super) struct Sim {
     pub(super) machine: Machine,
     pub(super) now: Moment,
     pub(super) queues: Vec<State>,
-    /// Everything the machine wanted.
+    /// All actions of the machine.
     pub(super) log: Vec<(Moment, Action)>,
     pub(super) running: BTreeMap<Slot, Handler>,
-    /// How each delivery that was started ended.
+    /// How each started delivery ended.
     pub(super) ended: HashMap<(MessageId, Lease), Outcome>,
     pub(super) latency: Duration,
     slots: usize,
@@ -112,7 +112,7 @@ impl Sim {
         self
     }
 
-    /// The first operations of this name meet these faults.
+    /// Injects these faults into the first operations with this name.
     pub(super) fn first(self, name: &'static str, faults: &[Fault]) -> Self {
         let mut faults: VecDeque<_> = faults.iter().copied().collect();
         self.faults(move |op| {
@@ -137,7 +137,7 @@ impl Sim {
         Timestamp::from_ms(1_800_000_000_000 + ms).unwrap()
     }
 
-    /// A message that is sent `when` and due `delay` later.
+    /// Sends a message at `when`, due `delay` later.
     pub(super) fn send(&mut self, when: Moment, queue: usize, id: &str, delay: Duration) {
         let mut message = NewMessage::new(MessageId::try_from(id).unwrap(), "");
         message.schedule = Schedule::In(Millis::try_from(delay).unwrap());
@@ -165,7 +165,7 @@ impl Sim {
         self.machine.handle_finished(slot, outcome);
     }
 
-    /// Goes on until `end`, or until the worker is over.
+    /// Runs until `end`, or until the worker has ended.
     pub(super) fn run_to(&mut self, end: Moment) {
         loop {
             while let Some(action) = self.machine.poll(self.now) {
@@ -183,7 +183,7 @@ impl Sim {
                 self.now = end;
                 return;
             };
-            // A machine that wants to be woken at once, without a wish, would do so for ever.
+            // A machine that wants to wake up at once without an action would loop forever.
             assert!(
                 next > self.now || event.is_some_and(|at| at <= self.now),
                 "a hot loop: {:#?}",
@@ -200,7 +200,7 @@ impl Sim {
         }
     }
 
-    /// Goes on until the worker is over, and answers when that was.
+    /// Runs until the worker has ended, and returns when that was.
     pub(super) fn run(&mut self) -> Moment {
         self.run_to(self.now.after(Duration::from_secs(100_000)));
         assert!(self.machine.is_over(self.now), "it does not end");
@@ -267,7 +267,7 @@ impl Sim {
                 assert!(self.running.len() <= self.slots);
             }
             Action::Cancel { slot, reason } => {
-                // What has ended in this very instant may still be told.
+                // A handler that ended at this very instant may still be cancelled.
                 if let Some(handler) = self.running.get_mut(&slot) {
                     assert!(handler.cancelled.replace((self.now, reason)).is_none());
                 }
@@ -280,7 +280,7 @@ impl Sim {
         }
     }
 
-    /// What no operation may do.
+    /// Asserts what no operation may violate.
     fn check(&self, op: &Op) {
         op.validate().unwrap();
         match op {
@@ -311,7 +311,7 @@ impl Sim {
                 let looked = left_nothing(&op, &result);
                 self.machine.handle_answer(self.now, queue, op, result);
                 if looked {
-                    // As a driver does that tells all workers of a process alike.
+                    // Like a driver that reports to all workers of a process.
                     self.machine.handle_looked(self.now, queue);
                 }
             }

@@ -1,4 +1,4 @@
-//! What a backend is.
+//! The traits that a backend implements.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,48 +7,48 @@ use async_trait::async_trait;
 
 use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 
-/// One queue, wherever it is kept.
+/// One queue, wherever it is stored.
 ///
-/// # To ensure correctness
+/// # Implementing
 ///
-/// - `apply` answers what [`State::apply`](crate::State::apply) answers, given the same history.
-///   The suite in `delayline-testkit` checks that.
-/// - An operation is atomic: it takes place at one instant between call and answer, wholly or not
-///   at all (G3), also if the future is dropped.
-/// - An operation that violates a limit is refused by [`Op::validate`] before anything is sent.
-/// - With [`At::Server`] the clock is one that all clients of the queue share; no client's clock
-///   decides anything (G4).
-/// - An `Err` of [`Class::NotExecuted`](crate::Class::NotExecuted) or
-///   [`Class::Rejected`](crate::Class::Rejected) means that nothing was changed. Whatever cannot
-///   be ruled out is [`Class::Ambiguous`](crate::Class::Ambiguous).
-/// - Every call answers or fails within a bound, and works again by itself when the fault is gone.
-/// - What the backend lacks is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), never
-///   silence.
+/// - `apply` returns what [`State::apply`](crate::State::apply) returns for the same history. The
+///   suite in `delayline-testkit` checks this.
+/// - Operations are atomic: each takes effect at one instant between call and reply, completely or
+///   not at all (G3), even if the future is dropped.
+/// - Operations that violate a limit are refused by [`Op::validate`] before anything is sent.
+/// - With [`At::Server`], all clients of the queue share one clock; client clocks decide nothing
+///   (G4).
+/// - An `Err` of class [`Class::NotExecuted`](crate::Class::NotExecuted) or
+///   [`Class::Rejected`](crate::Class::Rejected) means that nothing was changed. If that is not
+///   certain, the class is [`Class::Ambiguous`](crate::Class::Ambiguous).
+/// - Every call returns within a bounded time, and the backend recovers by itself after a fault.
+/// - A missing capability is reported as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported),
+///   never ignored.
 ///
-/// Wrappers (metrics, faults) implement this trait too and pass the same suite.
+/// Wrappers (metrics, fault injection) implement this trait too and pass the same suite.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync {
-    /// Executes `op` atomically.
+    /// Executes `op` atomically. If the future is dropped, it may still be executed.
     ///
     /// # Errors
     ///
-    /// [`Error`] says by its [`class`](Error::class) whether the operation may be sent again.
+    /// The [`class`](Error::class) of the [`Error`] tells whether the operation may be repeated.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
 
-    /// The queue's name, for spans, metrics and logs; `None` if it has none.
+    /// Returns the queue's name, for spans, metrics and logs; `None` if it has none.
     fn queue_name(&self) -> Option<&QueueName> {
         None
     }
 
-    /// Executes `op` like [`apply`](Self::apply), and answers when its effect is as safe as
-    /// `durability` demands (G25). That goes for a repeated operation as well: what it finds done may
-    /// not have been confirmed yet. The default refuses all but [`Durability::None`].
+    /// Executes `op` like [`apply`](Self::apply), and returns once its effect is as safe as
+    /// `durability` requires (G25). This includes repeated operations: the earlier attempt may not
+    /// have been confirmed yet. The default refuses everything but [`Durability::None`].
     ///
     /// # Errors
     ///
-    /// Like `apply`. [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed) if it was executed and
-    /// not confirmed in time: the same operation may be sent again.
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before anything was sent, if this
+    /// Like `apply`. [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed) if the operation was
+    /// executed but not confirmed in time; it may be repeated.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before anything is sent, if this
     /// backend cannot confirm it.
     async fn apply_durably(
         &self,
@@ -67,33 +67,33 @@ pub trait Backend: Debug + Send + Sync {
     }
 }
 
-/// Hints that something may have become claimable, to wake whoever sleeps until a later instant.
+/// Hints that a message may have become claimable, to wake sleeping workers early.
 ///
-/// Hints may be lost, late or wrong: correctness never depends on one (G22). Who waits also comes
-/// back by a timer of its own.
+/// Hints may be lost, late or wrong; correctness never depends on one (G22). Every sleeper also
+/// wakes up by its own timer.
 #[async_trait]
 pub trait Wakeup: Debug + Send + Sync {
-    /// Waits for a hint, for at most `timeout`. Answers whether one came. A hint that came while
-    /// nobody waited is kept for the next one who does.
+    /// Waits up to `timeout` for a hint, and returns whether one came. A hint that comes while
+    /// nobody waits is kept for the next caller. Dropping the future loses at most a hint.
     ///
     /// # Errors
     ///
-    /// [`Error`] if no hints can be had at the moment; the caller waits by its own timer then.
+    /// [`Error`] if hints are unavailable at the moment; the caller then relies on its own timer.
     async fn wait(&self, timeout: Duration) -> Result<bool, Error>;
 
-    /// Gives a hint to one who waits, or to the next one who will: a process that was woken and has
-    /// no free slot hands its hint on. The default does nothing, for backends that give no hints; a
-    /// wrapper passes it through.
+    /// Passes a hint to one waiter, or to the next one: a process that was woken without a free
+    /// slot hands its hint on. The default does nothing, for backends without hints; wrappers
+    /// should forward the call.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be given; whoever waits comes back by its own timer.
+    /// [`Error`] if the hint could not be passed on; waiters still wake up by their own timers.
     async fn ring(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// A backend that gives hints as well: what a worker needs. Implemented for all that are both.
+/// What a worker needs: a backend that also gives hints. Implemented for every type that is both.
 pub trait Queueing: Backend + Wakeup {}
 
 impl<B: Backend + Wakeup + ?Sized> Queueing for B {}
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the hints given, and answers that there is one if there is.
+    /// Counts the hints given; a wait reports a hint if there has been one.
     #[derive(Debug, Default)]
     struct Bell(AtomicUsize);
 
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_shared_bell_is_the_bell() {
         let bell = Arc::new(Bell::default());
-        // By the trait for `Arc`, not by what the `Arc` points to.
+        // Calls the impl for `Arc`, not that of the inner value.
         assert!(!ready(Wakeup::wait(&bell, Duration::ZERO)).unwrap());
         ready(Wakeup::ring(&bell)).unwrap();
         assert_eq!(bell.0.load(Ordering::Relaxed), 1);

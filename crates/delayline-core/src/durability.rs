@@ -1,4 +1,4 @@
-//! What has to be safe before an operation is answered.
+//! How safe the effect of an operation must be before the call returns.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use crate::Violation;
 use crate::limits::MAX_REPLICAS;
 
-/// Where the effect of an operation has to be before it is answered (G25).
+/// Where the effect of an operation must be stored before the call returns (G25).
 ///
-/// An operation that was executed, and is not confirmed in time, fails with
-/// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed). Sending it again is safe, and confirms it
-/// anew. A backend that cannot confirm it refuses it before anything is sent, with
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+/// An operation that is executed but not confirmed in time fails with
+/// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed). It can safely be repeated, and is
+/// then confirmed again. A backend that cannot confirm it refuses it with
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) before sending anything.
 ///
 /// ```
 /// use delayline_core::Durability;
@@ -22,12 +22,13 @@ use crate::limits::MAX_REPLICAS;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// In the memory of the server that executed it. `none` as text.
+    /// In the memory of the server that executes it. As text: `none`.
     #[default]
     None,
-    /// Also in the memory of so many of its replicas: 1 to [`MAX_REPLICAS`]. `replicas=1` as text.
+    /// Also in the memory of this many replicas of it: 1 to [`MAX_REPLICAS`]. As text:
+    /// `replicas=1`.
     Replicas(u32),
-    /// Also on the disk of the server that executed it. `disk` as text.
+    /// Also on the disk of the server that executes it. As text: `disk`.
     Disk,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// Reads `none`, `replicas=N` and `disk`.
+/// Parses `none`, `replicas=N` and `disk`.
 impl FromStr for Durability {
     type Err = Violation;
 

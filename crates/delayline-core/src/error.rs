@@ -1,22 +1,22 @@
-//! What can go wrong, and whether the operation may be sent again.
+//! What can go wrong, and whether the operation may be repeated.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known about an operation that failed, and so what a caller may do (see "What a failed call
-/// means" in the guarantees).
+/// What is known about a failed operation, and so what the caller may do next (see "What a failed
+/// call means" in the guarantees).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Nothing was executed. The same operation may be sent again, after a pause.
+    /// Nothing was executed. The same operation may be repeated after a delay.
     NotExecuted,
-    /// The operation was refused and changed nothing. The same operation will be refused again
-    /// until somebody changes the input, the permissions or the server.
+    /// The operation was refused and changed nothing. It will be refused again until the input, the
+    /// permissions or the server change.
     Rejected,
-    /// The operation may have been executed. It can be sent again unchanged: ids, claim ids and
-    /// leases make the second one a repetition, not a new effect. The exception is an enqueue with
-    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse): if the first message has finished meanwhile,
-    /// the second one is new.
+    /// The operation may have been executed. It can be repeated unchanged: thanks to its ids, claim
+    /// id or leases, this has no second effect. The exception is an enqueue with
+    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse): if the first message has finished in the
+    /// meantime, repeating it creates another one.
     Ambiguous,
 }
 
@@ -24,71 +24,71 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input is outside of a limit. Nothing was sent. [`Class::Rejected`].
+    /// The input violates a limit. Nothing was sent. [`Class::Rejected`].
     Invalid(Violation),
-    /// The server could not be reached: wrong host or port, refused, or no route.
+    /// The server could not be reached: wrong host or port, connection refused, or no route.
     /// [`Class::NotExecuted`].
     Unreachable,
-    /// The TLS session could not be set up: wrong authority, host name or date.
+    /// The TLS session could not be established: wrong authority, host name or date.
     /// [`Class::Rejected`].
     Tls,
-    /// The server wants another user name or password. [`Class::Rejected`].
+    /// The server refused the user name or password. [`Class::Rejected`].
     Authentication,
-    /// The user may not run a command or touch a key. [`Class::Rejected`].
+    /// The user may not run a command or access a key. [`Class::Rejected`].
     PermissionDenied,
     /// The server is a read-only replica. [`Class::NotExecuted`].
     ReadOnly,
-    /// The server is at its memory limit and took nothing. [`Class::NotExecuted`].
+    /// The server has reached its memory limit and stored nothing. [`Class::NotExecuted`].
     OutOfMemory,
-    /// The server evicts keys when memory runs out, so it could eat messages.
+    /// The server evicts keys when it runs out of memory, so it could delete messages.
     /// [`Class::Rejected`].
     Evicting {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// The server is loading, busy with a script, without its replicas, or moving the queue.
+    /// The server is loading, busy with a script, short of replicas, or moving the queue.
     /// [`Class::NotExecuted`].
     Busy,
-    /// Too many operations wait in this process, or the server takes no more clients.
+    /// Too many operations are waiting in this process, or the server accepts no more clients.
     /// [`Class::NotExecuted`].
     Overloaded,
-    /// A key of the queue holds something else. [`Class::Rejected`].
+    /// A key of the queue holds another type of value. [`Class::Rejected`].
     WrongType,
-    /// What a queue knows about itself can no longer be read, so no operation is possible until it
-    /// is removed; its messages stand elsewhere. The detail says what to remove. [`Class::Rejected`].
+    /// The queue's control record cannot be read, so no operation is possible until it is removed;
+    /// messages are stored elsewhere. The detail says what to remove. [`Class::Rejected`].
     Damaged,
     /// The queue was written by a newer version of this library. [`Class::Rejected`].
     NewerVersion {
-        /// The schema version found with the queue.
+        /// The schema version of the queue.
         found: u64,
-        /// The newest schema version that this library reads.
+        /// The newest schema version that this library supports.
         supported: u64,
     },
-    /// The queue was written by an older version of this library, with a layout that is not read any
-    /// more. [`Class::Rejected`]: drain it with that version, or use another name.
+    /// The queue was written by an older version of this library, in a layout that is no longer
+    /// supported. [`Class::Rejected`]: drain it with that version, or use another name.
     OlderVersion {
-        /// The schema version found with the queue.
+        /// The schema version of the queue.
         found: u64,
-        /// The only schema version that this library reads.
+        /// The only schema version that this library supports.
         supported: u64,
     },
-    /// The connection was lost before the reply came. [`Class::Ambiguous`].
+    /// The connection was lost before the reply arrived. [`Class::Ambiguous`].
     ConnectionLost,
-    /// No reply came in time. [`Class::Ambiguous`].
+    /// No reply arrived in time. [`Class::Ambiguous`].
     Timeout,
-    /// The operation was executed, but is not known to be as safe as its
-    /// [`Durability`](crate::Durability) demands. [`Class::Ambiguous`].
+    /// The operation was executed, but is not confirmed to be as safe as its
+    /// [`Durability`](crate::Durability) requires. [`Class::Ambiguous`].
     Unconfirmed,
     /// The reply could not be understood. [`Class::Ambiguous`].
     Protocol,
-    /// The server answered with an error that this library does not know. [`Class::Ambiguous`].
+    /// The server returned an error that this library does not know. [`Class::Ambiguous`].
     Server,
     /// The backend or this build lacks the named capability. [`Class::Rejected`].
     Unsupported(&'static str),
 }
 
 impl ErrorKind {
-    /// What is known about the operation that failed so.
+    /// Returns what is known about an operation that failed this way.
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
@@ -157,10 +157,10 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A failed operation: what happened, what is known of it, and the cause.
+/// A failed operation: what happened, what is known about it, and the cause.
 ///
-/// Neither payloads nor passwords are ever part of it. It is cheap to clone, because one failed
-/// batch answers many callers.
+/// Never contains payloads or passwords. Cheap to clone, because one failed batch is reported to
+/// many callers.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -171,20 +171,20 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of the given kind, with nothing more to say.
+    /// Creates an error of the given kind, without further detail.
     #[must_use]
     pub fn new(kind: ErrorKind) -> Self {
         Self::with_detail(kind, String::new())
     }
 
-    /// An error of the given kind; `detail` says what the kind cannot, and never holds a payload
-    /// or a password.
+    /// Creates an error of the given kind; `detail` adds what the kind cannot say, and must not
+    /// contain payloads or passwords.
     #[must_use]
     pub fn with_detail(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, detail: detail.into(), source: None }))
     }
 
-    /// An error of the given kind that another error caused. Its text must be free of secrets.
+    /// Creates an error of the given kind with its cause, whose text must be free of secrets.
     #[must_use]
     pub fn with_source(
         kind: ErrorKind,
@@ -194,19 +194,19 @@ impl Error {
         Self(Arc::new(Inner { kind, detail: detail.into(), source: Some(source.into()) }))
     }
 
-    /// Why the operation failed.
+    /// Returns why the operation failed.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// What is known about the operation, and so whether it may be sent again.
+    /// Returns what is known about the operation, and so whether it may be repeated.
     #[must_use]
     pub fn class(&self) -> Class {
         self.0.kind.class()
     }
 
-    /// What the kind cannot say: the server's words, an address. May be empty.
+    /// Returns what the kind cannot say: the server's words, an address. May be empty.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.0.detail
@@ -245,34 +245,34 @@ impl From<Violation> for Error {
     }
 }
 
-/// An input that is outside of a limit. Nothing was sent.
+/// An input that violates a limit. Nothing was sent.
 ///
-/// It names the value and the limit, and never holds a payload.
+/// Names the value and the limit, and never contains a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A text or a batch is longer than it may be.
+    /// A text or a batch is too long.
     #[error("{what} is {actual} {unit} long; at most {limit} are allowed")]
     TooLong {
-        /// The input, in words.
+        /// The name of the input.
         what: &'static str,
         /// What is counted: `bytes`, `items`.
         unit: &'static str,
-        /// How many there are.
+        /// The actual length.
         actual: usize,
-        /// How many there may be.
+        /// The greatest length allowed.
         limit: usize,
     },
-    /// A text or a batch is empty and may not be.
+    /// A text or a batch is empty but must not be.
     #[error("{what} is empty")]
     Empty {
-        /// The input, in words.
+        /// The name of the input.
         what: &'static str,
     },
-    /// A number is outside of its range.
+    /// A number is out of range.
     #[error("{what} is {actual}; it must be from {least} to {most}")]
     OutOfRange {
-        /// The input, in words, with its unit.
+        /// The name of the input, with its unit.
         what: &'static str,
         /// The value given.
         actual: u64,
@@ -281,18 +281,18 @@ pub enum Violation {
         /// The greatest value allowed.
         most: u64,
     },
-    /// An id stands twice in one batch.
+    /// An id appears twice in one batch.
     #[error("the id {id} stands twice in one batch")]
     RepeatedId {
-        /// The id, printable.
+        /// The id, in printable form.
         id: String,
     },
-    /// A text is not in the expected form.
+    /// A text does not have the expected form.
     #[error("{what} {value:?} is not valid: {reason}")]
     Malformed {
-        /// The input, in words.
+        /// The name of the input.
         what: &'static str,
-        /// The value given. Never a URL with a password, never a payload.
+        /// The value given. Never a URL with a password, and never a payload.
         value: String,
         /// What is wrong with it.
         reason: String,
@@ -313,7 +313,7 @@ impl Violation {
         Ok(())
     }
 
-    /// Checks that a number is within a range, both ends included.
+    /// Checks that a number is within a range, including both ends.
     pub(crate) fn within(
         what: &'static str,
         actual: u64,

@@ -1,13 +1,13 @@
-//! Memory of what has been, bounded by time and by count without a timer.
+//! A memory of the past, bounded by time and by count without a timer.
 
 use std::collections::BTreeMap;
 
 use crate::Timestamp;
 
-/// A map that forgets: two generations, of which the older is dropped as a whole.
+/// A map that forgets: it has two generations, and drops the older one as a whole.
 ///
-/// An entry is remembered for `retention_ms` at least, unless the younger generation fills up, and
-/// for twice that time at most. The Redis scripts keep the same two generations in two hashes.
+/// An entry is remembered for at least `retention_ms`, unless the younger generation fills up, and
+/// for at most twice that time. The Redis scripts keep the same two generations in two hashes.
 #[derive(Clone, Debug)]
 pub(crate) struct Generations<K, V> {
     retention_ms: u64,
@@ -36,8 +36,8 @@ impl<K: Ord, V> Generations<K, V> {
         younger.or(older)
     }
 
-    /// Makes room for entries written at `now`, of which `first` is one. Called once by an operation,
-    /// before it inserts. What replaces an entry needs no room.
+    /// Makes room for the entries written at `now`, including `first`. Call it once per operation,
+    /// before the first insert. Replacing an entry needs no room.
     pub(crate) fn rotate(&mut self, now: Timestamp, first: &K) {
         let age = self.age_ms(now);
         if age >= 2 * self.retention_ms {
@@ -52,12 +52,12 @@ impl<K: Ord, V> Generations<K, V> {
         }
     }
 
-    /// Adds an entry to the younger generation, where it hides one of the older.
+    /// Adds an entry to the younger generation, where it hides one in the older.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         self.younger.insert(key, value);
     }
 
-    /// Forgets an entry, if it is still remembered.
+    /// Forgets an entry if it is still remembered.
     pub(crate) fn forget(&mut self, now: Timestamp, key: &K) {
         if self.get(now, key).is_some() {
             self.younger.remove(key);

@@ -7,25 +7,25 @@ use bytes::{BufMut, Bytes};
 use crate::Violation;
 use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES};
 
-/// A short list of named values. A name stands once; the order is kept.
+/// A short list of named values. Names are unique, and the order is kept.
 ///
-/// Values are not in the `Debug` output; names are.
+/// The `Debug` output shows names but not values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Bytes)>);
 
 impl Headers {
-    /// No headers.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Sets a header, in place of an earlier one of that name.
+    /// Sets a header, replacing an earlier one of the same name.
     ///
     /// # Errors
     ///
     /// [`Violation`] if the name is empty or longer than 255 bytes, or if there would be more than
-    /// [`MAX_HEADERS`] headers or [`MAX_HEADERS_BYTES`] bytes of them; then nothing is changed.
+    /// [`MAX_HEADERS`] headers or [`MAX_HEADERS_BYTES`] bytes of them; nothing is changed then.
     pub fn set(
         &mut self,
         name: impl Into<String>,
@@ -47,42 +47,42 @@ impl Headers {
         Ok(())
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Bytes> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// All headers in order.
+    /// Iterates over all headers in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// How many there are.
+    /// Returns the number of headers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Length of [`encode`](Self::encode)'s result, in bytes.
+    /// Returns the length of [`encode`](Self::encode)'s result, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.0.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
     }
 
-    /// The one byte form of headers, in every backend: for each header the length of its name
-    /// (1 byte), the name, the length of its value (2 bytes, big-endian), the value.
+    /// Encodes the headers as every backend stores them. For each header: the length of its name (1
+    /// byte), the name, the length of its value (2 bytes, big-endian), the value.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());
         for (name, value) in &self.0 {
-            // `validate` holds both lengths well below these maxima.
+            // `validate` keeps both lengths well below these maxima.
             bytes.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             bytes.put_slice(name.as_bytes());
             bytes.put_u16(u16::try_from(value.len()).unwrap_or(u16::MAX));
@@ -91,7 +91,7 @@ impl Headers {
         bytes
     }
 
-    /// Reads [`encode`](Self::encode)'s result; `None` if the bytes are anything else.
+    /// Decodes [`encode`](Self::encode)'s result. Returns `None` for any other bytes.
     #[must_use]
     pub fn decode(mut bytes: Bytes) -> Option<Self> {
         let mut headers = Vec::new();
@@ -161,7 +161,7 @@ mod tests {
         for length in 1..bytes.len() {
             assert_eq!(Headers::decode(bytes[..length].to_vec().into()), None, "{length} bytes");
         }
-        // A name and an empty value fill these to the last byte; no name has no place for less.
+        // These are exactly a name and an empty value; shorter input cannot be a header.
         assert!(Headers::decode(Bytes::from_static(b"\x01a\0\0")).is_some());
         assert!(Headers::decode(Bytes::from_static(b"\0\0\0")).is_some());
         assert!(Headers::decode(Bytes::from_static(b"\0\0")).is_none());

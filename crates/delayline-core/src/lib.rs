@@ -1,9 +1,9 @@
-//! The contract of the Delayline delay queue: what can be asked ([`Op`]), what is answered
-//! ([`Reply`]), and what happens in between ([`State::apply`]).
+//! The contract of the Delayline delay queue: its operations ([`Op`]), their results ([`Reply`]),
+//! and the state machine in between ([`State::apply`]).
 //!
-//! Nothing here does I/O, reads a clock or makes a random number: time, ids, tokens and jitter come
-//! in as data. So [`State`] is at once the specification, the in-memory backend, and the oracle that
-//! every other [`Backend`] is tested against.
+//! Nothing here does I/O, reads a clock or generates random numbers: time, ids, tokens and jitter
+//! are passed in. So [`State`] is the specification, the in-memory backend, and the oracle for
+//! testing every other [`Backend`], all at once.
 //!
 //! ```
 //! use delayline_core::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage};

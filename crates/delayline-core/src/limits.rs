@@ -1,8 +1,8 @@
-//! Every limit of the contract, in one place, with its unit in its name.
+//! All limits of the contract, each with its unit in its name.
 //!
-//! A value beyond a limit is a [`Violation`](crate::Violation) before anything is sent. The limits
-//! keep one operation's work bounded (G23): at the limits one script call stays within the
-//! arguments that Lua's `unpack` takes and within a few milliseconds of a Redis server's time.
+//! A value beyond a limit is a [`Violation`](crate::Violation), found before anything is sent. The
+//! limits keep each operation bounded (G23): even at the limits, a script call stays within what
+//! Lua's `unpack` accepts and takes a Redis server a few milliseconds.
 
 /// Longest message id, in bytes. Ids are at least one byte long.
 pub const MAX_ID_BYTES: usize = 128;
@@ -13,42 +13,42 @@ pub const MAX_CONSUMER_BYTES: usize = 64;
 /// Longest queue name, in bytes. Names are at least one byte long.
 pub const MAX_QUEUE_NAME_BYTES: usize = 128;
 
-/// Largest payload of one message, in bytes.
+/// Largest payload of a message, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 
-/// Most headers on one message.
+/// Most headers of a message.
 pub const MAX_HEADERS: usize = 32;
 
-/// Largest encoded form of all headers of one message, in bytes.
+/// Largest encoded size of all headers of a message, in bytes.
 pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
 
-/// Longest error text kept with a failed message, in bytes.
+/// Longest error text stored with a failed message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, and most
 /// messages in one claim.
 pub const MAX_BATCH: usize = 1000;
 
-/// Most payload and header bytes in one enqueue; a claim stops before the message that would pass
-/// it (but always takes at least one).
+/// Most payload and header bytes in one enqueue. A claim stops before the message that would exceed
+/// it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
 pub const MAX_PAGE: usize = 100;
 
-/// Most messages in one [`Get`](crate::Op::Get), which answers with their contents.
+/// Most messages in one [`Get`](crate::Op::Get), which returns their contents.
 pub const MAX_LOOK_UP: usize = 16;
 
-/// Most expired leases that one claim takes back, beside the messages that it leases: half of
-/// [`MAX_BATCH`], so that no script takes much longer than one that leases so many.
+/// Most expired leases that one claim takes back, besides the messages that it leases. Half of
+/// [`MAX_BATCH`], so that no script takes much longer than one that leases a full batch.
 pub const MAX_RECLAIM: usize = 500;
 
-/// Most ready messages that one claim moves to the dead letters because they have expired or cannot be
-/// read, beside the messages that it leases. So a claim for one message gets past many that have
-/// expired.
+/// Most ready messages that one claim moves to the dead letters because they have expired or cannot
+/// be read, besides the messages that it leases. So a claim for one message gets past many that
+/// have expired.
 pub const MAX_BURIALS: usize = 500;
 
-/// Longest delay, and longest time to live, in milliseconds: 100 years of 365.25 days.
+/// Longest delay and longest time to live, in milliseconds: 100 years of 365.25 days.
 pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 
 /// Latest instant, in milliseconds since the Unix epoch: the end of the year 9999.
@@ -60,28 +60,28 @@ pub const MIN_LEASE_MS: u64 = 1;
 /// Longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 86_400_000;
 
-/// Largest value of `max_failures` and of `max_crashes`. The least is 1.
+/// Largest value of `max_failures` and `max_crashes`. The smallest is 1.
 pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
 
-/// How long an acked, cancelled or purged message is remembered at least, in milliseconds, unless
-/// [`MAX_FINISHED`] more messages finish within that time: one hour. Until then its id is not
-/// taken again (G15) and a repeated ack is recognised (G8). It is forgotten after twice that time.
+/// Minimum time that an acked, cancelled or purged message is remembered, in milliseconds, unless
+/// [`MAX_FINISHED`] more messages finish within that time: one hour. Until then its id counts as
+/// taken (G15) and a repeated ack is recognised (G8). Forgotten after at most twice that time.
 pub const FINISHED_RETENTION_MS: u64 = 3_600_000;
 
-/// How many finished messages one generation remembers; there are two generations.
+/// Most finished messages in one generation; there are two generations.
 pub const MAX_FINISHED: usize = 100_000;
 
-/// How long a consumer's last claim can be repeated at least, in milliseconds, unless
+/// Minimum time for which a consumer's last claim can be repeated, in milliseconds, unless
 /// [`MAX_JOURNAL`] other consumers claim within that time: ten minutes (G16).
 pub const JOURNAL_RETENTION_MS: u64 = 600_000;
 
-/// How many consumers one generation of the claim journal remembers; there are two generations.
+/// Most consumers in one generation of the claim journal; there are two generations.
 pub const MAX_JOURNAL: usize = 1000;
 
-/// Most replicas that an operation can ask for a confirmation of. No server has so many that may become
-/// its successor.
+/// Most replicas that an operation can request confirmation from. No server has this many
+/// candidates to succeed it.
 pub const MAX_REPLICAS: u32 = 32;
 
-/// Milliseconds after which whoever sleeps looks at the queue at the latest, whatever hints have
-/// come. Backends need not ring for what is due later than that.
+/// Every sleeper polls the queue at least this often, in milliseconds, whatever hints have come.
+/// Backends need not give hints for messages due later than that.
 pub const SAFETY_POLL_MS: u64 = 60_000;

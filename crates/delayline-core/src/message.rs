@@ -1,4 +1,4 @@
-//! Messages: what is enqueued, what is delivered, and what can be looked at.
+//! Messages: as enqueued, as delivered, and as shown by lookups.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES};
 use crate::{Headers, MessageId, Schedule, Timestamp, Violation};
 
-/// How urgent a message is. Among ready messages a higher level always goes first (G12).
+/// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Before everything else.
@@ -23,10 +23,10 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// All levels, from the one that goes first.
+    /// All priorities, the most urgent first.
     pub const ALL: [Self; 4] = [Self::Urgent, Self::High, Self::Normal, Self::Low];
 
-    /// The level's place in [`ALL`](Self::ALL): 0 goes first.
+    /// Returns the index of the priority in [`ALL`](Self::ALL): 0 goes first.
     #[must_use]
     pub const fn level(self) -> u8 {
         match self {
@@ -37,7 +37,7 @@ impl Priority {
         }
     }
 
-    /// The priority as JSON has it: `urgent`, `high`, `normal` or `low`.
+    /// Returns the name used in JSON: `urgent`, `high`, `normal` or `low`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,61 +48,61 @@ impl Priority {
         }
     }
 
-    /// The priority at a place in [`ALL`](Self::ALL).
+    /// Returns the priority at an index of [`ALL`](Self::ALL), if there is one.
     #[must_use]
     pub fn from_level(level: u8) -> Option<Self> {
         Self::ALL.get(usize::from(level)).copied()
     }
 }
 
-/// What an enqueue does when its id belongs to a message that has finished a short while ago.
+/// What an enqueue does if its id belongs to a message that finished recently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FinishedIds {
-    /// Nothing: a producer that repeats an enqueue after a lost reply makes no second message,
-    /// even if the first has been handled meanwhile (G15). The default.
+    /// Creates nothing: a producer that repeats an enqueue after a lost reply creates no second
+    /// message, even if the first has finished in the meantime (G15). The default.
     #[default]
     Refuse,
-    /// Enqueue a new message. For ids that come round again, such as one reminder per shop.
+    /// Creates a new message. For ids that recur, such as one reminder per shop.
     Reuse,
 }
 
-/// A message to be enqueued.
+/// A message to enqueue.
 ///
-/// Its payload is not in its `Debug` output.
+/// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// The id, unique in its queue.
+    /// The id, unique within the queue.
     pub id: MessageId,
-    /// The payload, up to [`MAX_PAYLOAD_BYTES`]; it is delivered byte for byte (G2).
+    /// The payload, at most [`MAX_PAYLOAD_BYTES`]; delivered byte for byte (G2).
     pub payload: Bytes,
-    /// Headers, delivered with the payload.
+    /// The headers, delivered with the payload.
     pub headers: Headers,
-    /// How urgent it is once it is due.
+    /// How urgent the message is once it is due.
     pub priority: Priority,
-    /// When it is due. It is never delivered before (G4).
+    /// When the message is due. It is never delivered earlier (G4).
     pub schedule: Schedule,
-    /// When it loses its worth: not delivered from then on, but moved to the dead letters with
-    /// [`DeathReason::Expired`] and counted.
+    /// When the message expires. From then on it is no longer delivered, but becomes a dead letter
+    /// with [`DeathReason::Expired`] and is counted.
     pub expires: Option<Schedule>,
-    /// With how many failures it goes to the dead letters: 1 to [`MAX_ATTEMPT_LIMIT`].
+    /// Failures after which it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
     pub max_failures: u32,
-    /// With how many expired leases it goes to the dead letters: 1 to [`MAX_ATTEMPT_LIMIT`].
+    /// Expired leases after which it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
     ///
-    /// A claim whose reply was lost counts as well: the server cannot tell it from a worker that
-    /// died at once. With a limit of 1 a message can die unseen.
+    /// A claim whose reply was lost also counts: the server cannot tell it from a worker that died
+    /// at once. With a limit of 1, a message can die without ever reaching a worker.
     pub max_crashes: u32,
-    /// What to do if a message of this id has finished a short while ago.
+    /// What to do if a message with this id finished recently.
     pub finished_ids: FinishedIds,
 }
 
 impl NewMessage {
-    /// Failures allowed by default.
+    /// The default of `max_failures`.
     pub const DEFAULT_MAX_FAILURES: u32 = 20;
 
-    /// Expired leases allowed by default.
+    /// The default of `max_crashes`.
     pub const DEFAULT_MAX_CRASHES: u32 = 5;
 
-    /// A message that is due at once, with the default limits and no headers.
+    /// Creates a message that is due at once, with the default limits and no headers.
     #[must_use]
     pub fn new(id: MessageId, payload: impl Into<Bytes>) -> Self {
         Self {
@@ -118,17 +118,17 @@ impl NewMessage {
         }
     }
 
-    /// Payload and header bytes, which count towards
+    /// Returns the number of payload and header bytes, which count towards
     /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES).
     #[must_use]
     pub fn content_bytes(&self) -> usize {
         self.payload.len().saturating_add(self.headers.encoded_len())
     }
 
-    /// A 64-bit digest (XXH3) of what makes two messages the same content: priority, limits,
-    /// headers and payload; not the schedule and expiry, which a repeated `In` would shift.
+    /// Returns a 64-bit digest (XXH3) of the content: priority, limits, headers and payload, but
+    /// not the schedule or expiry, which a repeated `In` would shift.
     ///
-    /// An enqueue of a known id is a `Duplicate` if the digests are equal and a `Conflict` if not.
+    /// Enqueuing a known id returns `Duplicate` if the digests are equal, else `Conflict`.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
@@ -142,12 +142,12 @@ impl NewMessage {
         hasher.digest()
     }
 
-    /// Checks that payload, headers and limits are within their bounds, as
+    /// Checks that payload, headers and limits are in bounds, as
     /// [`Op::validate`](crate::Op::validate) does for whole operations.
     ///
     /// # Errors
     ///
-    /// [`Violation`] names the value and the limit.
+    /// [`Violation`], which names the value and the limit.
     pub fn validate(&self) -> Result<(), Violation> {
         Violation::at_most("the payload", "bytes", self.payload.len(), MAX_PAYLOAD_BYTES)?;
         self.headers.validate()?;
@@ -173,14 +173,14 @@ impl fmt::Debug for NewMessage {
     }
 }
 
-/// A message handed to a worker, with the lease that lets it settle the message.
+/// A message delivered to a worker, with the lease needed to settle it.
 ///
-/// Its payload is not in its `Debug` output.
+/// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The message.
     pub message: Message,
-    /// The lease's claim id and epoch.
+    /// The lease: claim id and epoch.
     pub lease: crate::Lease,
 }
 
@@ -193,16 +193,16 @@ impl fmt::Debug for Delivery {
     }
 }
 
-/// A live message: all there is to know about it.
+/// A live message with its content.
 ///
-/// Its payload is not in its `Debug` output.
+/// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// Everything but the content.
     pub info: MessageInfo,
-    /// Headers.
+    /// The headers.
     pub headers: Headers,
-    /// Payload.
+    /// The payload.
     pub payload: Bytes,
 }
 
@@ -220,63 +220,63 @@ impl fmt::Debug for Message {
 pub struct MessageInfo {
     /// The id.
     pub id: MessageId,
-    /// Where it stands.
+    /// The current state.
     pub state: MessageState,
-    /// How urgent it is.
+    /// How urgent the message is.
     pub priority: Priority,
-    /// Its place in the order of all messages ever enqueued in this queue, from 1. Messages of
-    /// one priority and one due instant are delivered in this order (G12).
+    /// Its position among all messages ever enqueued in this queue, starting at 1. Messages with
+    /// the same priority and due time are delivered in this order (G12).
     pub sequence: u64,
-    /// When it was enqueued, by the server's clock.
+    /// When the message was enqueued, by the server's clock.
     pub enqueued_at: Timestamp,
-    /// When it is, or was, due.
+    /// When the message is, or was, due.
     pub due: Timestamp,
-    /// When it loses its worth.
+    /// When the message expires.
     pub expires_at: Option<Timestamp>,
-    /// How often it has been claimed. Never falls, not even by a redrive.
+    /// The number of claims. Never decreases, not even by a redrive.
     pub epoch: u64,
-    /// How often a handler has failed, since it was enqueued or redriven.
+    /// The number of failures since the message was enqueued or redriven.
     pub failures: u32,
-    /// How often a lease has run out, since it was enqueued or redriven.
+    /// The number of expired leases since the message was enqueued or redriven.
     pub crashes: u32,
-    /// With how many failures it goes to the dead letters.
+    /// Failures after which it becomes a dead letter.
     pub max_failures: u32,
-    /// With how many expired leases it goes to the dead letters.
+    /// Expired leases after which it becomes a dead letter.
     pub max_crashes: u32,
     /// Length of the payload, in bytes.
     pub payload_bytes: usize,
-    /// What the first failure said.
+    /// The error text of the first failure.
     pub first_error: Option<String>,
-    /// What the latest failure said.
+    /// The error text of the latest failure.
     pub last_error: Option<String>,
 }
 
-/// Where a live message stands.
+/// The state of a live message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageState {
-    /// Waiting for its due instant, the first or the one of a retry.
+    /// Waiting until it is due, for the first time or again.
     Scheduled,
     /// Due, and waiting for a worker.
     Ready,
-    /// With a worker.
+    /// Held by a worker.
     Leased {
-        /// When the lease runs out, unless it is extended. A lease that has run out still counts
-        /// until a claim takes it back (G7).
+        /// When the lease expires, unless it is extended. An expired lease stays valid until a
+        /// claim takes it back (G7).
         deadline: Timestamp,
-        /// Somebody wants it cancelled: whatever ends this lease, except an ack, ends the message.
+        /// Whether a cancel was requested: then any end of this lease but an ack ends the message.
         cancel_requested: bool,
     },
     /// A dead letter.
     Dead {
         /// Why.
         reason: DeathReason,
-        /// Since when.
+        /// When it died.
         since: Timestamp,
     },
 }
 
 impl MessageState {
-    /// The state without its details.
+    /// Returns the state without its details.
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
@@ -294,22 +294,22 @@ impl MessageState {
 pub enum DeathReason {
     /// It failed `max_failures` times.
     MaxFailures,
-    /// Its lease ran out `max_crashes` times.
+    /// Its lease expired `max_crashes` times.
     MaxCrashes,
     /// A handler rejected it.
     Rejected,
-    /// It was not delivered before it expired.
+    /// It expired before it was delivered.
     Expired,
-    /// Its record has vanished from the server, or what is stored about it cannot be read.
+    /// Its record has disappeared from the server, or what is stored about it cannot be read.
     ///
-    /// If the record is whole, a redrive revives the message, and it is a message like any other
-    /// again; its epoch and its errors may be lost. Otherwise only the id is left, and the redrive
-    /// answers [`Redriven::Unreadable`](crate::Redriven::Unreadable).
+    /// If the record is intact, a redrive revives the message fully, except that its epoch and
+    /// errors may be lost. Otherwise only the id is left, and the redrive returns
+    /// [`Redriven::Unreadable`](crate::Redriven::Unreadable).
     Unreadable,
 }
 
 impl DeathReason {
-    /// The reason as JSON and metric labels have it: `max_failures`, `max_crashes`, `rejected`,
+    /// Returns the name used in JSON and metric labels: `max_failures`, `max_crashes`, `rejected`,
     /// `expired` or `unreadable`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -323,14 +323,14 @@ impl DeathReason {
     }
 }
 
-/// Every state of a message, the finished ones included.
+/// All states of a message, including finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Waiting for its due instant.
+    /// Waiting until it is due.
     Scheduled,
     /// Due, and waiting for a worker.
     Ready,
-    /// With a worker.
+    /// Held by a worker.
     Leased,
     /// A dead letter.
     Dead,
@@ -354,7 +354,7 @@ impl Status {
         Self::Purged,
     ];
 
-    /// The state as JSON has it: `scheduled`, `ready` and so on.
+    /// Returns the name used in JSON: `scheduled`, `ready` and so on.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Names that callers choose: queues, messages, consumers, and the tokens that fence leases.
+//! Names of queues, messages and consumers, and the tokens that fence leases.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::Violation;
 use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
 
-/// Lets a text of any kind be made a name by `try_into` and `parse`.
+/// Adds conversions from the common text types, by `try_into` and `parse`.
 macro_rules! texts {
     ($name:ident) => {
         impl TryFrom<String> for $name {
@@ -47,13 +47,13 @@ macro_rules! texts {
 
 /// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
 ///
-/// The characters are few so that the keys of two queues can never meet (G20): a name cannot
-/// close the hash tag that it stands in.
+/// The characters are restricted so that keys of different queues never collide (G20): no name can
+/// close the hash tag that encloses it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(String);
 
 impl QueueName {
-    /// Checks a name.
+    /// Creates a name after checking it.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl QueueName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -95,15 +95,15 @@ impl AsRef<str> for QueueName {
     }
 }
 
-/// The id of a message: 1 to 128 bytes, any bytes, chosen by whoever enqueues it.
+/// The id of a message: 1 to 128 arbitrary bytes, chosen by the producer.
 ///
-/// An id such as `order-1234` lets any process cancel or reschedule the message by name, and makes
-/// a repeated enqueue harmless (G15).
+/// With an id such as `order-1234`, any process can cancel or reschedule the message, and repeating
+/// an enqueue is harmless (G15).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(Bytes);
 
 impl MessageId {
-    /// Checks an id.
+    /// Creates an id after checking it.
     ///
     /// # Errors
     ///
@@ -114,13 +114,13 @@ impl MessageId {
         Ok(Self(id))
     }
 
-    /// The bytes of the id.
+    /// Returns the bytes of the id.
     #[must_use]
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The id as text, if it is UTF-8.
+    /// Returns the id as text if it is valid UTF-8.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
@@ -137,8 +137,8 @@ impl TryFrom<Bytes> for MessageId {
     }
 }
 
-/// Printable whatever the bytes: what is not [`is_printable`] and invalid UTF-8 are escaped, so that
-/// an id can neither steer a terminal nor turn the direction of the text around it.
+/// Always printable: invalid UTF-8 and characters that are not [`is_printable`] are escaped, so an
+/// id can neither control a terminal nor change the direction of the text around it.
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
@@ -161,15 +161,15 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// The name of a consumer: 1 to 64 bytes. One consumer makes one claim at a time.
+/// The name of a consumer: 1 to 64 bytes. A consumer makes one claim at a time.
 ///
-/// It is a label for the claim journal only. Leases belong to claims, not to consumers, so two
-/// consumers that share a name lose nothing but the repeatability of their claims (G16).
+/// Used only for the claim journal. Leases belong to claims, not to consumers, so two consumers
+/// that share a name only lose the repeatability of their claims (G16).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerName(Bytes);
 
 impl ConsumerName {
-    /// Checks a name.
+    /// Creates a name after checking it.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl ConsumerName {
         Ok(Self(name))
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -195,25 +195,25 @@ impl fmt::Debug for ConsumerName {
     }
 }
 
-/// The token of one claim: 128 bits that no other claim has, made by the client before it sends the
-/// claim. A worker makes all of its tokens from one random seed, and none twice.
+/// The token of one claim: 128 bits, unique to the claim, which the client chooses before it sends
+/// the claim. A worker derives all of its tokens from one random seed, without repetition.
 ///
-/// Sending the claim again with the same token answers with the same leases (G16). The core makes
-/// none, because it has no randomness.
+/// Repeating the claim with the same token returns the same leases (G16). The core generates none,
+/// because it has no randomness.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId([u8; Self::BYTES]);
 
 impl ClaimId {
-    /// Length of a claim id.
+    /// Length of a claim id, in bytes.
     pub const BYTES: usize = 16;
 
-    /// A claim id of the given random bytes.
+    /// Creates a claim id from the given random bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
@@ -232,30 +232,29 @@ impl fmt::Debug for ClaimId {
 
 /// The right to settle or extend one delivery: the claim's random token and the message's epoch.
 ///
-/// The epoch alone would repeat after a server has lost the end of its log; the token alone cannot
-/// be ordered. Both together are the fence (G6). A handler may use the epoch as the fencing number
-/// of its own conditional writes: it rises at every claim of the message. A new message under an id that
-/// was used before starts at 1 again, with a higher
-/// [`sequence`](crate::MessageInfo::sequence).
+/// The epoch alone could repeat after a server has lost the end of its log; the token alone has no
+/// order. Together they are the fence (G6). Handlers can use the epoch as the fencing token of
+/// their own conditional writes: it rises with every claim of the message. A new message that
+/// reuses an id starts at 1 again, with a higher [`sequence`](crate::MessageInfo::sequence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease {
-    /// The claim that took the lease.
+    /// The claim that granted the lease.
     pub claim_id: ClaimId,
-    /// How often the message has been claimed, this claim included.
+    /// The number of claims of the message, including this one.
     pub epoch: u64,
 }
 
-/// Whether a character may go to a terminal or a log as it is. Control characters, those that are
-/// invisible or change the direction of writing (U+202E and the like), line and paragraph
-/// separators, spaces other than U+0020, private and unassigned characters may not.
+/// Returns whether a character may be written to a terminal or a log unescaped. Excluded are
+/// control characters, characters that are invisible or change the writing direction (such as
+/// U+202E), line and paragraph separators, spaces but U+0020, private and unassigned characters.
 ///
-/// The standard library's tables decide, which follow Unicode.
+/// The tables of the standard library decide, which follow Unicode.
 #[must_use]
 pub fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();
     }
-    // Behind a letter, where marks that combine with one are in their place.
+    // Placed after a letter, where combining marks are valid.
     let mut text = [b'a'; 5];
     let length = character.encode_utf8(&mut text[1..]).len();
     let escaped = std::str::from_utf8(&text[..=length]).map(|text| text.escape_debug().count());
@@ -336,7 +335,7 @@ mod tests {
                 (shown.clone(), format!("MessageId({shown})"))
             );
         }
-        // Letters of many scripts, marks that combine, quotes and pictures stay as they are.
+        // Letters of many scripts, combining marks, quotes and emoji stay unchanged.
         let text = "\u{e9}e\u{301}\u{627}\u{915}\u{94d}\u{937}\u{4e2d}\u{1f600}'\"\\ ";
         assert_eq!(MessageId::new(text).unwrap().to_string(), text);
     }

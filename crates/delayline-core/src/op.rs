@@ -1,4 +1,4 @@
-//! Everything a queue can be asked to do.
+//! The operations of a queue.
 
 use std::collections::HashSet;
 
@@ -12,65 +12,63 @@ use crate::{
 
 /// One atomic operation on one queue.
 ///
-/// A batch obeys the order of its items, answers item by item, and names no id twice (G18).
-/// Sending an operation again after an ambiguous failure is safe: see each variant.
+/// Batches are processed in order and answered item by item; an id may appear only once (G18).
+/// Repeating an operation after an ambiguous failure is safe: see each variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Takes new messages in. Repeated: answers `Duplicate` instead of `Created` (G15), except for a
-    /// message that may reuse a finished id and has finished in between.
+    /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
+    /// message that may reuse a finished id and has finished in the meantime.
     Enqueue(Vec<NewMessage>),
-    /// Leases ready messages. Repeated with its claim id: answers the same leases (G16).
+    /// Leases ready messages. Repeated with the same claim id: returns the same leases (G16).
     Claim(Claim),
-    /// Ends leases. Repeated: answers `AlreadyDone`, and how that ended the message
-    /// (G8).
+    /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
-    /// Prolongs leases. Repeated: prolongs them again.
+    /// Extends leases. Repeated: extends them again.
     Extend(Extend),
-    /// Takes messages out before they are delivered. Repeated: answers `Cancelled` again (G13).
+    /// Cancels messages before they are delivered. Repeated: returns `Cancelled` again (G13).
     Cancel(Vec<MessageId>),
-    /// Moves waiting messages to another instant. Repeated: moves them again.
+    /// Changes the due time of waiting messages. Repeated: changes it again.
     Reschedule(Vec<Reschedule>),
-    /// Gives dead letters a new life. Repeated: answers `NotDead`.
+    /// Redrives dead letters. Repeated: returns `NotDead`.
     Redrive(Redrive),
-    /// Deletes dead letters. Repeated: answers `Purged` again.
+    /// Deletes dead letters. Repeated: returns `Purged` again.
     Purge(Vec<MessageId>),
-    /// Stops claims until [`Op::Resume`]; everything else goes on (G17). Repeated: no change.
+    /// Stops claims until [`Op::Resume`]; everything else continues (G17). Repeated: no change.
     Pause,
-    /// Lets claims go on. Repeated: no change.
+    /// Allows claims again. Repeated: no change.
     Resume,
-    /// Looks up to [`MAX_LOOK_UP`] messages up by id. Changes nothing.
+    /// Looks up at most [`MAX_LOOK_UP`] messages by id. Changes nothing.
     Get(Vec<MessageId>),
-    /// Looks through the messages of one status. Changes nothing.
+    /// Lists the messages of one status. Changes nothing.
     List(List),
-    /// Counts. Changes nothing.
+    /// Returns the counters. Changes nothing.
     Stats,
-    /// Audits a page of the queue's structures (G1, G22). Changes nothing.
+    /// Audits one page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
-    /// Audits a page and mends what is wrong there (G20): each message gets into the one place that
-    /// it belongs to. If only half of an operation has happened to it, that is the place where it was
-    /// or where it was going. What cannot be read, or whose due instant is lost, becomes a dead letter
-    /// ([`DeathReason::Unreadable`](crate::DeathReason::Unreadable)); [`Op::Redrive`] revives it if its
-    /// record is whole. What is left of a message that has finished is removed. Leases that can be
-    /// read are kept. A queue without a fault is not changed. Repeated: finds less.
+    /// Audits one page and repairs it (G20): each message is put into the one place where it
+    /// belongs. If an operation was only half executed, that is where the message was or where it
+    /// was going. A message that cannot be read, or whose due time is lost, becomes a dead letter
+    /// ([`DeathReason::Unreadable`](crate::DeathReason::Unreadable)); [`Op::Redrive`] revives it if
+    /// its record is intact. Remains of finished messages are removed. Readable leases are kept. An
+    /// intact queue is not changed. Repeated: finds less.
     Repair(Check),
 }
 
-/// Leases up to `max` ready messages, in the order of priority, due instant and sequence (G12).
+/// Leases up to `max` ready messages, ordered by priority, due time and sequence (G12).
 ///
-/// First it takes back expired leases, up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM). Ready
-/// messages that have expired go to the dead letters, up to
-/// [`MAX_BURIALS`](crate::limits::MAX_BURIALS), and it stops at
-/// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may answer fewer than `max`, or none,
-/// although there are more: then the answer says `more`.
+/// First, it takes back up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases. It moves
+/// up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired messages to the dead letters, and
+/// stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
+/// messages, or none, even though there are more; the reply then says `more`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who claims.
+    /// The consumer that claims.
     pub consumer: ConsumerName,
-    /// The claim's random token. A new one for every new claim.
+    /// The claim's random token, new for every new claim.
     pub claim_id: ClaimId,
-    /// How many messages at most: 1 to [`MAX_BATCH`].
+    /// The most messages to lease: 1 to [`MAX_BATCH`].
     pub max: usize,
-    /// How long the leases last: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
+    /// The duration of the leases: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
     pub lease: Millis,
 }
 
@@ -79,7 +77,7 @@ pub struct Claim {
 pub struct Settlement {
     /// The message.
     pub id: MessageId,
-    /// The lease to end. Any but the current one changes nothing (G6).
+    /// The lease to end. If it is not the current one, nothing changes (G6).
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
@@ -88,53 +86,53 @@ pub struct Settlement {
 /// How the handling of a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Handled. The message is finished.
+    /// Handled: the message is finished.
     Ack,
-    /// Failed. It counts as a failure; the message is due again after `delay`, or dead if that
-    /// was its last failure allowed.
+    /// Failed: it counts as a failure. The message is due again after `delay`, or dead if the
+    /// failure was the last one allowed.
     Retry {
-        /// From now to the next try.
+        /// The time from now to the next attempt.
         delay: Millis,
-        /// What went wrong, up to [`MAX_ERROR_BYTES`] bytes.
+        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
-    /// Not now. Nothing is counted; the message is due again after `delay`.
+    /// Postponed: nothing is counted. The message is due again after `delay`.
     Snooze {
-        /// From now to the next try.
+        /// The time from now to the next attempt.
         delay: Millis,
     },
-    /// Never started. Nothing is counted; the message is ready again at once (G10).
+    /// Not started: nothing is counted. The message is ready again at once (G10).
     Release,
-    /// Hopeless. The message goes to the dead letters.
+    /// Hopeless: the message becomes a dead letter.
     Reject {
-        /// What went wrong, up to [`MAX_ERROR_BYTES`] bytes.
+        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
 }
 
-/// Prolongs leases: each lasts `lease` from now on.
+/// Extends leases: each lasts for `lease` from now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extend {
-    /// Messages and their leases. Any lease but the current one changes nothing (G6).
+    /// Messages and their leases. A lease that is not the current one changes nothing (G6).
     pub leases: Vec<(MessageId, Lease)>,
-    /// How long they last from now: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
+    /// The duration of the leases from now: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
     pub lease: Millis,
 }
 
-/// A new due instant for one waiting message.
+/// A new due time for one waiting message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reschedule {
     /// The message.
     pub id: MessageId,
-    /// When it is due instead.
+    /// When the message is due instead.
     pub schedule: Schedule,
 }
 
-/// A new life for dead letters: their failures and crashes count from 0 again, and they expire no
-/// more. Id, epoch and the errors of their former life stay.
+/// Redrives dead letters: their failures and crashes count from 0 again, and they no longer expire.
+/// Id, epoch and earlier errors are kept.
 ///
-/// The reason of their death does not matter: a dead letter that is
-/// [`Unreadable`](crate::DeathReason::Unreadable) lives again if its record is whole.
+/// The reason of death does not matter: even an [`Unreadable`](crate::DeathReason::Unreadable) dead
+/// letter is revived if its record is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redrive {
     /// The messages.
@@ -143,55 +141,55 @@ pub struct Redrive {
     pub schedule: Schedule,
 }
 
-/// A page of the live messages of one status: scheduled and ready ones by priority, due instant
-/// and sequence, leased ones by deadline, dead ones by the instant of their death.
+/// A page of the live messages of one status: scheduled and ready ones by priority, due time and
+/// sequence, leased ones by deadline, dead ones by time of death.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// [`Status::Scheduled`], [`Status::Ready`], [`Status::Leased`] or [`Status::Dead`].
     pub status: Status,
-    /// Where the page before ended.
+    /// Where the previous page ended.
     pub after: Option<Position>,
-    /// How many messages at most: 1 to [`MAX_PAGE`].
+    /// The most messages to return: 1 to [`MAX_PAGE`].
     pub limit: usize,
 }
 
-/// A page of the audit or of the repair: the messages of all statuses, index by index.
+/// A page of the audit or repair: the messages of all statuses, index by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Where the page before ended.
+    /// Where the previous page ended.
     pub after: Option<Position>,
-    /// How many messages at most: 1 to [`MAX_PAGE`].
+    /// The most messages to examine: 1 to [`MAX_PAGE`].
     pub limit: usize,
 }
 
-/// A place in the order of a queue's indexes, to go on from. It stays valid whatever happens to
-/// the message that stood there.
+/// A position in the order of a queue's indexes, to continue from. It stays valid whatever happens
+/// to the message at that position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Which index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). Behind
-    /// the last index an audit may go on through what the backend keeps beside them.
+    /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). After
+    /// the last index, an audit may continue through what the backend stores besides them.
     pub index: u8,
-    /// The due instant, deadline or instant of death there.
+    /// The due time, deadline or time of death.
     pub instant: Timestamp,
-    /// The sequence number there.
+    /// The sequence number.
     pub sequence: u64,
 }
 
 impl Position {
-    /// The index of the leased messages.
+    /// The index of leased messages.
     pub const LEASED: u8 = 4;
 
-    /// The index of the dead letters.
+    /// The index of dead letters.
     pub const DEAD: u8 = 5;
 }
 
 impl Op {
-    /// Checks every limit that can be checked without the queue. Backends call it before they send
-    /// anything.
+    /// Checks every limit that can be checked without the queue. Backends call this before they
+    /// send anything.
     ///
     /// # Errors
     ///
-    /// The first [`Violation`] found, with the value and the limit.
+    /// The first [`Violation`] found, which names the value and the limit.
     pub fn validate(&self) -> Result<(), Violation> {
         match self {
             Self::Enqueue(messages) => {
@@ -242,11 +240,11 @@ impl Op {
         }
     }
 
-    /// Whether something is gone for good if the effect of this operation is lost: a message, or what
-    /// was decided about one. These are worth a [`Durability`](crate::Durability).
+    /// Returns whether losing this operation's effect loses something for good: a message, or a
+    /// decision about one. Such operations are worth a [`Durability`](crate::Durability).
     ///
-    /// A claim or an extension that is lost lets another worker have the message, as if the lease had
-    /// run out; a repair repairs again; the rest changes nothing.
+    /// If a claim or an extension is lost, another worker can claim the message, as if the lease
+    /// had expired; a lost repair can be repeated; the rest changes nothing.
     #[must_use]
     pub const fn changes_for_good(&self) -> bool {
         match self {
@@ -268,7 +266,7 @@ impl Op {
         }
     }
 
-    /// The operation's name, for logs and metrics: `enqueue`, `claim` and so on.
+    /// Returns the operation's name for logs and metrics: `enqueue`, `claim` and so on.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

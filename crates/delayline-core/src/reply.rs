@@ -1,25 +1,25 @@
-//! What a queue answers.
+//! The results of operations.
 //!
-//! Everything that can be expected to happen is a value here; [`Error`](crate::Error) is for
-//! transport and server faults.
+//! Every expected outcome is a value here; [`Error`](crate::Error) is for transport and server
+//! faults.
 
 use crate::{DeathReason, Delivery, Message, MessageId, MessageInfo, Position, Status, Timestamp};
 
-/// An operation that was executed: when, at which point of the queue's history, with what result.
+/// An executed operation: when, at which point in the queue's history, and with what result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The server's clock when it was executed, or the instant of [`At::Fixed`](crate::At::Fixed).
+    /// The server's clock at execution, or the instant of [`At::Fixed`](crate::At::Fixed).
     pub at: Timestamp,
-    /// How many operations have changed this queue so far. An operation that changed something
-    /// has raised it by one; one that changed nothing tells the number it saw. So a log of calls
-    /// can be put in the order of their execution and replayed.
+    /// The number of operations that have changed this queue so far. An operation that changes
+    /// something increments it; others return the current number. So a log of calls can be put into
+    /// execution order and replayed.
     pub revision: u64,
     /// The result.
     pub reply: Reply,
 }
 
-/// The result of an operation: the variant is named after the operation, and a batch is answered
-/// item by item in the order asked.
+/// The result of an operation. Variants are named after the operation; batches are answered item by
+/// item, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To [`Op::Enqueue`](crate::Op::Enqueue).
@@ -56,47 +56,47 @@ pub enum Reply {
     Stats(Stats),
     /// To [`Op::Check`](crate::Op::Check).
     Check(Checked),
-    /// To [`Op::Repair`](crate::Op::Repair): what was wrong, and is mended.
+    /// To [`Op::Repair`](crate::Op::Repair): what was wrong and has been repaired.
     Repair(Checked),
 }
 
-/// What became of one message of an enqueue.
+/// The result of enqueuing one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Enqueued {
-    /// It was taken in.
+    /// A new message was created.
     Created {
-        /// When it is due.
+        /// When the message is due.
         due: Timestamp,
     },
-    /// The queue knows this id with the same content; nothing was changed (G15).
+    /// The queue knows this id with the same content; nothing changed (G15).
     Duplicate {
-        /// Where the known message stands.
+        /// The status of the known message.
         status: Status,
     },
-    /// The queue knows this id with another content; nothing was changed (G15).
+    /// The queue knows this id with different content; nothing changed (G15).
     Conflict {
-        /// Where the known message stands.
+        /// The status of the known message.
         status: Status,
     },
 }
 
-/// The leases of one claim, and when to come back.
+/// The leases of one claim, and when to claim again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// The leased messages, in delivery order.
     pub deliveries: Vec<Delivery>,
-    /// Whether there is more to be had at once.
+    /// Whether more can be claimed at once.
     pub more: bool,
-    /// The earliest instant at which there will be something to claim, unless something new comes:
-    /// a due instant or the end of a lease. `None` while there is nothing, or while paused.
+    /// The earliest instant at which there will be something to claim, unless a new message comes:
+    /// a due time or the end of a lease. `None` if there is none, or while paused.
     pub next: Option<Timestamp>,
-    /// The messages that this claim made dead letters, in the order of their deaths. A claim that
-    /// is repeated does not report them again (G16).
+    /// The messages that this claim made dead letters, in order of death. A repeated claim does not
+    /// report them again (G16).
     pub deaths: Vec<Death>,
 }
 
-/// A message that a claim found expired, unreadable, or at the end of its last lease, and made a
-/// dead letter.
+/// A message that a claim made a dead letter: expired, unreadable, or with its last allowed lease
+/// expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
     /// The message.
@@ -105,111 +105,111 @@ pub struct Death {
     pub reason: DeathReason,
 }
 
-/// What became of one settlement.
+/// The result of one settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settled {
     /// The lease has ended.
     Done {
-        /// Where the message stands now. A message that was asked to be cancelled is
-        /// [`Status::Cancelled`] after any outcome but an ack.
+        /// The new status of the message. If a cancel was requested, it is [`Status::Cancelled`]
+        /// after any outcome but an ack.
         status: Status,
     },
-    /// This lease was ended before, by the same kind of outcome; nothing was changed (G8). The
-    /// reply to that settlement was lost, or nobody waited for it.
+    /// This lease was already ended by the same kind of outcome; nothing changed (G8). The reply to
+    /// that settlement was lost, or nobody waited for it.
     AlreadyDone {
-        /// How that settlement ended the message: [`Status::Acked`], [`Status::Cancelled`], or
-        /// [`Status::Dead`], and it still is what this says. `None` if the settlement gave the
-        /// message back, whatever has become of it since.
+        /// How that settlement ended the message, if it did: [`Status::Acked`],
+        /// [`Status::Cancelled`] or [`Status::Dead`], which is still its status. `None` if the
+        /// settlement returned the message to the queue, whatever has happened to it since.
         ended: Option<Status>,
     },
-    /// The lease is no longer, or never was, the current one; nothing was changed (G6).
+    /// The lease is not, or is no longer, the current one; nothing changed (G6).
     Stale,
-    /// There is no such message; nothing was changed.
+    /// There is no such message; nothing changed.
     Missing,
 }
 
-/// What became of one lease to be prolonged.
+/// The result of extending one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extended {
-    /// It lasts until `deadline`.
+    /// The lease was extended.
     Done {
         /// The new deadline.
         deadline: Timestamp,
-        /// Somebody wants the message cancelled (G13).
+        /// Whether a cancel was requested (G13).
         cancel_requested: bool,
     },
-    /// The lease is no longer, or never was, the current one; nothing was changed (G6).
+    /// The lease is not, or is no longer, the current one; nothing changed (G6).
     Stale,
-    /// There is no such message; nothing was changed.
+    /// There is no such message; nothing changed.
     Missing,
 }
 
-/// What became of one cancellation (G13).
+/// The result of one cancel (G13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cancelled {
-    /// It is cancelled and will not be delivered; also if it was cancelled before.
+    /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
     Cancelled,
-    /// A worker has it. The worker learns of the request at its next extend; unless it acks, the
+    /// A worker holds it. The worker learns of the request at its next extend; unless it acks, the
     /// message is finished when the lease ends.
     InFlight,
     /// There is no such message.
     NotFound,
 }
 
-/// What became of one rescheduling.
+/// The result of one reschedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rescheduled {
-    /// It is due at another instant now.
+    /// The message has a new due time.
     Done {
-        /// That instant.
+        /// The new due time.
         due: Timestamp,
     },
-    /// A worker has it; nothing was changed.
+    /// A worker holds it; nothing changed.
     InFlight,
-    /// It is a dead letter; nothing was changed. [`Op::Redrive`](crate::Op::Redrive) revives it.
+    /// It is a dead letter; nothing changed. [`Op::Redrive`](crate::Op::Redrive) revives it.
     Dead,
     /// There is no such message.
     NotFound,
 }
 
-/// What became of one redrive.
+/// The result of one redrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Redriven {
-    /// It lives again.
+    /// The message is live again.
     Done {
-        /// When it is due.
+        /// When the message is due.
         due: Timestamp,
     },
-    /// It is no dead letter; nothing was changed.
+    /// It is not a dead letter; nothing changed.
     NotDead,
-    /// Its record is lost or unreadable, so there is nothing to deliver; nothing was changed.
+    /// Its record is lost or unreadable, so there is nothing to deliver; nothing changed.
     Unreadable,
     /// There is no such message.
     NotFound,
 }
 
-/// What became of one purge.
+/// The result of one purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purged {
-    /// It is deleted; also if it was before.
+    /// The message is deleted, now or earlier.
     Purged,
-    /// It is no dead letter; nothing was changed.
+    /// It is not a dead letter; nothing changed.
     NotDead,
     /// There is no such message.
     NotFound,
 }
 
-/// What is known of one id.
+/// The result of looking up one id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A live message.
     Live(Box<Message>),
-    /// A message that has finished a short while ago: [`Status::Acked`], [`Status::Cancelled`] or
+    /// A message that finished recently: [`Status::Acked`], [`Status::Cancelled`] or
     /// [`Status::Purged`].
     Finished(Status),
-    /// A message whose record is damaged. The next claim that comes upon it makes it a dead letter.
+    /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
-    /// Nothing.
+    /// The id is not known.
     Unknown,
 }
 
@@ -218,95 +218,95 @@ pub enum Found {
 pub struct Page {
     /// The messages, in order.
     pub messages: Vec<MessageInfo>,
-    /// Where the next page begins; `None` after the last.
+    /// Where the next page starts; `None` after the last page.
     pub next: Option<Position>,
 }
 
-/// Counts of a queue (G22).
+/// The counters of a queue (G22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Messages that are not due yet.
     pub scheduled: u64,
     /// Messages that are due and wait for a worker.
     pub ready: u64,
-    /// Messages with a worker, including those whose lease has run out and was not taken back yet.
+    /// Messages with a worker, including those whose lease has expired but has not been taken back.
     pub leased: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Whether claims are stopped.
+    /// Whether the queue is paused.
     pub paused: bool,
-    /// The earliest due instant among scheduled and ready messages.
+    /// The earliest due time among scheduled and ready messages.
     pub earliest_due: Option<Timestamp>,
-    /// How many messages were ever enqueued.
+    /// Messages ever enqueued.
     pub enqueued_total: u64,
-    /// How many were acked.
+    /// Messages acked.
     pub acked_total: u64,
-    /// How many were cancelled.
+    /// Messages cancelled.
     pub cancelled_total: u64,
-    /// How many were purged.
+    /// Messages purged.
     pub purged_total: u64,
-    /// How often a message went to the dead letters because it had expired.
+    /// How often a message became a dead letter because it had expired.
     pub expired_total: u64,
 }
 
 /// A page of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// How many messages this page looked at.
+    /// The number of messages that this page examined.
     pub examined: u64,
-    /// What is wrong. Empty is good.
+    /// The problems found; empty if all is well.
     pub findings: Vec<Finding>,
-    /// Where the next page begins; `None` after the last.
+    /// Where the next page starts; `None` after the last page.
     pub next: Option<Position>,
 }
 
-/// Something that must not be.
+/// A problem that an audit found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// An index entry that no library of this kind has written.
+    /// An index entry that no version of this library has written.
     MalformedEntry {
-        /// The index it stands in, as in [`Position::index`].
+        /// The index that contains it, as in [`Position::index`].
         index: u8,
     },
-    /// An id in an index without a readable record.
+    /// An id in an index, without a readable record.
     MissingRecord {
         /// The id.
         id: MessageId,
     },
-    /// An id whose record belongs to another entry, or to another priority.
+    /// An id whose record belongs to another entry or another priority.
     WrongRecord {
         /// The id.
         id: MessageId,
     },
-    /// An id that stands in two indexes.
+    /// An id that is in two indexes.
     InTwoStates {
         /// The id.
         id: MessageId,
     },
-    /// A leased or dead message without the details that its state needs.
+    /// A leased or dead message without the details that its state requires.
     MissingDetails {
         /// The id.
         id: MessageId,
     },
-    /// What stands about an id without a message: details or a content without a record, or a record
-    /// that is in no index. Of such records an audit tells the number only, and a repair the ids.
+    /// Data about an id that has no message: details or content without a record, or a record that
+    /// is in no index. An audit reports only the number of such records, a repair their ids.
     Orphan {
         /// The id.
         id: MessageId,
     },
-    /// Records without an index entry, or the other way round. Only on the last page.
+    /// Records without an index entry, or vice versa. Only on the last page.
     RecordCount {
-        /// How many records there are.
+        /// The number of records.
         records: u64,
-        /// How many index entries there are.
+        /// The number of index entries.
         indexed: u64,
     },
-    /// Messages enqueued that are neither live nor finished. Only on the last page.
+    /// Messages that were enqueued but are neither live nor finished. Only on the last page.
     Conservation {
-        /// How many were ever enqueued.
+        /// The number of messages ever enqueued.
         enqueued: u64,
-        /// How many are live, acked, cancelled or purged.
+        /// The number of messages that are live, acked, cancelled or purged.
         accounted: u64,
     },
 }

@@ -1,42 +1,42 @@
-//! How long to wait before a failed message is tried again: pure functions of the number of
-//! failures, the wait before, and a random number that the caller brings.
+//! How long a failed message waits before the next attempt: pure functions of the number of
+//! failures, the previous delay, and a random number that the caller passes in.
 
 use crate::Millis;
 
-/// How the wait grows with the number of failures.
+/// How the delay grows with the number of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// Always `base`.
     Fixed,
     /// `base` times the number of failures.
     Linear,
-    /// `base`, doubled with every failure after the first.
+    /// `base`, doubled for each failure after the first.
     Exponential,
 }
 
-/// How the wait is spread, so that messages that failed together are not tried together.
+/// How the delay is randomised, so that messages that failed together are not retried together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
     /// Not at all.
     None,
-    /// Evenly between zero and the wait.
+    /// Uniform between zero and the delay.
     Full,
-    /// Evenly between `base` and three times the wait before, whatever the backoff.
+    /// Uniform between `base` and three times the previous delay, whatever the backoff.
     Decorrelated,
 }
 
 /// How long a failed message waits.
 ///
-/// The default is exponential with full jitter, from 1 s up to one hour.
+/// The default is exponential with full jitter, from 1 s to one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How the wait grows.
+    /// How the delay grows.
     pub backoff: Backoff,
-    /// How it is spread.
+    /// How the delay is randomised.
     pub jitter: Jitter,
-    /// The first wait.
+    /// The first delay.
     pub base: Millis,
-    /// The longest wait, jitter included.
+    /// The longest delay, including jitter.
     pub cap: Millis,
 }
 
@@ -58,8 +58,8 @@ impl RetryPolicy {
         Self { backoff: Backoff::Fixed, jitter: Jitter::None, base: delay, cap: delay }
     }
 
-    /// The wait after the `failures`-th failure (1 is the first), when the wait before was
-    /// `previous`; `random` is any 64 random bits.
+    /// Returns the delay after the `failures`-th failure (the first is 1), where `previous` is the
+    /// previous delay and `random` is any 64 random bits.
     #[must_use]
     pub fn delay(&self, failures: u32, previous: Millis, random: u64) -> Millis {
         let (base, cap) = (self.base.as_ms(), self.cap.as_ms());
@@ -82,7 +82,7 @@ impl RetryPolicy {
     }
 }
 
-/// An even spread of `random` over `least..=most`.
+/// Maps `random` evenly to `least..=most`.
 fn spread(least: u64, most: u64, random: u64) -> u64 {
     let width = u128::from(most.saturating_sub(least)) + 1;
     let offset = (u128::from(random) * width) >> 64;

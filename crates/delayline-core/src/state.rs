@@ -1,7 +1,7 @@
-//! The state machine of a queue: the specification, written once.
+//! The state machine of a queue: the specification.
 //!
-//! The scripts in `delayline-redis-protocol/lua` do the same on Redis's structures, one script for
-//! each operation, with functions under the names that they have here. Its `tests/port.rs` compares both.
+//! The scripts in `delayline-redis-protocol/lua` do the same with Redis data structures: one script
+//! per operation, with the same function names as here. Its `tests/port.rs` compares the two.
 
 mod entry;
 mod invariants;
@@ -22,18 +22,18 @@ use crate::{
     Timestamp,
 };
 
-/// An index: the messages of one kind, by an instant and, within it, by sequence number.
+/// An index: the messages of one kind, by instant and then by sequence number.
 type Index = BTreeMap<(Timestamp, u64), MessageId>;
 
 /// A whole queue.
 ///
-/// It is total and deterministic: every operation at every instant has exactly one answer, also
-/// when time runs backwards (G19).
+/// Total and deterministic: every operation at every instant has exactly one result, even if the
+/// clock steps back (G19).
 #[derive(Clone, Debug)]
 pub struct State {
-    /// How many operations have changed something.
+    /// The number of operations that have changed something.
     revision: u64,
-    /// The sequence number of the latest message; so many were ever enqueued.
+    /// The sequence number of the latest message, which is also the number of messages enqueued.
     sequence: u64,
     acked: u64,
     cancelled: u64,
@@ -42,24 +42,24 @@ pub struct State {
     paused: bool,
     /// Every live message.
     entries: HashMap<MessageId, Entry>,
-    /// Scheduled and ready messages by due instant, a level of priority each.
+    /// Scheduled and ready messages by due time, one index per priority.
     due: [Index; Priority::ALL.len()],
     /// Leased messages by deadline.
     leased: Index,
-    /// Dead letters by the instant of their death.
+    /// Dead letters by time of death.
     dead: Index,
     /// Finished messages, for as long as they are remembered.
     finished: Generations<MessageId, Finished>,
-    /// What each consumer's last claim leased.
+    /// What each consumer's latest claim leased.
     journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
 }
 
-/// What is remembered of a finished message.
+/// What is remembered about a finished message.
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     status: Status,
     digest: u64,
-    /// The lease that it finished with, if it did so by a settlement.
+    /// The lease whose settlement finished the message, if one did.
     lease: Option<Lease>,
 }
 
@@ -70,7 +70,7 @@ impl Default for State {
 }
 
 impl State {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -90,9 +90,9 @@ impl State {
         }
     }
 
-    /// Executes `op` when the clock shows `now`.
+    /// Executes `op` at the instant `now`.
     ///
-    /// It takes every operation; [`Op::validate`] is the caller's business.
+    /// Does not check limits; call [`Op::validate`] first.
     pub fn apply(&mut self, now: Timestamp, op: &Op) -> Applied {
         let mut changes = Changes::default();
         let reply = match op {
@@ -122,18 +122,18 @@ impl State {
             Op::List(list) => Reply::List(self.list(now, list)),
             Op::Stats => Reply::Stats(self.stats(now)),
             Op::Check(check) => Reply::Check(self.check(check)),
-            // The model has nothing to mend.
+            // The model has nothing to repair.
             Op::Repair(check) => Reply::Repair(self.check(check)),
         };
         self.commit(now, changes);
         Applied { at: now, revision: self.revision, reply }
     }
 
-    /// Like [`apply`](Self::apply), and whether somebody who sleeps has to be woken by a hint.
+    /// Like [`apply`](Self::apply), and also returns whether a sleeper must be woken by a hint.
     ///
-    /// Sleepers come back when something they were told of is due. They need to hear of what is due
-    /// sooner. A claim that got less than it asked for sleeps until the next message itself; one
-    /// that got all it asked for does not, and leaves what comes next to another.
+    /// Sleepers wake up when the next message they know of is due, so they need a hint for one that
+    /// is due sooner. A claim that got less than it asked for waits for the next message itself;
+    /// one that got all it asked for does not, and leaves the next message to others.
     pub fn apply_and_hint(&mut self, now: Timestamp, op: &Op) -> (Applied, bool) {
         let before = self.next_claimable();
         let applied = self.apply(now, op);
@@ -149,8 +149,8 @@ impl State {
         (applied, hint)
     }
 
-    /// The earliest instant at which a claim will find something: a due instant or the end of a
-    /// lease. `None` if there is nothing, or while the queue is paused.
+    /// Returns the earliest instant at which a claim will find something: a due time or the end of
+    /// a lease. `None` if there is nothing, or while the queue is paused.
     #[must_use]
     pub fn next_claimable(&self) -> Option<Timestamp> {
         if self.paused {
@@ -197,7 +197,7 @@ impl State {
         Claimed { deliveries, more: next.is_some_and(|next| next <= now), next, deaths }
     }
 
-    /// The leases of a claim that is being repeated, as far as they still hold (G16).
+    /// Returns the leases of a repeated claim that are still held (G16).
     fn claimed_before(
         &self,
         now: Timestamp,
@@ -212,7 +212,7 @@ impl State {
         entries.map(|entry| entry.delivery(now)).collect()
     }
 
-    /// Takes back leases that have run out (G21).
+    /// Takes back expired leases (G21).
     fn reclaim(&mut self, now: Timestamp, deaths: &mut Vec<Death>, changes: &mut Changes) {
         let expired: Vec<_> = up_to(&self.leased, now).take(MAX_RECLAIM).cloned().collect();
         for id in expired {
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Leases ready messages, and buries those that have expired.
+    /// Leases ready messages, and makes expired ones dead letters.
     fn take(
         &mut self,
         now: Timestamp,
@@ -448,7 +448,7 @@ impl State {
         changed
     }
 
-    /// Ends a message that was removed, and counts how.
+    /// Counts a removed message as finished, and notes it for later lookups.
     fn finish(
         &mut self,
         entry: Entry,
@@ -464,7 +464,7 @@ impl State {
         changes.finished.push((entry.id, Finished { status, digest: entry.digest, lease }));
     }
 
-    /// What an operation does once, at its end, whatever the number of its items.
+    /// Does what happens once at the end of an operation, however many items it has.
     fn commit(&mut self, now: Timestamp, changes: Changes) {
         if let Some((first, _)) = changes.finished.first() {
             self.finished.rotate(now, first);
@@ -475,14 +475,14 @@ impl State {
         self.revision += u64::from(changes.any);
     }
 
-    /// Puts a message into the index that its place belongs to.
+    /// Puts a message into the index of its place.
     fn insert(&mut self, entry: Entry) {
         let (key, id) = (entry.key(), entry.id.clone());
         self.index_mut(&entry).insert(key, id.clone());
         self.entries.insert(id, entry);
     }
 
-    /// Takes a message out of the entries and of its index.
+    /// Removes a message from the entries and from its index.
     fn remove(&mut self, id: &MessageId) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
         self.index_mut(&entry).remove(&entry.key());
@@ -505,12 +505,12 @@ struct Changes {
     finished: Vec<(MessageId, Finished)>,
 }
 
-/// The earliest instant in an index.
+/// Returns the earliest instant in an index.
 fn first(index: &Index) -> Option<Timestamp> {
     index.first_key_value().map(|((instant, _), _)| *instant)
 }
 
-/// The messages of an index whose instant has come, in order.
+/// Iterates over the messages of an index that have reached their instant, in order.
 fn up_to(index: &Index, now: Timestamp) -> impl Iterator<Item = &MessageId> {
     index.range(..=(now, u64::MAX)).map(|(_, id)| id)
 }

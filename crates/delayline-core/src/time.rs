@@ -1,4 +1,4 @@
-//! Instants and durations in whole milliseconds, bounded so that no arithmetic on them wraps.
+//! Instants and durations in whole milliseconds, bounded so that arithmetic never overflows.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ impl Timestamp {
     /// The latest instant.
     pub const MAX: Self = Self(MAX_TIMESTAMP_MS);
 
-    /// The instant `ms` milliseconds after the Unix epoch.
+    /// Creates the instant `ms` milliseconds after the Unix epoch.
     ///
     /// # Errors
     ///
@@ -27,31 +27,31 @@ impl Timestamp {
         Ok(Self(ms))
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     #[must_use]
     pub const fn as_ms(self) -> u64 {
         self.0
     }
 
-    /// The instant `delay` later, or the latest instant if that is beyond it.
+    /// Returns the instant `delay` later, or the latest instant if that would be beyond it.
     #[must_use]
     pub fn after(self, delay: Millis) -> Self {
         Self(self.0.saturating_add(delay.0).min(MAX_TIMESTAMP_MS))
     }
 
-    /// How long it is from `earlier` to this instant; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Rounds up to the next millisecond, so that nothing is due before the instant given. A clock that
-/// says what is due rounds down instead.
+/// Rounds up to the next millisecond, so that nothing is early. A clock that decides what is due
+/// rounds down instead.
 impl TryFrom<SystemTime> for Timestamp {
     type Error = Violation;
 
-    /// Instants before 1970 become 1970: they are past, and that is all that matters of them.
+    /// Instants before 1970 become 1970; all that matters is that they are in the past.
     fn try_from(time: SystemTime) -> Result<Self, Violation> {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_ms(ms_rounded_up(since_epoch))
@@ -75,13 +75,13 @@ impl fmt::Display for Timestamp {
 pub struct Millis(u64);
 
 impl Millis {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Self = Self(0);
 
     /// The longest duration.
     pub const MAX: Self = Self(MAX_DELAY_MS);
 
-    /// A duration of `ms` milliseconds.
+    /// Creates a duration of `ms` milliseconds.
     ///
     /// # Errors
     ///
@@ -91,20 +91,20 @@ impl Millis {
         Ok(Self(ms))
     }
 
-    /// A duration of `ms` milliseconds, or the longest one if that is shorter.
+    /// Creates a duration of `ms` milliseconds, or the longest one if that is shorter.
     #[must_use]
     pub const fn saturating(ms: u64) -> Self {
         Self(if ms > MAX_DELAY_MS { MAX_DELAY_MS } else { ms })
     }
 
-    /// The number of milliseconds.
+    /// Returns the number of milliseconds.
     #[must_use]
     pub const fn as_ms(self) -> u64 {
         self.0
     }
 }
 
-/// Rounds up to the next millisecond, so that nothing is due before the delay has passed.
+/// Rounds up to the next millisecond, so that nothing is early.
 impl TryFrom<Duration> for Millis {
     type Error = Violation;
 
@@ -125,13 +125,13 @@ impl fmt::Display for Millis {
     }
 }
 
-/// An instant, told either way. The server's clock turns it into a [`Timestamp`], so that no
-/// client's clock decides anything.
+/// An instant, relative or absolute. The server's clock resolves it to a [`Timestamp`], so client
+/// clocks decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Schedule {
     /// This long after the server executes the operation.
     In(Millis),
-    /// At this instant; a past one means now, ahead of whatever is due later.
+    /// At this instant. A past instant means now, ahead of messages that are due later.
     At(Timestamp),
 }
 
@@ -139,7 +139,7 @@ impl Schedule {
     /// As soon as possible.
     pub const NOW: Self = Self::In(Millis::ZERO);
 
-    /// The instant meant, when the server's clock shows `now`.
+    /// Returns the instant meant if the server's clock shows `now`.
     #[must_use]
     pub fn instant(self, now: Timestamp) -> Timestamp {
         match self {
@@ -149,13 +149,13 @@ impl Schedule {
     }
 }
 
-/// Which clock an operation goes by.
+/// The clock that an operation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The server's clock, read once when the operation is executed. Everything but tests.
+    /// The server's clock, read once when the operation is executed. For everything but tests.
     Server,
-    /// This instant. For tests, which move time by argument instead of sleeping: on a live queue
-    /// a wrong instant ends leases early.
+    /// This instant. For tests, which pass the time instead of sleeping. On a live queue, a wrong
+    /// instant ends leases early.
     Fixed(Timestamp),
 }
 

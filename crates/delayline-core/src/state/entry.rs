@@ -1,4 +1,4 @@
-//! One live message, as the state machine keeps it.
+//! A live message, as the state machine stores it.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::{
 /// A live message.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    // Written once, by the enqueue (a redrive lifts the expiry).
+    // Written once, at enqueue (but a redrive removes the expiry).
     pub(super) id: MessageId,
     pub(super) sequence: u64,
     pub(super) enqueued_at: Timestamp,
@@ -22,22 +22,22 @@ pub(super) struct Entry {
     headers: Headers,
     payload: Bytes,
 
-    // Changed by the message's life.
+    // Changes during the message's life.
     pub(super) due: Timestamp,
     pub(super) epoch: u64,
     pub(super) failures: u32,
     pub(super) crashes: u32,
-    /// The latest claim; with the epoch it is the lease.
+    /// The latest claim; together with the epoch, it is the lease.
     pub(super) claim_id: Option<ClaimId>,
-    /// How the latest lease was settled, to recognise the same settlement when it comes again.
+    /// How the latest lease was settled, to recognise a repeated settlement.
     pub(super) settled: Option<OutcomeKind>,
     first_error: Option<String>,
     last_error: Option<String>,
     pub(super) place: Place,
 }
 
-/// Which index a message stands in. Whether a waiting one is scheduled or ready is for the clock
-/// to say.
+/// The index that contains a message. Whether a waiting one is scheduled or ready depends on the
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Waiting,
@@ -92,7 +92,7 @@ impl Entry {
         }
     }
 
-    /// Where the message stands in its index.
+    /// Returns the message's key in its index.
     pub(super) const fn key(&self) -> (Timestamp, u64) {
         let instant = match self.place {
             Place::Waiting => self.due,
@@ -117,18 +117,18 @@ impl Entry {
         matches!(self.place, Place::Leased { cancel_requested: true, .. })
     }
 
-    /// Whether `lease` is the latest lease, current or ended.
+    /// Whether `lease` is the latest lease, whether current or ended.
     pub(super) fn was_leased_as(&self, lease: Lease) -> bool {
         self.claim_id == Some(lease.claim_id) && self.epoch == lease.epoch
     }
 
-    /// Whether it is dead by the settlement that ended its latest lease.
+    /// Whether the settlement of its latest lease made it a dead letter.
     pub(super) fn died_of_settlement(&self) -> bool {
         use DeathReason::{MaxFailures, Rejected};
         matches!(self.place, Place::Dead { reason: MaxFailures | Rejected, .. })
     }
 
-    /// Keeps the first error and the latest; an empty text is no error.
+    /// Keeps the first and the latest error; an empty text is not an error.
     pub(super) fn note_error(&mut self, error: &str) {
         if error.is_empty() {
             return;

@@ -9,8 +9,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words. Never, unless this library has a defect; tests call it after every
-    /// step.
+    /// A description of what is wrong. Only a defect of this library causes this; tests call it
+    /// after every step.
     pub fn check_invariants(&self) -> Result<(), String> {
         let indexes = self.due.iter().chain([&self.leased, &self.dead]);
         let indexed: usize = indexes.map(Index::len).sum();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage, Op, Timestamp};
 
-    /// A queue with a message that has been claimed.
+    /// A queue with one message that has been claimed.
     fn sound() -> State {
         let mut state = State::new();
         let message = NewMessage::new(MessageId::new("a").unwrap(), "");

@@ -1,4 +1,4 @@
-//! The operations that change nothing.
+//! The read-only operations.
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -8,7 +8,7 @@ use crate::{
     Timestamp,
 };
 
-/// The indexes in the order of the audit: the priorities, the leased, the dead.
+/// The indexes in the order of the audit: the priorities, leased, dead.
 const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::DEAD;
 
 impl State {
@@ -65,7 +65,7 @@ impl State {
     }
 
     /// The model has nothing to find: its indexes and entries agree by construction, which
-    /// [`check_invariants`](Self::check_invariants) asserts in tests. It pages as a backend must.
+    /// [`check_invariants`](Self::check_invariants) asserts in tests. It pages as backends must.
     pub(super) fn check(&self, check: &Check) -> Checked {
         let found: Vec<_> = self
             .walk(ALL_INDEXES, &(Timestamp::MIN..=Timestamp::MAX), check.after)
@@ -79,8 +79,7 @@ impl State {
         }
     }
 
-    /// The messages of some indexes within some instants, one index after the other, from `after`
-    /// on.
+    /// The messages of some indexes between two instants, index by index, starting after `after`.
     fn walk(
         &self,
         indexes: RangeInclusive<u8>,

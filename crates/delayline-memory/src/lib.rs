@@ -1,7 +1,7 @@
 //! The embedded backend of Delayline: the state machine behind a lock and a clock.
 //!
-//! It keeps a queue in this process's memory: for tests, for programs that need no server, and as
-//! the model that the other backends are compared with. What it holds ends with the process.
+//! Keeps a queue in this process's memory: for tests, for programs that need no server, and as the
+//! model that other backends are compared with. The contents are lost when the process ends.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,22 +25,22 @@ struct Queue {
     clock: Clock,
 }
 
-/// What time it is for [`At::Server`].
+/// The clock behind [`At::Server`].
 enum Clock {
     System,
-    /// It stands still until a test moves it.
+    /// Stands still until a test moves it.
     Manual(Timestamp),
 }
 
 impl MemoryBackend {
-    /// An empty queue that goes by the machine's clock.
+    /// Creates an empty queue on the system clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Clock::System)
     }
 
-    /// An empty queue whose clock shows `start` until [`advance`](Self::advance) moves it: for
-    /// tests that do not want to wait.
+    /// Creates an empty queue whose clock shows `start` until [`advance`](Self::advance) moves it:
+    /// for tests that should not wait.
     #[must_use]
     pub fn with_manual_clock(start: Timestamp) -> Self {
         Self::with_clock(Clock::Manual(start))
@@ -51,15 +51,15 @@ impl MemoryBackend {
         Self { name: None, queue, bell: Notify::new() }
     }
 
-    /// Sets the name that spans, metrics and logs show: none by default.
+    /// Sets the name shown in spans, metrics and logs. By default there is none.
     #[must_use]
     pub fn named(mut self, name: QueueName) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// Moves a manual clock forward and wakes whoever waits for messages. Does nothing to a queue
-    /// that goes by the machine's clock.
+    /// Moves a manual clock forward and wakes a waiting worker. Has no effect on a queue that uses
+    /// the system clock.
     pub fn advance(&self, by: Millis) {
         if let Clock::Manual(now) = &mut self.lock().clock {
             *now = now.after(by);
@@ -67,14 +67,14 @@ impl MemoryBackend {
         self.bell.notify_one();
     }
 
-    /// The clock's instant.
+    /// Returns the current time of the queue's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.lock().now()
     }
 
-    /// A panic while the lock was held cannot have left the state half changed in a way that
-    /// matters more than going on: `apply` does not panic.
+    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a
+    /// way that matters more than going on.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Queue {
     fn now(&self) -> Timestamp {
         match self.clock {
             Clock::System => {
-                // Rounded down, unlike due instants: what is due in this millisecond is due.
+                // Rounded down, unlike due times: a message due in this millisecond is due.
                 let since_epoch =
                     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
@@ -101,7 +101,7 @@ impl Default for MemoryBackend {
     }
 }
 
-/// Messages are not shown.
+/// Omits the messages.
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryBackend").finish_non_exhaustive()

@@ -1,7 +1,7 @@
-//! Hand-written cases: what the guarantees mean, with every answer written out by hand.
+//! Hand-written cases: what the guarantees mean, with every expected result written by hand.
 //!
-//! They are judged without the model, so that the model is tested as well. Each runs on a queue of
-//! its own; afterwards the queue is audited, drained, and everything must be accounted for (G1).
+//! They are checked without the model, so that the model is tested too. Each runs on its own queue,
+//! which is then audited and drained; every message must be accounted for (G1).
 
 mod cancel;
 mod claims;
@@ -28,12 +28,12 @@ use delayline_core::Queueing;
 
 use self::queue::Queue;
 
-/// A case under way.
+/// A running case.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One hand-written case.
 pub(crate) struct Case {
-    /// Topic, name and the guarantees it is about.
+    /// Topic, name and the guarantees it covers.
     pub(crate) name: &'static str,
     /// Whether it needs a backend that gives hints.
     pub(crate) needs_hints: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Runs the case on an empty queue; panics if it fails.
+    /// Runs the case on an empty queue. Panics if it fails.
     pub(crate) async fn run(&self, backend: Arc<dyn Queueing>) {
         let queue = Arc::new(Queue::new(backend));
         (self.run)(Arc::clone(&queue)).await;
@@ -49,7 +49,7 @@ impl Case {
     }
 }
 
-/// Every case.
+/// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
     let topics: [fn() -> Vec<Case>; 16] = [
         delivery::cases,

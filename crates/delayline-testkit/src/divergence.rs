@@ -1,4 +1,4 @@
-//! What a failing comparison has to say.
+//! The report of a failed comparison.
 
 use std::fmt::{self, Write as _};
 
@@ -8,17 +8,16 @@ use crate::{Step, Trace};
 
 /// A difference between a backend and the model, and the run that leads to it.
 ///
-/// Its `Display` output has the lines that differ, and the trace to keep as a regression.
+/// Its `Display` output contains the lines that differ, and the trace to keep as a regression.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// The step of the trace, from 1, after or at which it showed.
+    /// The step of the trace, from 1, at or after which it appeared.
     pub step: usize,
-    /// The operation whose answer differs: the step's own, or one of those that look at the queue
-    /// after it.
+    /// The operation whose results differ: the step's own, or one that reads the queue after it.
     pub asked: Step,
-    /// What differs: lines expected begin with `-`, lines got with `+`.
+    /// The differing lines: `-` marks expected lines, `+` actual ones.
     pub difference: String,
-    /// The whole run.
+    /// The complete run.
     pub trace: Trace,
 }
 
@@ -51,7 +50,7 @@ impl fmt::Display for Divergence {
 
 impl std::error::Error for Divergence {}
 
-/// Everything of an answer, also what its `Debug` output keeps to itself.
+/// Shows everything in a result, including what its `Debug` output omits.
 pub(crate) fn show(answer: &Result<Applied, Error>) -> String {
     let applied = match answer {
         Ok(applied) => applied,
@@ -82,8 +81,8 @@ fn messages(reply: &Reply) -> Vec<&Message> {
     }
 }
 
-/// The lines of two texts: those of the first alone with `-`, those of the second alone with `+`,
-/// and a little of what surrounds them.
+/// Compares two texts by lines: those only in the first with `-`, those only in the second with
+/// `+`, and a few lines around them.
 pub(crate) fn difference(expected: &str, got: &str) -> String {
     let (expected, got): (Vec<_>, Vec<_>) = (expected.lines().collect(), got.lines().collect());
     let same = common_tails(&expected, &got);
@@ -112,7 +111,7 @@ pub(crate) fn difference(expected: &str, got: &str) -> String {
     text
 }
 
-/// For each pair of places, how many lines the rests have in common, in order.
+/// For each pair of positions, the length of the longest common subsequence of the remaining lines.
 fn common_tails(a: &[&str], b: &[&str]) -> Vec<Vec<usize>> {
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
@@ -127,7 +126,7 @@ fn common_tails(a: &[&str], b: &[&str]) -> Vec<Vec<usize>> {
     table
 }
 
-/// How many equal lines are shown before those that differ.
+/// The number of equal lines shown before those that differ.
 const CONTEXT: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A backend that fails on purpose, and the proof that repeating is safe.
+//! A backend that fails on purpose, and a test that repeating is safe.
 
 mod retries;
 
@@ -11,23 +11,23 @@ use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, Que
 
 pub(crate) use self::retries::retries_are_safe;
 
-/// What can happen to one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Nothing: the call goes through.
+    /// None: the call goes through.
     None,
     /// The operation is not executed, and the error says so.
     Before,
-    /// The operation is executed, and its answer is lost.
+    /// The operation is executed, and its reply is lost.
     After,
-    /// The operation is executed twice, as by a driver that sends again by itself; the second
-    /// answer is the one that comes.
+    /// The operation is executed twice, as by a driver that repeats calls; the second reply is
+    /// returned.
     Twice,
 }
 
-/// A backend around another that fails as a schedule says.
+/// Wraps a backend and injects faults according to a schedule.
 ///
-/// With an empty schedule it is the backend inside, and passes the same suite.
+/// With an empty schedule, it behaves like the inner backend and passes the same suite.
 #[derive(Debug)]
 pub struct Faulty<B> {
     inner: B,
@@ -35,13 +35,12 @@ pub struct Faulty<B> {
 }
 
 impl<B> Faulty<B> {
-    /// The given backend; call by call the next fault of the schedule strikes, and none after
-    /// its end.
+    /// Wraps `inner`. Each call takes the next fault of the schedule; after its end, none fails.
     pub fn new(inner: B, schedule: impl IntoIterator<Item = Fault>) -> Self {
         Self { inner, schedule: Mutex::new(schedule.into_iter().collect()) }
     }
 
-    /// The backend inside, which does not fail.
+    /// Returns the inner backend, which does not fail.
     pub const fn inner(&self) -> &B {
         &self.inner
     }

@@ -1,9 +1,9 @@
-//! Many clients on one queue at once, by the server's clock, and the judgement of what they saw.
+//! Many concurrent clients on one queue, on the server's clock, and a check of what they saw.
 //!
-//! Every answer tells its revision and its instant, so the calls can be put into the one order in
-//! which the backend must have carried them out, and the model can be asked whether it would have
-//! answered the same ([`replay`]). What the answers mean for each message is judged once more
-//! without the model ([`messages`]).
+//! Every reply contains its revision and instant, so the calls can be put into the only order in
+//! which the backend can have executed them, and the model must return the same results
+//! ([`replay`]). What the results mean for each message is then checked without the model
+//! ([`messages`]).
 
 mod messages;
 mod replay;
@@ -19,9 +19,9 @@ use crate::settings::Settings;
 use crate::workload::Improviser;
 use crate::{Fixture, oracle};
 
-/// What clients of one queue asked and were answered, from its first operation on.
+/// The calls of a queue's clients and their results, from its first operation on.
 ///
-/// Every call must have been answered; a history with failed calls cannot be judged.
+/// Every call must have succeeded; a history with failed calls cannot be checked.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The calls, in any order.
@@ -31,41 +31,41 @@ pub struct History {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// When the client asked, by its own clock. All clients of a history share one.
+    /// When the client sent the call, by a clock that all clients of a history share.
     pub called: Duration,
-    /// When it had the answer.
+    /// When it received the result.
     pub returned: Duration,
-    /// What it asked.
+    /// The operation.
     pub op: Op,
-    /// What was answered.
+    /// The result.
     pub applied: Applied,
 }
 
 impl History {
-    /// Judges a history that ends with the queue drained: there is an order of the calls that
-    /// agrees with their times and in which the model answers the same (G3), and no message was
-    /// lost, made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
+    /// Checks a history that ends with the queue drained: there is an order of the calls that fits
+    /// their times and in which the model returns the same results (G3), and no message was lost,
+    /// made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
     ///
     /// # Errors
     ///
-    /// What is wrong, in words; also that nothing was delivered, for then nothing was tested.
+    /// What is wrong, in words. A history without deliveries is wrong: it tests nothing.
     pub fn check(&self) -> Result<(), String> {
         let order = replay::order(&self.calls)?;
         messages::check(order)
     }
 
-    /// Judges calls whose order is known, as by the server's own log, and of which the model would
-    /// answer the same: only what they mean for each message. The clock may have been set back.
+    /// Checks only what the calls mean for each message. They must be in execution order, as in the
+    /// server's log, and the model must agree with them. The clock may have been set back.
     ///
     /// # Errors
     ///
-    /// Like [`check`](Self::check); the text begins with the number of the guarantee.
+    /// As for [`check`](Self::check); the text starts with the number of the guarantee.
     pub fn check_messages<'a>(order: impl IntoIterator<Item = &'a Call>) -> Result<(), String> {
         messages::check(order)
     }
 }
 
-/// Runs a few histories on queues of their own; panics if one is wrong.
+/// Runs several histories, each on its own queue. Panics if one is wrong.
 pub(crate) fn concurrent(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
     let mut runner = settings.runner(1);
     for round in 0..settings.cases.div_ceil(CASES_A_ROUND) {
@@ -111,7 +111,7 @@ impl Client {
         Ok(self.calls)
     }
 
-    /// Handles whatever can ever be due, and looks at what is left.
+    /// Handles every message that can ever be due, and reads what is left.
     async fn drain(mut self) -> Result<Vec<Call>, Error> {
         let end = At::Fixed(Timestamp::MAX);
         self.call(end, Op::Resume).await?;

@@ -1,8 +1,8 @@
-//! The conformance suite of Delayline: whoever writes a [`Backend`](delayline_core::Backend) runs
-//! it, and what passes is a delay queue with every guarantee that the documentation numbers G1 to
-//! G24 and that can be seen through the trait.
+//! The conformance suite of Delayline, for every [`Backend`](delayline_core::Backend). A backend
+//! that passes is a delay queue with each of the documented guarantees G1 to G24 that can be
+//! observed through the trait.
 //!
-//! A test target with `harness = false` is all it takes:
+//! All it needs is a test target with `harness = false`:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -37,24 +37,24 @@
 //! }
 //! ```
 //!
-//! Its trials, which can be listed and filtered like any Rust tests:
+//! Its trials can be listed and filtered like other Rust tests:
 //!
-//! - `cases::`: hand-written cases whose answers are written out by hand. Each names its
-//!   guarantees, and ends with an audit, a drain and balanced books.
+//! - `cases::`: hand-written cases with hand-written results. Each names its guarantees, and ends
+//!   with an audit, a drain and balanced books.
 //! - `differential::`: random sequences of up to [`workload::MAX_MOVES`] operations, at explicit
-//!   instants and without sleeping. After each operation the answer and the visible state are
-//!   compared with [`State`](delayline_core::State). A sequence that fails is cut down and printed
-//!   as a [`Trace`].
-//! - `regressions::`: traces that are run each time.
-//! - `histories::`: many clients at once; their calls must have an order in which the model
-//!   answers the same.
-//! - `faults::`: lost and doubled operations, sent again until they are answered.
+//!   instants and without sleeping. After each operation, the result and the visible state are
+//!   compared with [`State`](delayline_core::State). A failing sequence is minimised and printed as
+//!   a [`Trace`].
+//! - `regressions::`: traces that are replayed on every run.
+//! - `histories::`: many concurrent clients; there must be an order of their calls in which the
+//!   model returns the same results.
+//! - `faults::`: lost and duplicated operations, repeated until they get a reply.
 //!
-//! Two variables of the environment set the size: `DELAYLINE_CASES` is the number of random
-//! sequences (1000 if it is not set), and `DELAYLINE_SEED` is what they follow from (new at each run
-//! if it is not set, and printed).
+//! Two environment variables control a run: `DELAYLINE_CASES` is the number of random sequences
+//! (1000 if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each run if unset, and
+//! printed).
 //!
-//! New cases may come in minor releases: a backend that passed may fail then, rightly.
+//! Minor releases may add cases, so a backend that passed before may rightly fail.
 
 #[allow(clippy::panic, reason = "a case fails by a panic, as any test")]
 mod cases;

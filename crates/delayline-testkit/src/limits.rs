@@ -1,30 +1,30 @@
-//! How much the suite does, in one place.
+//! The size of a test run, in one place.
 
 use std::time::Duration;
 
 use delayline_core::Status;
 
-/// Random sequences of one run, unless `DELAYLINE_CASES` says otherwise.
+/// The number of random sequences in a run, unless `DELAYLINE_CASES` says otherwise.
 pub(crate) const DEFAULT_CASES: u32 = 1000;
 
-/// How many steps of a sequence lie between two comparisons of all lists.
+/// All lists are compared after this many steps of a sequence.
 pub(crate) const LIST_EVERY: usize = 8;
 
 /// The statuses that can be listed.
 pub(crate) const EVERY_STATUS: [Status; 4] =
     [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];
 
-/// How long a hand-written case may take.
+/// The most time for a hand-written case.
 pub(crate) const CASE_TIME: Duration = Duration::from_secs(60);
 
-/// How long a failing sequence is cut down at most.
+/// The most time to minimise a failing sequence.
 pub(crate) const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// Clients of one concurrent history.
+/// The number of clients in a concurrent history.
 pub(crate) const HISTORY_TASKS: usize = 12;
 
-/// Calls of each client.
+/// The number of calls of each client.
 pub(crate) const HISTORY_CALLS: usize = 60;
 
-/// For how many random sequences there is one concurrent history.
+/// There is one concurrent history per this many random sequences.
 pub(crate) const CASES_A_ROUND: u32 = 200;

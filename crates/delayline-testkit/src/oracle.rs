@@ -1,4 +1,4 @@
-//! The judge of sequential runs: the model does what the backend does, and both must agree.
+//! The comparison of sequential runs: the model does what the backend does, and both must agree.
 
 use delayline_core::{
     Applied, At, Backend, Check, Claim, ClaimId, ConsumerName, Error, List, MessageId, Millis, Op,
@@ -8,30 +8,30 @@ use delayline_core::{
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::{Divergence, Step, Trace};
 
-/// Runs a trace on a backend with an empty queue and on the model, and compares.
+/// Runs a trace on a backend with an empty queue and on the model, and compares the two.
 ///
-/// After each step: the whole answer (instant, revision, reply), every message that the trace
-/// names, and the counts. From time to time and at the end: the lists of all statuses, page by
-/// page, and the audit. At the end the clock is moved far ahead and the queue is drained, and every
-/// message that ever was must be accounted for (G1).
+/// After each step, this compares the whole result (instant, revision, reply), every message named
+/// in the trace, and the counters. Now and then and at the end, it compares the lists of all
+/// statuses, page by page, and the audit. Finally it moves the clock far ahead and drains the
+/// queue; every message that ever existed must be accounted for (G1).
 ///
 /// # Errors
 ///
-/// The first [`Divergence`], with the trace in a form to keep.
+/// The first [`Divergence`], with a trace that can be kept.
 pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Divergence> {
     let mut pair = Pair::new(backend, trace);
     let outcome = pair.run().await;
     outcome.map_err(|difference| *difference)
 }
 
-/// A backend and the model of it.
+/// A backend and its model.
 struct Pair<'a> {
     backend: &'a dyn Backend,
     trace: &'a Trace,
     model: State,
-    /// Every id that the trace names.
+    /// Every id named in the trace.
     ids: Vec<MessageId>,
-    /// The step that is being carried out.
+    /// The number of the current step.
     number: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Pair<'a> {
         self.drain().await
     }
 
-    /// Carries a step out on both sides and answers what both answered; `None` if both refused.
+    /// Executes a step on both sides and returns the common result; `None` if both refused it.
     async fn apply(&mut self, step: &Step) -> Agreement<Option<Applied>> {
         let got = self.backend.apply(At::Fixed(step.at), &step.op).await;
         self.judge(step, got)
@@ -102,7 +102,7 @@ impl<'a> Pair<'a> {
         for status in EVERY_STATUS {
             let mut after = None;
             loop {
-                // Small pages, so that going on from a cursor is compared as well.
+                // Small pages, so that continuing from a cursor is compared as well.
                 let list = List { status, after, limit: 4 };
                 match self.apply(&Step { at, op: Op::List(list) }).await? {
                     Some(Applied { reply: Reply::List(page), .. }) if page.next.is_some() => {
@@ -115,7 +115,7 @@ impl<'a> Pair<'a> {
         self.check(at).await.map(|_| ())
     }
 
-    /// Audits the queue to the end and answers how many messages there are.
+    /// Audits the whole queue and returns its number of messages.
     async fn check(&mut self, at: Timestamp) -> Agreement<u64> {
         let (mut after, mut examined) = (None, 0);
         loop {
@@ -132,7 +132,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Handles everything that can ever be due, and clears the dead letters.
+    /// Handles every message that can ever be due, and clears the dead letters.
     async fn drain(&mut self) -> Agreement<()> {
         let at = Timestamp::MAX;
         self.apply(&Step { at, op: Op::Resume }).await?;
@@ -171,7 +171,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Whether a drained queue has lost or made up nothing (G1).
+/// Whether a drained queue has neither lost nor made up a message (G1).
 pub(crate) const fn is_drained(counts: &Stats) -> bool {
     let left = counts.scheduled + counts.ready + counts.leased;
     let finished = counts.acked_total + counts.cancelled_total + counts.purged_total;
@@ -184,7 +184,7 @@ pub(crate) fn ack(delivery: &delayline_core::Delivery) -> Settlement {
     Settlement { id, lease: delivery.lease, outcome: Outcome::Ack }
 }
 
-/// A large claim whose token nothing else uses.
+/// A large claim with a token that nothing else uses.
 pub(crate) fn drain_claim(round: usize) -> Claim {
     let mut token = [0xd7; ClaimId::BYTES];
     token[..8].copy_from_slice(&u64::try_from(round).unwrap_or(u64::MAX).to_be_bytes());

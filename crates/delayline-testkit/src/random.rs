@@ -1,4 +1,4 @@
-//! Random sequences of operations, and those that failed once.
+//! Random sequences of operations, and those that once failed.
 
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
@@ -7,7 +7,7 @@ use crate::limits::SHRINK_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, Trace, differential, workload};
 
-/// Compares the backend with the model on random sequences; panics with the smallest that differs.
+/// Compares the backend with the model on random sequences. Panics with the smallest that differs.
 pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
     let outcome = settings.runner(0).run(&workload::moves(), |moves| {
         run(runtime, fixture, &workload::trace(&moves)).map_err(TestCaseError::fail)
@@ -16,7 +16,7 @@ pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
         Ok(()) => {}
         Err(TestError::Fail(reason, _)) if !settings.cuts_down => panic!("{settings}: {reason}"),
         Err(TestError::Fail(reason, moves)) => {
-            // The moves were cut down; what they came to can often do with less.
+            // The moves are minimal; the trace that they produce can often be reduced further.
             let trace = workload::trace(&moves);
             let fails = |trace: &Trace| run(runtime, fixture, trace).is_err();
             let trace = trace.shrunk(SHRINK_TIME, fails);
@@ -27,7 +27,7 @@ pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
     }
 }
 
-/// Compares the backend with the model on one trace; panics if they differ.
+/// Compares the backend with the model on one trace. Panics if they differ.
 pub(crate) fn replay(runtime: &Runtime, fixture: &dyn Fixture, text: &str) {
     let trace: Trace = text.parse().unwrap_or_else(|error| panic!("not a trace: {error}"));
     run(runtime, fixture, &trace).unwrap_or_else(|reason| panic!("{reason}"));

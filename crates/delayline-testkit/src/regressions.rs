@@ -1,6 +1,6 @@
-//! Sequences that every backend runs: what one of them got wrong once, and what one might.
+//! Sequences for every backend: what one of them once got wrong, or might.
 
-/// Name and text of each. A new file in `regressions/` gets a line here.
+/// Name and text of each. A new file in `regressions/` needs a line here.
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("every_operation", include_str!("../regressions/every_operation.trace")),
     ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),

@@ -11,13 +11,13 @@ use crate::limits::CASE_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, cases, faults, histories, random, regressions};
 
-/// Runs the whole suite on a backend, as the `main` of a test target with `harness = false`.
+/// Runs the whole suite on a backend. Call it from `main` in a test target with `harness = false`.
 ///
-/// It takes the arguments of any Rust test program: a filter, `--list`, `--exact` and so on.
-/// `name` says which backend it is, in the output.
+/// Accepts the arguments of any Rust test program: a filter, `--list`, `--exact` and so on. `name`
+/// identifies the backend in the output.
 ///
-/// `DELAYLINE_CASES` is the number of random sequences (1000 if it is not set), `DELAYLINE_SEED` the
-/// seed that they follow from (a new one if it is not set; it is printed).
+/// `DELAYLINE_CASES` sets the number of random sequences (1000 if unset), `DELAYLINE_SEED` their
+/// seed (a new one if unset; it is printed).
 #[must_use]
 pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     let arguments = Arguments::from_args();
@@ -40,8 +40,8 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-/// The trials by name, to be run in any order and repeatedly, for programs that test the suite itself.
-/// They fail by panics, and what fails is not cut down.
+/// Returns the trials by name, which may run in any order and repeatedly, for programs that test
+/// the suite itself. They fail by panicking; failures are not minimised.
 #[doc(hidden)]
 pub fn trials<F: Fixture>(
     runtime: Arc<Runtime>,
@@ -62,7 +62,7 @@ fn give_up(reason: &str) -> ExitCode {
 struct NamedTrial {
     name: String,
     ignored: bool,
-    /// Fails by a panic.
+    /// Fails by panicking.
     run: Box<dyn Fn() + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! What the environment says about a run.
+//! The settings of a run, from the environment.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -7,17 +7,17 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::limits::{DEFAULT_CASES, SHRINK_TIME};
 
-/// How much is tried, and where chance begins.
+/// How much is tested, and the seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) cases: u32,
     pub(crate) seed: u64,
-    /// Whether what fails is made as small as it can be.
+    /// Whether failures are minimised.
     pub(crate) cuts_down: bool,
 }
 
 impl Settings {
-    /// `DELAYLINE_CASES` and `DELAYLINE_SEED`; without the latter the seed is new at each run.
+    /// Reads `DELAYLINE_CASES` and `DELAYLINE_SEED`; without the latter, each run has a new seed.
     pub(crate) fn from_env() -> Result<Self, String> {
         Ok(Self {
             cases: variable("DELAYLINE_CASES")?.unwrap_or(DEFAULT_CASES),
@@ -31,7 +31,7 @@ impl Settings {
         Self { cases, ..self }
     }
 
-    /// A runner whose randomness follows from the seed and the stream's number.
+    /// A runner whose randomness is derived from the seed and the stream's number.
     pub(crate) fn runner(self, stream: u64) -> TestRunner {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.seed.to_be_bytes());
@@ -47,7 +47,7 @@ impl Settings {
     }
 }
 
-/// What brings the same run about again.
+/// The settings that reproduce this run.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DELAYLINE_SEED={} DELAYLINE_CASES={}", self.seed, self.cases)

@@ -1,4 +1,4 @@
-//! The suite judges backends; these judge the suite: it accepts the model itself and finds defects
+//! The suite tests backends; these test the suite: it accepts the model itself and finds defects
 //! that were put in on purpose.
 
 mod broken;
@@ -18,7 +18,7 @@ use self::model::{LostUpdates, Model};
 use crate::settings::Settings;
 use crate::{Fault, Faulty, Fixture, Trace, differential, faults, histories, random, workload};
 
-/// Random sequences within which every defect must show.
+/// The number of random sequences within which every defect must show.
 const SEQUENCES: usize = 1_000;
 
 const SETTINGS: Settings = Settings { cases: 400, seed: 1, cuts_down: true };

@@ -1,4 +1,4 @@
-//! A run of a queue as data: what was asked, and what the clock showed.
+//! A run of a queue as data: the operations, and what the clock showed.
 
 mod bytes;
 mod parse;
@@ -9,10 +9,10 @@ use delayline_core::{Op, Timestamp};
 
 pub use self::parse::TraceError;
 
-/// Operations on one queue that is empty at first, each at an instant.
+/// Operations on an initially empty queue, each at an instant.
 ///
-/// Its `Display` output is text, one operation a line, that [`str::parse`] reads back: a failing
-/// run prints it, and pasted into a file it is a regression test.
+/// Its `Display` output is text with one operation per line, which [`str::parse`] reads back: a
+/// failing run prints it, and saved to a file it is a regression test.
 ///
 /// ```
 /// use delayline_testkit::Trace;
@@ -29,9 +29,9 @@ pub use self::parse::TraceError;
 /// # Ok::<(), delayline_testkit::TraceError>(())
 /// ```
 ///
-/// A line is the instant in ms, the operation's [name](Op::name) and its items, with `;` between
-/// them. Names and payloads are percent-encoded; `a*16` is the byte `a` 16 times. What stands at
-/// its default is left out. Empty lines and lines that begin with `#` are skipped.
+/// A line consists of the instant in ms, the operation's [name](Op::name) and its items, separated
+/// by `;`. Names and payloads are percent-encoded; `a*16` is the byte `a` 16 times. Default values
+/// are omitted. Empty lines and lines that start with `#` are skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The operations in order.
@@ -41,8 +41,8 @@ pub struct Trace {
 /// One operation of a [`Trace`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What the clock shows. It may be less than at the step before.
+    /// What the clock shows. It may be earlier than in the previous step.
     pub at: Timestamp,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
 }

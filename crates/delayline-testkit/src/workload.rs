@@ -1,8 +1,8 @@
-//! What the random runs do: moves that speak of leases, instants and pages by where they came
-//! from, so that they still make sense when a failing run is cut down.
+//! What random runs do: moves that refer to leases, instants and pages by origin, so that they
+//! still make sense when a failing run is minimised.
 //!
-//! The ranges are tiny on purpose. Collisions, ties, repetitions and stale leases are where queues
-//! go wrong, and six ids, three consumers and a few milliseconds make them common.
+//! The ranges are tiny on purpose. Queues go wrong on collisions, ties, repetitions and stale
+//! leases, and six ids, three consumers and a few milliseconds make these common.
 
 mod content;
 mod improviser;
@@ -23,7 +23,7 @@ use self::moves::action;
 
 use crate::{Step, Trace};
 
-/// The most operations of one random run, repetitions included.
+/// The most operations in one random run, including repetitions.
 pub const MAX_MOVES: usize = 50;
 
 /// One operation of a random run, and how time moves before it.
@@ -31,7 +31,7 @@ pub const MAX_MOVES: usize = 50;
 pub struct Move {
     /// How the clock moves.
     pub tick: Tick,
-    /// What is asked then.
+    /// The operation.
     pub action: Action,
 }
 
@@ -40,30 +40,30 @@ pub struct Move {
 pub enum Tick {
     /// None.
     Stay,
-    /// So many milliseconds on.
+    /// Forward by this many milliseconds.
     Forward(u64),
-    /// So many milliseconds back.
+    /// Back by this many milliseconds.
     Back(u64),
-    /// To an instant that something was announced for (a due instant, a deadline, an expiry), or
-    /// next to it.
+    /// To an instant at which something is known to happen (a due time, a deadline, an expiry), or
+    /// close to it.
     Near {
-        /// Which of those still to come; modulo their number.
+        /// Which of the future instants, modulo their number.
         which: usize,
-        /// How many milliseconds after it; one less than this, to be able to be before it.
+        /// Milliseconds after it, minus one, so that the time can also be just before it.
         offset: u64,
     },
 }
 
-/// An operation, in terms of what came before it.
+/// An operation, in terms of earlier ones.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// An operation that needs nothing from before.
+    /// An operation that does not refer to earlier ones.
     Send(Op),
     /// [`Op::Settle`].
     Settle(Vec<(MessageId, LeaseRef, Outcome)>),
     /// [`Op::Extend`].
     Extend(Vec<(MessageId, LeaseRef)>, Millis),
-    /// A claim with a token that no claim before had.
+    /// A claim with a token that no earlier claim had.
     ClaimAnew(Claim),
     /// [`Op::List`].
     List(Status, Cursor, usize),
@@ -71,51 +71,51 @@ pub enum Action {
     Check(Cursor, usize),
     /// [`Op::Repair`].
     Repair(Cursor, usize),
-    /// One of the latest operations once more, unchanged: the retry after a lost reply.
+    /// Repeats one of the latest operations unchanged: the retry after a lost reply.
     Again(usize),
 }
 
-/// A lease, by where it came from.
+/// A lease, by origin.
 #[derive(Clone, Copy, Debug)]
 pub enum LeaseRef {
-    /// The message's latest lease (0), the one before (1) and so on.
+    /// The message's latest lease (0), the one before it (1), and so on.
     Recent(usize),
-    /// That of the latest delivery of all (0), of the one before (1) and so on, with its message
-    /// instead of the one named.
+    /// The lease of the latest delivery overall (0), of the one before it (1), and so on, with its
+    /// message instead of the named one.
     Delivery(usize),
-    /// That of one of the latest deliveries, with one of its two parts wrong: neither the claim nor
-    /// the epoch alone may pass for the lease.
+    /// The lease of one of the latest deliveries with one part wrong: neither the claim nor the
+    /// epoch alone may pass for the lease.
     HalfWrong {
         /// Which delivery, as in [`Delivery`](Self::Delivery).
         delivery: usize,
         /// Which part.
         part: LeasePart,
     },
-    /// One that was perhaps never given.
+    /// A lease that was probably never granted.
     MadeUp(Lease),
 }
 
 /// One of the two parts of a lease.
 #[derive(Clone, Copy, Debug)]
 pub enum LeasePart {
-    /// Its claim.
+    /// The claim id.
     ClaimId,
-    /// Its epoch.
+    /// The epoch.
     Epoch,
 }
 
-/// A place in a listing, by where it came from.
+/// A position in a listing, by origin.
 #[derive(Clone, Copy, Debug)]
 pub enum Cursor {
     /// The beginning.
     Start,
-    /// One of the latest that a page ended with or a message stood at.
+    /// One of the latest positions where a page ended or a message was.
     Recent(usize),
-    /// Any.
+    /// Any position.
     MadeUp(Position),
 }
 
-/// Carries the moves out on the model and writes down what they come to.
+/// Executes the moves on the model and returns the resulting operations.
 #[must_use]
 pub fn trace(moves: &[Move]) -> Trace {
     let (mut model, mut ledger) = (State::new(), Ledger::default());
@@ -124,7 +124,7 @@ pub fn trace(moves: &[Move]) -> Trace {
     for step in moves {
         now = ledger.tick(now, step.tick);
         let op = ledger.concrete(&step.action);
-        // The model takes invalid operations; a backend refuses them and changes nothing.
+        // The model accepts invalid operations; a backend refuses them and changes nothing.
         if op.validate().is_ok() {
             let applied = model.apply(now, &op);
             ledger.observe(now, &op, &applied.reply);
@@ -134,8 +134,8 @@ pub fn trace(moves: &[Move]) -> Trace {
     trace
 }
 
-/// A run that is a function of the bytes, for coverage-guided fuzzers: four bytes decide one move,
-/// so that a small change of the bytes is a small change of the run.
+/// Derives a run from bytes, for coverage-guided fuzzers: every four bytes determine one move, so
+/// that a small change of the bytes is a small change of the run.
 #[must_use]
 pub fn trace_from_bytes(bytes: &[u8]) -> Trace {
     let one = moves::one();
@@ -150,7 +150,7 @@ pub fn trace_from_bytes(bytes: &[u8]) -> Trace {
     trace(&moves.collect::<Vec<_>>())
 }
 
-/// Where the clock of a random run begins: some instant of our time.
+/// Where the clock of a random run starts: some present-day instant.
 pub(crate) fn start() -> Timestamp {
     Timestamp::from_ms(1_800_000_000_000).unwrap_or_default()
 }

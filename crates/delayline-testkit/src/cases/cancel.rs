@@ -1,4 +1,4 @@
-//! Taking messages out.
+//! Cancelling messages.
 
 use delayline_core::Cancelled::{Cancelled, InFlight, NotFound};
 use delayline_core::{Extended, Found, NewMessage, Op, Outcome, Reply, Settled, Status};
@@ -70,7 +70,7 @@ async fn whatever_else_ends_the_lease_ends_the_message(queue: &Queue) {
     ];
     for (n, outcome) in (1..).zip(outcomes) {
         let name = format!("message-{n}");
-        // One failure would be its last: the wish to cancel outranks the dead letters.
+        // Its last allowed failure: the cancel request takes precedence over death.
         queue.enqueue_one(0, NewMessage { max_failures: 1, ..message(&name) }).await;
         let held = one(queue.claim(0, claim(n, 1, 100)).await.deliveries).lease;
         assert_eq!(queue.cancel(1, &name).await, InFlight);

@@ -1,4 +1,4 @@
-//! Claims that are sent again after a lost reply.
+//! Claims that are repeated after a lost reply.
 
 use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_BATCH, MAX_JOURNAL};
 use delayline_core::{Claim, Outcome, Status};
@@ -73,7 +73,7 @@ async fn the_next_claim_of_a_consumer_takes_new_messages(queue: &Queue) {
     assert_eq!(queue.claim_ids(0, next(1)).await, ["a"]);
     assert_eq!(queue.claim_ids(1, next(2)).await, ["b"]);
     assert_eq!(queue.claim_ids(2, next(2)).await, ["b"]);
-    // A consumer makes one claim at a time: only its last one can be repeated.
+    // A consumer makes one claim at a time: only its latest one can be repeated.
     assert_eq!(queue.claim_ids(3, next(1)).await, [""; 0]);
 }
 
@@ -130,11 +130,11 @@ async fn the_memory_of_claims_is_bounded(queue: &Queue) {
         }
         assert_eq!(queue.claim_ids(0, by(name)).await, [name.as_str()]);
     }
-    // The next claim of one who is known takes the place of its last, and no more.
+    // A known consumer's next claim replaces its last one, and nothing else.
     let next = Claim { consumer: consumer(&names[2 * MAX_JOURNAL - 1]), ..claim(2, 1, 9_000) };
     assert_eq!(queue.claim_ids(0, next).await, [full.as_str()]);
     assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "both generations are full");
     assert_eq!(queue.claim_ids(0, by("somebody new")).await, [last.as_str()]);
-    // Forgotten, so it is a new claim; and there is nothing left to take.
+    // Forgotten, so it is a new claim; and there is nothing left to claim.
     assert_eq!(queue.claim_ids(0, by("0")).await, [""; 0]);
 }

@@ -70,7 +70,7 @@ async fn the_ends_of_time_are_ordinary(queue: &Queue) {
         let answer = queue.backend().apply(At::Fixed(instant), &op).await;
         answer.unwrap_or_else(|error| panic!("{op:?} failed: {error}")).reply
     };
-    // A full day of lease at the end of time ends with it, and counts as ended at once.
+    // A lease of a full day at the end of time ends with it, and counts as expired at once.
     apply(Timestamp::MIN, Op::Enqueue(vec![message("a")])).await;
     let Reply::Claim(first) = apply(Timestamp::MIN, Op::Claim(claim(1, 1, 1))).await else {
         panic!("no claim")
@@ -151,7 +151,7 @@ async fn claim_on_server(queue: &Queue, claim: Claim) -> (Timestamp, Claimed) {
     }
 }
 
-/// The server's clock is the subject here, so this waits in earnest, for a few milliseconds.
+/// The server's clock is the subject here, so this really waits, for a few milliseconds.
 async fn sleep_until(now: Timestamp, claimed: &Claimed) {
     let next = claimed.next.unwrap_or_else(|| panic!("there is nothing to wait for"));
     tokio::time::sleep(next.since(now).max(Duration::from_millis(1))).await;

@@ -1,4 +1,4 @@
-//! Dead letters: how they come about, what they keep, and how they go.
+//! Dead letters: how messages become dead letters, what is kept, and how they leave.
 
 use delayline_core::limits::MAX_BURIALS;
 use delayline_core::{
@@ -170,7 +170,7 @@ async fn a_redrive_can_be_delayed(queue: &Queue) {
 }
 
 async fn headers_of_any_length_have_a_new_life(queue: &Queue) {
-    // Around the lengths that one byte holds and, in the end, those that a record holds.
+    // Near the lengths that fit into one byte and, at the end, into a record.
     for (n, length) in [0, 1, 127, 128, 255, 256, 257, 512, 3_900, 5_000].into_iter().enumerate() {
         let mut headers = Headers::new();
         let long = "n".repeat(255);

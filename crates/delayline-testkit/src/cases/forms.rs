@@ -1,4 +1,4 @@
-//! Messages with all that a message can have, in every combination.
+//! Messages with every property a message can have, in every combination.
 
 use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
@@ -14,13 +14,13 @@ super::cases! { "forms",
     a_message_of_any_form_expires_at_its_instant: "G4, G11",
 }
 
-/// When those that expire do.
+/// When the expiring ones expire.
 const EXPIRY: u64 = 500;
 
-/// Every priority, with and without limits of its own, an expiry, headers, and much content.
+/// Every priority, with and without its own limits, an expiry, headers, and large content.
 fn forms() -> Vec<NewMessage> {
     let mut forms = Vec::new();
-    // In the order of their delivery.
+    // In delivery order.
     for priority in [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low] {
         for form in 0..16 {
             let has = |bit: u8| form & bit != 0;
@@ -61,7 +61,7 @@ fn assert_whole(message: &Message, sent: &NewMessage, expires: bool) {
     assert_eq!(info.payload_bytes, sent.payload.len(), "{}", sent.id);
 }
 
-/// All of them are there, whole, in every way to look at them.
+/// Asserts that all of them are there, intact, however they are looked at.
 async fn assert_all(queue: &Queue, ms: u64, forms: &[NewMessage], status: Status, expires: bool) {
     for forms in forms.chunks(MAX_LOOK_UP) {
         let Reply::Get(all) = queue.apply(ms, &Op::Get(names(forms))).await.reply else {
@@ -117,7 +117,7 @@ async fn a_message_of_any_form_is_kept_whole(queue: &Queue) {
     end_all(queue, 4, 1, 1, &forms, retry(0, "boom")).await;
     assert_all(queue, 5, &forms, Status::Ready, true).await;
     assert_claimed(queue, 6, 2, &forms, true).await;
-    // Leases that have run out count as crashes.
+    // Expired leases count as crashes.
     assert_claimed(queue, 106, 3, &forms, true).await;
     end_all(queue, 107, 3, 3, &forms, Outcome::Ack).await;
     let stats = queue.stats(108).await;

@@ -1,4 +1,4 @@
-//! Bytes that somebody might take for something else.
+//! Bytes that might be taken for something else.
 
 use bytes::Bytes;
 use delayline_core::{
@@ -16,7 +16,7 @@ super::cases! { "hostile",
     error_texts_of_any_characters_are_kept: "G11, G20",
 }
 
-/// Looks like protocol, script, key, number, format or markup, or like nothing at all.
+/// They look like protocol, script, key, number, format or markup, or like nothing at all.
 const HOSTILE: &[&[u8]] = &[
     b"\0",
     b"\0\0",
@@ -79,7 +79,7 @@ async fn ids_of_any_bytes_are_told_apart(queue: &Queue) {
         .collect();
     let sent: Vec<_> = HOSTILE.iter().map(|bytes| (bytes.to_vec(), bytes.to_vec())).collect();
     assert_eq!(got, sent);
-    // Every other one is settled; the neighbours stay as they are.
+    // Every other one is settled; their neighbours must not change.
     let (settled, kept): (Vec<_>, Vec<_>) =
         claimed.deliveries.into_iter().enumerate().partition(|(n, _)| n % 2 == 0);
     let acks: Vec<_> = settled
@@ -125,7 +125,7 @@ async fn consumers_and_tokens_of_any_bytes_are_told_apart(queue: &Queue) {
         let mut token = [0; ClaimId::BYTES];
         let len = bytes.len().min(token.len());
         token[..len].copy_from_slice(&bytes[..len]);
-        // Tokens that are alike in their first bytes differ in the last.
+        // Tokens with the same first bytes differ in the last.
         token[15] = u8::try_from(n).unwrap_or(u8::MAX);
         let claim_id = ClaimId::from_bytes(token);
         let name = n.to_string();
@@ -157,7 +157,7 @@ async fn error_texts_of_any_characters_are_kept(queue: &Queue) {
         let kept = (info.first_error.as_deref(), info.last_error.as_deref());
         assert_eq!(kept, (Some(*text), Some(*text)));
     }
-    // The operation's own name is data as well.
+    // The operation's own name is also just data.
     let op = Op::Get(vec![id("enqueue"), id("claim")]);
     queue.apply(2, &op).await;
 }

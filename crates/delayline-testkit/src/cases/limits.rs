@@ -1,4 +1,4 @@
-//! At the limits, and one beyond them.
+//! Values at the limits, and one beyond.
 
 use bytes::Bytes;
 use delayline_core::limits::{
@@ -39,7 +39,7 @@ async fn refused(queue: &Queue, op: Op) -> Violation {
     }
 }
 
-/// Operations on many messages at once, of each kind, on the given ids.
+/// One large batch operation of each kind, on the given ids.
 fn batches(ids: &[MessageId]) -> Vec<Op> {
     let each = ids.iter().cloned();
     let settle = |id| Settlement { id, lease: lease(1, 1), outcome: Outcome::Ack };
@@ -204,7 +204,7 @@ async fn the_shortest_and_the_longest_lease_are_kept(queue: &Queue) {
 }
 
 async fn a_claim_stops_at_its_bytes(queue: &Queue) {
-    // So many are at the limit of one claim, and one more is left for the next.
+    // This many reach the limit of one claim, which leaves one for the next.
     let fitting = MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES;
     for half in many(fitting + 1).chunks(fitting) {
         let messages = half.iter().map(|id| NewMessage::new(id.clone(), zeros(MAX_PAYLOAD_BYTES)));
@@ -218,7 +218,7 @@ async fn a_claim_stops_at_its_bytes(queue: &Queue) {
 async fn a_claim_counts_every_byte_of_headers_and_payloads(queue: &Queue) {
     let large = many(3).into_iter().map(|id| NewMessage::new(id, zeros(MAX_PAYLOAD_BYTES)));
     queue.enqueue(0, large.collect()).await;
-    // As many bytes again as one large message has, half of the messages with headers.
+    // The same number of bytes as one large message, half of the messages with headers.
     let small = (0..256_usize).map(|n| {
         let mut small = message(&format!("small {n}"));
         if n.is_multiple_of(2) {

@@ -1,4 +1,4 @@
-//! Looking at a queue changes nothing and tells the truth.
+//! Lookups change nothing and return the truth.
 
 use delayline_core::{
     Check, Found, List, NewMessage, Op, Outcome, Position, Priority, Reply, Schedule, Stats,
@@ -19,7 +19,7 @@ super::cases! { "look",
     only_what_changes_something_raises_the_revision: "G3",
 }
 
-/// A queue with messages of every status: s1 s2 scheduled, r1 r2 ready, l1 l2 leased, d1 d2 dead.
+/// Enqueues messages of every status: s1 s2 scheduled, r1 r2 ready, l1 l2 leased, d1 d2 dead.
 async fn populated(queue: &Queue) {
     queue.enqueue(0, ["d2", "d1", "l1", "l2"].map(message).to_vec()).await;
     queue.claim(0, claim(1, 2, 90)).await;

@@ -1,7 +1,7 @@
-//! What is remembered of messages and claims that are over, to the millisecond.
+//! What is remembered about finished messages and past claims, to the millisecond.
 //!
-//! There are two generations. The younger one becomes the older one when something is added to it that
-//! is a retention younger than its beginning; each is forgotten a retention later.
+//! There are two generations. The younger becomes the older when an entry is added a retention
+//! after it began; each is forgotten a retention later.
 
 use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_LEASE_MS};
 use delayline_core::{Cancelled, Enqueued, Found, Outcome, Purged, Settled, Status};
@@ -18,12 +18,12 @@ super::cases! { "memory",
 
 const BEGIN: u64 = 10;
 
-/// Whose claims are told apart from those for messages of other names.
+/// A token that distinguishes claims for messages of different names.
 fn token_of(name: &str) -> u8 {
     name.as_bytes()[0]
 }
 
-/// Finishes a message in each of three ways.
+/// Finishes one message in each of three ways.
 async fn finish(queue: &Queue, ms: u64, name: &str) {
     let acked = format!("{name} acked");
     let token = token_of(name);
@@ -38,7 +38,7 @@ async fn finish(queue: &Queue, ms: u64, name: &str) {
     assert_eq!(queue.cancel(ms, &cancelled).await, Cancelled::Cancelled);
 }
 
-/// Asks everything that changes nothing.
+/// Checks with every operation that changes nothing.
 async fn assert_known(queue: &Queue, ms: u64, name: &str, known: bool) {
     let statuses =
         [("acked", Status::Acked), ("purged", Status::Purged), ("cancelled", Status::Cancelled)];
@@ -57,7 +57,7 @@ async fn assert_known(queue: &Queue, ms: u64, name: &str, known: bool) {
     assert_eq!(queue.cancel(ms, &format!("{name} cancelled")).await, again, "{name} at {ms}");
 }
 
-/// Sends it again, which makes it anew if it is forgotten.
+/// Enqueues it again, which creates a new message if it has been forgotten.
 async fn assert_taken(queue: &Queue, ms: u64, name: &str, taken: bool) {
     let again = queue.enqueue_one(ms, message(&format!("{name} acked"))).await;
     assert_eq!(matches!(again, Enqueued::Created { .. }), taken, "{name} at {ms}: {again:?}");
@@ -125,7 +125,7 @@ async fn what_is_forgotten_does_not_come_back_with_the_clock(queue: &Queue) {
     assert_eq!(queue.claim_ids(late, take(9)).await, ["b"]);
 }
 
-/// Whatever finishes first after a long time takes the place of what finished before.
+/// The first message to finish after a long time replaces those that finished before.
 async fn each_way_to_finish_makes_room(queue: &Queue) {
     let mut before: Option<String> = None;
     for (n, way) in (1..).zip(["ack", "purge", "cancel", "claim", "ack"]) {

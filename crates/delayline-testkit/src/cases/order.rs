@@ -1,4 +1,4 @@
-//! In which order messages are delivered.
+//! The order in which messages are delivered.
 
 use delayline_core::{NewMessage, Priority, Schedule};
 
@@ -36,7 +36,7 @@ async fn priority_then_due_instant_then_sequence(queue: &Queue) {
 }
 
 async fn ties_go_by_sequence_as_a_number(queue: &Queue) {
-    // Enough that the sequence numbers 9 and 10, 99 and 100 are compared; ids in reverse.
+    // Enough to compare the sequence numbers 9 and 10, 99 and 100; ids are in reverse.
     let names: Vec<_> = (0..105).map(|n| format!("id-{:03}", 999 - n)).collect();
     for batch in names.chunks(20) {
         queue.enqueue(0, batch.iter().map(|name| message(name)).collect()).await;

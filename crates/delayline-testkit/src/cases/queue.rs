@@ -1,4 +1,4 @@
-//! The vocabulary of the cases: a queue that is driven by explicit time, and short names.
+//! The vocabulary of the cases: a queue driven by explicit time, and short names.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use delayline_core::{
 use crate::oracle;
 use crate::workload;
 
-/// A queue under test. Times are milliseconds after [`at`]`(0)`.
+/// The queue under test. Times are in milliseconds after [`at`]`(0)`.
 pub(super) struct Queue {
     backend: Arc<dyn Queueing>,
 }
 
-/// Takes the answer to an operation apart, or fails.
+/// Unwraps the result of an operation, or fails.
 macro_rules! answer {
     ($queue:ident, $ms:expr, $op:expr, $pattern:pat => $value:expr) => {{
         let op = $op;
@@ -33,7 +33,7 @@ impl Queue {
         Self { backend }
     }
 
-    /// The backend itself, for cases that go by the server's clock.
+    /// The backend itself, for cases that use the server's clock.
     pub(super) fn backend(&self) -> &Arc<dyn Queueing> {
         &self.backend
     }
@@ -59,17 +59,17 @@ impl Queue {
         answer!(self, ms, Op::Claim(claim), Reply::Claim(claimed) => claimed)
     }
 
-    /// Claims with a token and answers the ids of what was delivered.
+    /// Claims with a token and returns the ids of the delivered messages.
     pub(super) async fn claim_ids(&self, ms: u64, claim: Claim) -> Vec<String> {
         ids(&self.claim(ms, claim).await.deliveries)
     }
 
-    /// Enqueues a message, claims it with token 1 and answers its lease.
+    /// Enqueues a message, claims it with token 1 and returns its lease.
     pub(super) async fn leased(&self, ms: u64, message: NewMessage, lease_ms: u64) -> Lease {
         self.leased_as(1, ms, message, lease_ms).await
     }
 
-    /// Enqueues a message, claims it with the n-th token and answers its lease.
+    /// Enqueues a message, claims it with the n-th token and returns its lease.
     pub(super) async fn leased_as(
         &self,
         n: u8,
@@ -124,7 +124,7 @@ impl Queue {
         answer!(self, ms, Op::Get(vec![id(name)]), Reply::Get(items) => one(items))
     }
 
-    /// The live message of that id.
+    /// Returns the live message with this id.
     pub(super) async fn live(&self, ms: u64, name: &str) -> Message {
         match self.get(ms, name).await {
             Found::Live(message) => *message,
@@ -150,7 +150,7 @@ impl Queue {
         answer!(self, ms, Op::Stats, Reply::Stats(stats) => stats)
     }
 
-    /// Audits the whole queue, which must be clean, and answers how many messages it has.
+    /// Audits the whole queue, which must be clean, and returns its number of messages.
     pub(super) async fn check(&self, ms: u64, limit: usize) -> u64 {
         let (mut after, mut examined) = (None, 0);
         loop {
@@ -165,7 +165,7 @@ impl Queue {
         }
     }
 
-    /// Audits the queue, handles whatever can ever be due, and balances the books (G1, G22).
+    /// Audits the queue, handles all that can ever be due, and balances the books (G1, G22).
     pub(super) async fn drain(&self) {
         let end = Timestamp::MAX.as_ms() - at(0).as_ms();
         self.check(end, 100).await;
@@ -187,7 +187,7 @@ impl Queue {
     }
 }
 
-/// The instant so many milliseconds after the cases' beginning.
+/// The instant `ms` milliseconds after the start of the case.
 pub(super) fn at(ms: u64) -> Timestamp {
     let start = workload::start().as_ms();
     Timestamp::from_ms(start + ms).unwrap_or_else(|violation| panic!("{violation}"))
@@ -205,7 +205,7 @@ pub(super) fn id(name: &str) -> MessageId {
     MessageId::try_from(name).unwrap_or_else(|violation| panic!("{violation}"))
 }
 
-/// A message that is due at once, with a payload that tells its id.
+/// A message that is due at once, with a payload that contains its id.
 pub(super) fn message(name: &str) -> NewMessage {
     NewMessage::new(id(name), format!("payload of {name}"))
 }
@@ -244,7 +244,7 @@ pub(super) const fn done(status: Status) -> Settled {
     Settled::Done { status }
 }
 
-/// The answer to a repeated settlement that ended its message.
+/// The reply to a repeated settlement that ended its message.
 pub(super) const fn ended(status: Status) -> Settled {
     Settled::AlreadyDone { ended: Some(status) }
 }
@@ -257,12 +257,12 @@ pub(super) fn listed(page: &Page) -> Vec<String> {
     page.messages.iter().map(|info| info.id.to_string()).collect()
 }
 
-/// What a claim reports of a message that it buried.
+/// What a claim reports about a message that it made a dead letter.
 pub(super) fn death(name: &str, reason: DeathReason) -> Death {
     Death { id: id(name), reason }
 }
 
-/// The only item.
+/// Returns the only item.
 #[track_caller]
 pub(super) fn one<T: std::fmt::Debug>(items: Vec<T>) -> T {
     match <[T; 1]>::try_from(items) {

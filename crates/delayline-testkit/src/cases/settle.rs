@@ -37,7 +37,7 @@ async fn every_settlement_can_be_repeated(queue: &Queue) {
     ];
     for (name, outcome, status) in outcomes {
         queue.enqueue_one(0, message(name)).await;
-        // Longer leases than everything else, and a token of its own for every message.
+        // A longer lease than in the other cases, and a separate token for every message.
         let token = name.as_bytes()[2];
         let claimed = queue.claim(0, claim(token, 1, 60_000)).await;
         let held = one(claimed.deliveries).lease;
@@ -49,7 +49,7 @@ async fn every_settlement_can_be_repeated(queue: &Queue) {
             assert_eq!(again, Settled::AlreadyDone { ended }, "{name}");
         }
         assert_eq!(queue.get(2, name).await, after, "{name}");
-        // Out of the way of the next.
+        // Make way for the next.
         queue.cancel(4, name).await;
     }
 }
@@ -96,7 +96,7 @@ async fn a_repetition_tells_of_the_death_it_caused(queue: &Queue) {
     assert_eq!(queue.end(2, "a", last, retry(0, "boom")).await, done(Status::Dead));
     assert_eq!(queue.end(3, "a", last, retry(0, "boom")).await, ended(Status::Dead));
     assert_eq!(queue.end(3, "a", first, retry(0, "boom")).await, Settled::Stale);
-    // In its new life it is no longer what the settlement made of it.
+    // After the redrive, it is no longer what the settlement made of it.
     queue.redrive(4, "a", Schedule::NOW).await;
     assert_eq!(queue.end(5, "a", last, retry(0, "boom")).await, Settled::Stale);
 }

@@ -1,4 +1,4 @@
-//! Hints. They may be lost, late or wrong, so these ask for little.
+//! Hints. They may be lost, late or wrong, so these cases ask for little.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ super::cases! { @hints true, "wakeup",
     waiting_ends_by_itself: "G21",
 }
 
-/// How often a hint may be lost before it counts as never given.
+/// How many hints may be lost before the backend counts as giving none.
 const TRIES: usize = 5;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ async fn a_new_message_rings(queue: &Queue) {
         silence(queue).await;
         let backend = Arc::clone(queue.backend());
         let waiting = tokio::spawn(async move { wait(&*backend, PATIENCE).await });
-        // Each is due before the one before, so that it is news to whoever sleeps.
+        // Each is due before the previous one, so that it is news to sleepers.
         enqueue(queue, n).await;
         if waiting.await.unwrap_or_else(|error| panic!("{error}")) {
             return;
@@ -49,7 +49,7 @@ async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
 async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
     for n in 0..TRIES {
         let (now, soon) = (format!("{n} now"), format!("{n} soon"));
-        // Not before all tries are over.
+        // Due only after all tries.
         let soon = NewMessage { schedule: after(30_000), ..message(&soon) };
         apply(queue, Op::Enqueue(vec![message(&now), soon])).await;
         silence(queue).await;
@@ -66,7 +66,7 @@ async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
 async fn hints_do_not_pile_up(queue: &Queue) {
     silence(queue).await;
     for n in 0..50 {
-        // Each is due before the one before.
+        // Each is due before the previous one.
         let schedule = after(50_000 - 500 * n);
         apply(queue, Op::Enqueue(vec![NewMessage { schedule, ..message(&n.to_string()) }])).await;
     }
@@ -97,19 +97,19 @@ async fn waiting_ends_by_itself(queue: &Queue) {
 }
 
 async fn enqueue(queue: &Queue, n: usize) {
-    // Soon: a backend may keep silent about what sleepers learn in time when they come by.
+    // Soon, because a backend need not give hints for what sleepers find in time by polling.
     let delay = 2_000 - 100 * u64::try_from(n).unwrap_or_default();
     let news = NewMessage { schedule: after(delay), ..message(&n.to_string()) };
     apply(queue, Op::Enqueue(vec![news])).await;
 }
 
-/// By the backend's own clock, which hints go by.
+/// Uses the backend's own clock, as hints do.
 async fn apply(queue: &Queue, op: Op) {
     let answer = queue.backend().apply(At::Server, &op).await;
     answer.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Waits until nothing rings, which also sets up whatever the backend listens with.
+/// Waits until no more hints come, which also sets up the backend's listener.
 async fn silence(queue: &Queue) {
     for _ in 0..10 {
         if !wait(&**queue.backend(), Duration::from_millis(20)).await {

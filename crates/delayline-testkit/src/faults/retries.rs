@@ -1,4 +1,4 @@
-//! Clients that send every failed operation again, unchanged, until it is answered.
+//! Clients that repeat every failed operation, unchanged, until they get a reply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::limits::CASES_A_ROUND;
 use crate::settings::Settings;
 use crate::{Fixture, oracle, workload};
 
-/// How many messages go through one run.
+/// The number of messages in one run.
 const MESSAGES: usize = 12;
 
-/// Enough that faults may strike every call of a run; it goes on without them after that.
+/// Enough for a fault on every call of a run; after that, it continues without faults.
 const LONGEST_SCHEDULE: usize = 120;
 
-/// Sends messages through faults, all three at once and each alone; panics if one is lost, doubled
-/// or charged for.
+/// Sends messages through faults, all three kinds mixed and each alone. Panics if one is lost,
+/// duplicated or counted wrongly.
 pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
     let some = vec(
         select(vec![Fault::None, Fault::Before, Fault::After, Fault::Twice]),
         0..LONGEST_SCHEDULE,
     );
-    // Each kind of fault on its own, at every other call.
+    // Each kind of fault alone, on every other call.
     let alone = select(vec![Fault::Before, Fault::After, Fault::Twice])
         .prop_map(|fault| [fault, Fault::None].repeat(LONGEST_SCHEDULE / 2));
     let schedules = prop_oneof![4 => some, 1 => alone];
@@ -77,7 +77,7 @@ impl Client {
             self.settle(&claimed.deliveries).await?;
             round += 1;
         }
-        // Each message fails once and is handled at its second delivery: no more, no less.
+        // Each message fails once and is handled at its second delivery, no more and no less.
         if deliveries.len() != MESSAGES || deliveries.values().any(|count| *count != 2) {
             return Err(format!("not every message was delivered twice: {deliveries:?}"));
         }
@@ -92,7 +92,7 @@ impl Client {
     async fn enqueue(&self, n: usize) -> Result<(), String> {
         let id =
             MessageId::try_from(&*format!("message-{n}")).map_err(|error| error.to_string())?;
-        // One crash would be its last: a claim that is sent again must not be one.
+        // One crash would be its last: repeating a claim must not count as one.
         let message = NewMessage { max_crashes: 1, ..NewMessage::new(id, "payload") };
         match self.persist(&Op::Enqueue(vec![message])).await? {
             Reply::Enqueue(items)
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Fails what comes the first time, and acks the rest.
+    /// Fails new messages, and acks the others.
     async fn settle(&self, deliveries: &[Delivery]) -> Result<(), String> {
         let settle = |delivery: &Delivery| {
             let info = &delivery.message.info;
@@ -132,20 +132,20 @@ impl Client {
         }
     }
 
-    /// Sends an operation until it is answered.
+    /// Repeats an operation until it gets a reply.
     async fn persist(&self, op: &Op) -> Result<Reply, String> {
         loop {
             match self.queue.apply(At::Fixed(now()), op).await {
                 Ok(applied) => return Ok(applied.reply),
                 Err(error) if error.class() == Class::Rejected => return Err(error.to_string()),
-                // Only the schedule fails, and it has an end.
+                // Only the schedule fails, and it ends.
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Time stands still: no lease runs out, so nothing but a fault explains a second delivery.
+/// Time stands still: no lease expires, so only a fault can cause an extra delivery.
 fn now() -> Timestamp {
     workload::start()
 }

@@ -10,7 +10,7 @@ use delayline_core::{
 use super::Call;
 use crate::oracle;
 
-/// Follows every message through the calls, in the order in which they were carried out.
+/// Follows every message through the calls, in execution order.
 pub(super) fn check<'a>(order: impl IntoIterator<Item = &'a Call>) -> Result<(), String> {
     let mut books = Books::default();
     for (n, call) in order.into_iter().enumerate() {
@@ -25,20 +25,20 @@ struct Books {
     lives: HashMap<MessageId, Life>,
     created: u64,
     deliveries: u64,
-    /// The latest instant of all.
+    /// The latest instant so far.
     latest: Timestamp,
-    /// Whether the last look at the counts found the queue drained.
+    /// Whether the latest counters showed a drained queue.
     drained: bool,
 }
 
-/// What is known of a message.
+/// What is known about a message.
 struct Life {
     message: NewMessage,
     due: Timestamp,
-    /// The latest lease and its deadline, unless it was seen to end.
+    /// The latest lease and its deadline, unless its end was observed.
     lease: Option<(Lease, Timestamp)>,
     claims: u64,
-    /// Claims since the latest redrive that were not given back.
+    /// Claims since the latest redrive that were not released or snoozed.
     attempts: u32,
     cancel_requested: bool,
     dead: bool,
@@ -47,7 +47,7 @@ struct Life {
 
 impl Books {
     fn enter(&mut self, call: &Call) -> Result<(), String> {
-        // Whatever ran out at some instant stays run out when the clock has been set back.
+        // A lease that has expired stays expired after the clock is set back.
         self.latest = self.latest.max(call.applied.at);
         let at = call.applied.at;
         match (&call.op, &call.applied.reply) {
@@ -137,7 +137,7 @@ impl Books {
     }
 
     fn create(&mut self, message: &NewMessage, due: Timestamp) -> Result<(), String> {
-        // A cancelled message may end unseen, when its lease runs out.
+        // A cancelled message may end unobserved, when its lease expires.
         let known = self.lives.get(&message.id);
         if known.is_some_and(|life| !life.ended && !life.cancel_requested) {
             return Err(format!("G14: {} was created twice", message.id));
@@ -169,12 +169,12 @@ impl Books {
         }
         let lease = delivery.lease;
         match life.lease {
-            // The claim was repeated.
+            // A repeated claim.
             Some((held, _)) if held == lease => return Ok(()),
             Some((held, deadline)) if deadline > latest => {
                 return Err(format!("G5: {id} is leased as {held:?} until {deadline}"));
             }
-            // Given back, or run out.
+            // Ended or expired.
             None | Some(_) => {}
         }
         if at < life.due {
@@ -210,7 +210,7 @@ impl Books {
         Ok(())
     }
 
-    /// A message that may be delivered or settled.
+    /// Returns a message that may be delivered or settled.
     fn live(&mut self, id: &MessageId) -> Result<&mut Life, String> {
         match self.lives.get_mut(id) {
             None => Err(format!("G2: {id} was never created")),

@@ -1,8 +1,7 @@
-//! Whether there is an order of the calls in which the model answers the same.
+//! Whether there is an order of the calls in which the model returns the same results.
 //!
-//! The revisions give the order of the calls that changed something, and between which of them
-//! the others took place, so there is nothing to search but the one call of each revision that
-//! brought it about.
+//! The revisions order the calls that changed something, and show between which of them the others
+//! were executed. So the only thing to search for is the call that created each revision.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::Call;
 use crate::divergence::{difference, show};
 use crate::{Step, Trace};
 
-/// Puts the calls into the order in which they were carried out.
+/// Puts the calls into execution order.
 pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
     let mut groups = BTreeMap::<u64, Vec<&Call>>::new();
     for call in calls {
@@ -23,7 +22,7 @@ pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
     let (mut latest_call, mut latest_at) = (Duration::ZERO, Timestamp::MIN);
     let mut expected = 0;
     for (revision, group) in groups {
-        // Revision 0 is the empty queue; nothing needs to have looked at it.
+        // Revision 0 is the empty queue; no call needs to have seen it.
         expected = if expected == 0 && revision == 1 { 1 } else { expected };
         if revision != expected {
             return Err(format!(
@@ -56,7 +55,7 @@ pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
     Ok(order)
 }
 
-/// The model at a revision and the calls that told it, the one that brought it about first.
+/// Returns the model at a revision and the calls that returned it, the one that created it first.
 fn step<'a>(
     model: &State,
     revision: u64,
@@ -99,7 +98,7 @@ fn step<'a>(
     Err(format!("no call explains revision {revision}:\n{reasons}"))
 }
 
-/// Whether the model answers the same to calls that change nothing.
+/// Checks that the model returns the same results for read-only calls.
 fn agrees(model: &State, calls: &[&Call]) -> Result<(), String> {
     for call in calls {
         let expected = model.clone().apply(call.applied.at, &call.op);
@@ -115,7 +114,7 @@ fn mismatch(call: &Call, expected: &Applied) -> String {
     format!("{}\n(- is the model's answer, + is the backend's)\n{difference}", step_of(call))
 }
 
-/// The end of what happened before, as text.
+/// The most recent calls, as text.
 fn tail(order: &[&Call]) -> String {
     let steps = order[order.len().saturating_sub(SHOWN)..].iter().map(|call| step_of(call));
     Trace { steps: steps.collect() }.to_string()
@@ -125,5 +124,5 @@ fn step_of(call: &Call) -> Step {
     Step { at: call.applied.at, op: call.op.clone() }
 }
 
-/// How many calls before the failure are shown.
+/// The number of calls shown before the failure.
 const SHOWN: usize = 30;

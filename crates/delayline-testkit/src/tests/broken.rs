@@ -1,4 +1,4 @@
-//! Backends that are wrong in one way each.
+//! Backends with one defect each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use delayline_core::{
 
 use super::model::Model;
 
-/// What is wrong.
+/// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Defect {
     ClaimsAreEarly,
@@ -75,7 +75,7 @@ impl Broken {
         Self { model: Model::default(), defect, calls: AtomicU64::new(0) }
     }
 
-    /// The operation that the defect makes of one.
+    /// Returns the operation as the defect changes it.
     async fn spoilt(&self, now: Timestamp, op: Op) -> Op {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         match (self.defect, op) {
@@ -164,12 +164,12 @@ impl Broken {
         message
     }
 
-    /// The lease that a message has, whatever lease was shown.
+    /// Returns the message's current lease, whatever lease was presented.
     async fn current(&self, now: Timestamp, id: &MessageId, shown: Lease) -> Lease {
         let get = self.model.apply(At::Fixed(now), &Op::Get(vec![id.clone()])).await.unwrap();
         match get.reply {
             Reply::Get(found) => match &found[..] {
-                // The number alone, as if the token did not matter.
+                // Only the epoch, as if the token did not matter.
                 [Found::Live(message)] => Lease { epoch: message.info.epoch, ..shown },
                 _ => shown,
             },

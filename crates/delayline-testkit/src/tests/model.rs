@@ -1,4 +1,4 @@
-//! The model as a backend, once right and once without a lock.
+//! The model as a backend, once correct and once without a lock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ impl Wakeup for Model {
     }
 }
 
-/// Reads, works and writes back, with a gap between in which others do the same.
+/// Reads, applies and writes back, with a gap in which others do the same.
 #[derive(Debug, Default)]
 pub(super) struct LostUpdates(Mutex<State>);
 

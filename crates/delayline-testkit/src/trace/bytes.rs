@@ -1,16 +1,16 @@
-//! Any bytes as one word without spaces.
+//! Arbitrary bytes as one word without spaces.
 
 use std::fmt;
 
 use ::bytes::Bytes;
 
-/// Repetitions up to here are written out.
+/// Up to this length, repetitions are written out.
 const SHORT: usize = 12;
 
-/// The most bytes that one word stands for: more than any limit of the contract.
+/// The most bytes in one word: more than any limit of the contract.
 const MOST: usize = 32 * 1024 * 1024;
 
-/// Prints bytes as a word that [`decode`] reads.
+/// Formats bytes as a word that [`decode`] reads.
 pub(super) struct Word<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Word<'_> {
@@ -32,7 +32,7 @@ impl fmt::Display for Word<'_> {
     }
 }
 
-/// Reads a word; says what is wrong with it otherwise.
+/// Decodes a word, or says what is wrong with it.
 pub(super) fn decode(word: &str) -> Result<Bytes, String> {
     let Some((unit, times)) = word.split_once('*') else {
         return Ok(unescape(word)?.into());

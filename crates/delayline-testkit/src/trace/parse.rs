@@ -1,4 +1,4 @@
-//! Reads the text form of a trace.
+//! Parses the text form of a trace.
 
 use std::str::FromStr;
 
@@ -11,11 +11,11 @@ use delayline_core::{
 use super::bytes::decode;
 use super::{Step, Trace};
 
-/// A line that is not an operation.
+/// A line that is not a valid operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct TraceError {
-    /// Which line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub reason: String,
@@ -86,16 +86,16 @@ impl FromStr for Step {
     }
 }
 
-/// The words of a line or of an item that were not read yet.
+/// The remaining words of a line or an item.
 struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
-    /// The next word.
+    /// Takes the next word.
     fn word(&mut self) -> Result<&'a str, String> {
         if self.0.is_empty() { Err("a word is missing".to_owned()) } else { Ok(self.0.remove(0)) }
     }
 
-    /// The value of the first `name=value`, wherever it stands.
+    /// Takes the value of the first `name=value`, at any position.
     fn optional(&mut self, name: &str) -> Option<&'a str> {
         let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
         let at = self.0.iter().position(|word| value(word).is_some())?;
@@ -111,7 +111,7 @@ impl<'a> Words<'a> {
         at.is_some_and(|at| self.0.remove(at) == name)
     }
 
-    /// All that is left, as items with `;` between them.
+    /// Takes all remaining words as items separated by `;`.
     fn items<T>(
         &mut self,
         read: impl Fn(&mut Self) -> Result<T, String>,
@@ -127,7 +127,7 @@ impl<'a> Words<'a> {
         items.collect()
     }
 
-    /// All that is left, as ids.
+    /// Takes all remaining words as ids.
     fn ids(&mut self) -> Result<Vec<MessageId>, String> {
         std::mem::take(&mut self.0).into_iter().map(id).collect()
     }

@@ -1,4 +1,4 @@
-//! Cuts a failing trace down to what is needed to fail.
+//! Reduces a failing trace to what is needed to fail.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use delayline_core::{Extend, Op, Redrive};
 use super::{Step, Trace};
 
 impl Trace {
-    /// A smaller trace that still fails: without steps and without items of batches that it can do
-    /// without. It stops trying after `patience`.
+    /// Returns a smaller trace that still fails, without unneeded steps and batch items. Stops
+    /// trying after `patience`.
     pub(crate) fn shrunk(mut self, patience: Duration, fails: impl Fn(&Self) -> bool) -> Self {
         let begin = Instant::now();
         let mut progress = true;
         while std::mem::take(&mut progress) {
-            // From the end, because what comes after the failure goes at once.
+            // From the end, because everything after the failure goes at once.
             for n in (0..self.steps.len()).rev() {
                 let candidates = std::iter::once(self.without_step(n)).chain(self.without_items(n));
                 for candidate in candidates.collect::<Vec<_>>() {
@@ -37,7 +37,7 @@ impl Trace {
         Self { steps }
     }
 
-    /// The traces in which the n-th step has one item less.
+    /// The traces in which the n-th step has one item fewer.
     fn without_items(&self, n: usize) -> impl Iterator<Item = Self> {
         let Step { at, op } = &self.steps[n];
         let smaller = (0..items(op)).filter_map(|item| without_item(op, item));

@@ -1,4 +1,4 @@
-//! The values that random runs are made of.
+//! The values used in random runs.
 
 use bytes::Bytes;
 use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
@@ -12,13 +12,13 @@ use proptest::sample::{select, subsequence};
 
 use super::start;
 
-/// Few ids, some of them awkward: bytes that mean something to a Redis server, to its protocol or
-/// to a text encoding.
+/// A few ids, some of them awkward: bytes with a meaning in a Redis server, its protocol or a text
+/// encoding.
 const IDS: [&[u8]; 6] = [b"a", b"b", b"order-3", b"message", b"\0\xff\r\n", b"{x}:*1\xc3"];
 
 const CONSUMERS: [&[u8]; 3] = [b"w1", b"w2", b"\0:\xff\n"];
 
-/// Payloads that somebody might take for something else.
+/// Payloads that might be taken for something else.
 const ODD_PAYLOADS: [&[u8]; 8] = [
     b"",
     b"\0",
@@ -34,7 +34,7 @@ pub(super) fn id() -> impl Strategy<Value = MessageId> + Clone {
     select(&IDS[..]).prop_filter_map("within the limits", |id| MessageId::new(id).ok())
 }
 
-/// One to six ids, none twice, in any order.
+/// One to six distinct ids, in any order.
 pub(super) fn ids() -> impl Strategy<Value = Vec<MessageId>> {
     prop_oneof![
         2 => id().prop_map(|id| vec![id]),
@@ -44,7 +44,7 @@ pub(super) fn ids() -> impl Strategy<Value = Vec<MessageId>> {
     ]
 }
 
-/// Something for each of one to six ids, none twice.
+/// A value for each of one to six distinct ids.
 pub(super) fn for_ids<T: Clone + std::fmt::Debug>(
     each: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Vec<(MessageId, T)>> {
@@ -65,7 +65,7 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
     (claim_id(), epoch).prop_map(|(claim_id, epoch)| Lease { claim_id, epoch })
 }
 
-/// A message to enqueue. An id has usually the same content, so that a repeated enqueue is more
+/// A message to enqueue. An id usually has the same content, so that a repeated enqueue is more
 /// often a duplicate than a conflict.
 pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     let variant = id.as_bytes().len() + usize::from(id.as_bytes()[0]);
@@ -82,7 +82,7 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     message
 }
 
-/// All of a message but its id.
+/// A message without its id.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     payload: Option<Bytes>,
@@ -116,14 +116,14 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
 }
 
 fn headers() -> impl Strategy<Value = Headers> {
-    // Few are longer than one byte can count, and fewer too long for a record.
+    // Few are too long for a one-byte length, and even fewer too long for a record.
     let length = prop_oneof![20 => 0..6_usize, 2 => 250..300_usize, 1 => 4_000..4_200_usize];
     let value = length.prop_flat_map(|length| vec(any::<u8>(), length));
     let header = (select(&["trace", "\u{e9}\r\n\0"][..]), value);
     let some = vec(header, 1..=3).prop_map(|all| {
         let mut headers = Headers::new();
         for (name, value) in all {
-            // Two names can hold no more than the limits allow.
+            // A header that would exceed the limits is left out.
             let _ = headers.set(name, value);
         }
         headers

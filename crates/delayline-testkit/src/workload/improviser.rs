@@ -1,4 +1,4 @@
-//! Operations for clients that go by a clock that moves.
+//! Operations for clients that use a moving clock.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,22 @@ use proptest::test_runner::{Config, TestRng, TestRunner};
 
 use super::{Action, Ledger, action, start};
 
-/// Makes up operations one by one, for any number of clients of one queue. They use each other's
-/// leases and repeat each other, because it learns from what they are answered.
+/// Generates operations one by one, for any number of clients of one queue. They use each other's
+/// leases and repeat each other, because it learns from their results.
 pub struct Improviser {
     memory: Mutex<Memory>,
 }
 
 struct Memory {
     runner: TestRunner,
-    /// What comes next, in reverse. Made many at a time: the strategy cannot be kept, because it
-    /// cannot be sent between threads.
+    /// The next actions, in reverse. Generated many at a time: the strategy cannot be kept, because
+    /// it is not `Send`.
     actions: Vec<Action>,
     ledger: Ledger,
 }
 
 impl Improviser {
-    /// What it makes up follows from the chance given and from what it learns.
+    /// Creates an improviser, determined by `chance` and by what it learns.
     #[must_use]
     pub fn new(chance: TestRng) -> Self {
         let runner = TestRunner::new_with_rng(Config::default(), chance);
@@ -32,7 +32,7 @@ impl Improviser {
         Self { memory: Mutex::new(memory) }
     }
 
-    /// The next operation. It is within the limits.
+    /// Returns the next operation, which is within the limits.
     #[must_use]
     pub fn next(&self) -> Op {
         let mut memory = self.memory();
@@ -48,7 +48,7 @@ impl Improviser {
         }
     }
 
-    /// Learns what was answered.
+    /// Learns from a result.
     pub fn observe(&self, op: &Op, applied: &Applied) {
         self.memory().ledger.observe(applied.at, op, &applied.reply);
     }
@@ -73,7 +73,7 @@ impl fmt::Debug for Improviser {
     }
 }
 
-/// The same operation with instants of the random runs' own time turned into short delays.
+/// Returns the same operation with the instants of random runs turned into short delays.
 fn soon(op: Op) -> Op {
     let start = start();
     let soon = |schedule| match schedule {

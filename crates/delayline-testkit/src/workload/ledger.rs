@@ -9,17 +9,17 @@ use delayline_core::{
 
 use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
 
-/// How many operations can be sent again.
+/// The number of operations that can be repeated.
 const REMEMBERED: usize = 6;
 
-/// Leases, instants, pages and operations that later moves refer to.
+/// Leases, instants, pages and operations for later moves to refer to.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Leases of each message, the latest last.
+    /// The leases of each message, the latest last.
     leases: HashMap<MessageId, Vec<Lease>>,
     /// All leases, the latest last.
     deliveries: Vec<(MessageId, Lease)>,
-    /// Due instants, deadlines and expiries that were announced.
+    /// Known due times, deadlines and expiries.
     instants: BTreeSet<Timestamp>,
     /// Positions in listings, the latest last.
     positions: Vec<Position>,
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Where the clock stands after a movement.
+    /// The time on the clock after a movement.
     pub(super) fn tick(&self, now: Timestamp, tick: Tick) -> Timestamp {
         let back = |from: Timestamp, ms: u64| {
             Timestamp::from_ms(from.as_ms().saturating_sub(ms)).unwrap_or(from)
@@ -43,7 +43,7 @@ impl Ledger {
                 let Some(instant) = to_come.get(which % to_come.len().max(1)) else {
                     return now.after(Millis::saturating(offset));
                 };
-                // An instant decades ahead would be the end of most runs: all else is past then.
+                // An instant decades ahead would end most runs: all else would be in the past.
                 if instant.since(now).as_millis() > 100_000_000 {
                     return now.after(Millis::saturating(offset));
                 }
@@ -52,7 +52,7 @@ impl Ledger {
         }
     }
 
-    /// The operation that an action comes to.
+    /// The operation that an action refers to.
     pub(super) fn concrete(&mut self, action: &Action) -> Op {
         let op = match action {
             Action::Send(op) => op.clone(),
@@ -92,7 +92,7 @@ impl Ledger {
         op
     }
 
-    /// Takes note of what was answered.
+    /// Learns from a reply.
     pub(super) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
         if let Op::Enqueue(messages) = op {
             let expiries = messages.iter().filter_map(|message| message.expires);
@@ -112,7 +112,7 @@ impl Ledger {
             Reply::Redrive(items) => self.instants.extend(items.iter().filter_map(redriven)),
             Reply::List(page) => {
                 self.positions.extend(page.next);
-                // Where a waiting message stands; it will have moved on when this is used.
+                // Where a waiting message is; it will have moved by the time this is used.
                 let last = page.messages.first();
                 self.positions.extend(last.map(|info| Position {
                     index: match info.state.status() {
@@ -167,12 +167,12 @@ impl Ledger {
     }
 }
 
-/// The `back`-th from the end, or the first if there are not so many.
+/// The item `back` from the end, or the first if there are fewer.
 fn recent<T>(items: &[T], back: usize) -> Option<&T> {
     items.iter().rev().nth(back).or_else(|| items.first())
 }
 
-/// The lease with the part changed.
+/// The lease with one part changed.
 fn half_wrong(lease: Lease, part: LeasePart) -> Lease {
     match part {
         LeasePart::ClaimId => Lease { claim_id: numbered(0), ..lease },
@@ -180,7 +180,7 @@ fn half_wrong(lease: Lease, part: LeasePart) -> Lease {
     }
 }
 
-/// The items whose id no item before has.
+/// The items without those whose id has appeared before.
 fn without_repetitions<T>(items: impl Iterator<Item = (MessageId, T)>) -> Vec<T> {
     let mut seen = HashSet::new();
     items.filter_map(|(id, item)| seen.insert(id).then_some(item)).collect()
@@ -190,7 +190,7 @@ fn without_repetitions<T>(items: impl Iterator<Item = (MessageId, T)>) -> Vec<T>
 fn numbered(n: u64) -> ClaimId {
     let mut token = *b"claim-0000000000";
     let digits = n.to_string();
-    // Ten digits are more than any run has claims; the last ten would do otherwise.
+    // No run has more claims than ten digits can count; the last ten would do in any case.
     let digits = &digits.as_bytes()[digits.len().saturating_sub(10)..];
     token[ClaimId::BYTES - digits.len()..].copy_from_slice(digits);
     ClaimId::from_bytes(token)

@@ -13,7 +13,7 @@ use super::content::{
 };
 use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
-/// Random runs. Cutting one down drops moves, then makes them simpler.
+/// Random runs. Shrinking one drops moves first, then simplifies them.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
     vec(one(), 1..=MAX_MOVES)
 }
@@ -67,7 +67,7 @@ fn reading() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Operations beyond a limit, which a backend refuses.
+/// Operations that exceed a limit, which backends refuse.
 fn invalid() -> impl Strategy<Value = Op> {
     let beyond = |claim: Claim| {
         select(vec![

@@ -17,7 +17,7 @@ pub enum Backoff {
 /// How the delay is randomised, so that messages that failed together are not retried together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// Not at all.
+    /// No jitter.
     None,
     /// Uniform between zero and the delay.
     Full,

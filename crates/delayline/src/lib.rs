@@ -1,5 +1,5 @@
-//! An exact delay queue: messages are delivered at the instant they are due, never early, at least
-//! once, to one live worker at a time.
+//! An exact delay queue: a message is delivered when it is due, never early, at least once, to one
+//! live worker at a time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,20 +25,20 @@
 //! }
 //! ```
 //!
-//! - [`connect`] leads to a [`Connection`], on a Redis server or in this process, which opens queues
-//!   by name. [`Connect`] has its options.
-//! - [`Queue`] sends messages, cancels and reschedules them by id, and looks after dead letters.
-//! - [`Queue::durability`] answers when replicas or a disk have what was sent.
-//! - [`Worker`] runs an async function on each message that is due; [`Workers`] share their slots
-//!   among several queues. With the feature `tower` a worker also runs a service in layers of that
-//!   crate (`service_handler`).
-//! - The feature `testing` has a queue for tests, with a clock to be moved by hand.
+//! - [`connect`] returns a [`Connection`] to a Redis server, or to queues in this process. It opens
+//!   queues by name. [`Connect`] has its options.
+//! - [`Queue`] sends messages, cancels and reschedules them by id, and manages dead letters.
+//! - [`Queue::durability`] makes calls wait until replicas or a disk have the write.
+//! - [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
+//!   one set of slots. With the feature `tower`, a worker also runs a `tower` service
+//!   (`service_handler`).
+//! - The feature `testing` adds a queue for tests, with a clock that the test moves.
 //!
-//! What the queue promises is the contract of [`delayline_core`], whose types appear here under
-//! their own names. Every call may be repeated after an error: an id makes a second send harmless,
-//! and a lease lets only its owner settle a message.
+//! What a queue promises is the contract of [`delayline_core`], whose types are re-exported here.
+//! Every call can be repeated after an error: its id makes a second send harmless, and only the
+//! holder of a lease can settle the message.
 
-/// The examples of the read-me run too.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,5 +1,6 @@
-//! A typed queue: sending, and everything that is asked by id.
+//! A typed queue: sending messages, and operations by id.
 
+mod admin;
 mod batch;
 mod draft;
 mod enqueue;
@@ -13,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP};
 use delayline_core::{
-    Cancelled, Durability, Found, MessageId, Millis, NewMessage, Op, Purged, Queueing, Redrive,
-    Redriven, Reply, Reschedule, Rescheduled, Schedule, Stats, Status, Timestamp,
+    Cancelled, Durability, Found, MessageId, Millis, NewMessage, Op, Queueing, Reply, Reschedule,
+    Rescheduled, Schedule, Stats, Timestamp,
 };
 use uuid::Uuid;
 
@@ -26,19 +27,19 @@ use crate::client::Client;
 use crate::error::message_id;
 use crate::{Codec, Error, Events, Json, TraceContext, telemetry};
 
-/// A queue whose payloads are values of `T`, written by the codec `C`.
+/// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
 /// Clones are cheap and share the connection. Every call retries within bounds (see
 /// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless (G15).
 ///
-/// **Sends that happen at the same time go out together.** The first one goes out at once; those
-/// that clones of this queue begin before its reply has come form the next operation, in the order
-/// in which they began, and each gets its own answer. So a lone send waits for nothing, and plain
-/// code in many tasks runs at the speed of batches. 10,000 sends, or 64 MiB of them, may wait; one
-/// more fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations
-/// run in a task of the runtime that the first of the sends came from, which ends with the last.
+/// **Concurrent sends are grouped.** The first one is sent at once. Sends that clones of this queue
+/// start before its reply arrives form the next operation, in the order in which they started, and
+/// each gets its own result. So a single send never waits, and plain code in many tasks runs at the
+/// speed of batches. Up to 10,000 sends, or 64 MiB of them, can wait; the next one fails at once
+/// with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations run in a task on
+/// the runtime of the first send; the task ends after the last one.
 ///
-/// What a queue tells about itself is in [`telemetry`].
+/// [`telemetry`] describes the spans, metrics and events of a queue.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -55,6 +56,13 @@ use crate::{Codec, Error, Events, Json, TraceContext, telemetry};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Cancel safety
+///
+/// If the future of a call is dropped, its operation may or may not have been executed. It can be
+/// repeated, as after [`Class::Ambiguous`](crate::Class::Ambiguous).
+#[doc(alias = "delay queue")]
+#[doc(alias = "DLQ")]
 pub struct Queue<T, C = Json> {
     client: Client,
     codec: Arc<C>,
@@ -62,8 +70,8 @@ pub struct Queue<T, C = Json> {
 }
 
 impl<T> Queue<T> {
-    /// A queue of JSON payloads on any backend, such as one of your own.
-    /// [`Connection::queue`](crate::Connection::queue) opens those on a server or in this process.
+    /// Creates a queue of JSON payloads on any backend, such as your own.
+    /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
     pub fn new(backend: Arc<dyn Queueing>) -> Self {
         Self::with_codec(backend, Json)
@@ -71,40 +79,41 @@ impl<T> Queue<T> {
 }
 
 impl<T, C> Queue<T, C> {
-    /// A queue on any backend whose payloads `codec` writes and reads.
+    /// Creates a queue on any backend, with payloads encoded by `codec`.
     #[must_use]
     pub fn with_codec(backend: Arc<dyn Queueing>, codec: C) -> Self {
         Self { client: Client::new(backend), codec: Arc::new(codec), payload: PhantomData }
     }
 
-    /// How long a call goes on trying while the backend is unreachable, busy or out of memory: 10 s
-    /// unless told, and of a send that waited for others up to 1 s less. After that its error is
-    /// [`Class::NotExecuted`](crate::Class::NotExecuted). With zero nothing is tried twice.
+    /// Sets how long a call keeps trying while the backend is unreachable, busy or out of memory:
+    /// 10 s by default, and up to 1 s less for a send that waited for others. After that, the call
+    /// fails with [`Class::NotExecuted`](crate::Class::NotExecuted). With zero, nothing is tried
+    /// twice.
     ///
-    /// A lost reply is followed by up to four more tries within this time; if all are lost the
-    /// error is [`Class::Ambiguous`](crate::Class::Ambiguous).
+    /// After a lost reply, the call is repeated up to four times within this time. If all replies
+    /// are lost, it fails with [`Class::Ambiguous`](crate::Class::Ambiguous).
     ///
-    /// Clones made before keep theirs, and group their sends apart.
+    /// Earlier clones keep their own patience; sends are grouped only among clones made later.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.client = self.client.patient(patience);
         self
     }
 
-    /// The same queue, whose changes are answered when they are as safe as this: for a queue, or for
-    /// one call (G25). Without it that is [`Durability::None`].
+    /// Returns the same queue with another durability, for many calls or for one: changes are
+    /// confirmed before the call returns (G25). The default is [`Durability::None`].
     ///
-    /// It goes for sends, batches, cancellations, reschedules, redrives, purges, pauses, and for what
-    /// workers of the queue settle. It does not go for claims and longer leases: if one is lost, the
-    /// message is delivered again, which can happen anyway.
+    /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to what
+    /// workers of the queue settle. It does not apply to claims and extended leases: if one is
+    /// lost, the message is redelivered, which can happen anyway.
     ///
-    /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience), and
-    /// confirmed anew, on another server after a failover. If that does not help the error is
-    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): it was executed, and it is not known
-    /// whether it is safe. Sending the same message again is harmless.
+    /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience)
+    /// and confirmed again, after a failover on another server. If that fails too, the error is
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the call was executed, but may
+    /// not be durable. Sending the same message again is harmless.
     ///
-    /// Many calls at the same time share their confirmations. Sends of different durabilities go out in
-    /// different operations, and don't wait for each other.
+    /// Concurrent calls share their confirmations. Sends of different durabilities use separate
+    /// operations and do not wait for each other.
     ///
     /// ```no_run
     /// # use delayline::{Durability, Queue};
@@ -119,23 +128,23 @@ impl<T, C> Queue<T, C> {
     /// # }
     /// ```
     ///
-    /// Each call is refused before anything is sent, with
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) by a server that cannot confirm it and
-    /// by a queue in memory, or as invalid if the number of replicas is 0 or more than
+    /// Invalid durabilities and unsupported ones fail each call, before anything is sent: with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a server that cannot confirm
+    /// and on a queue in memory, and as invalid if the number of replicas is 0 or more than
     /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS).
     #[must_use = "this queue keeps its durability; the returned one has the new one"]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { client: self.client.clone().durable(durability), ..self.clone() }
     }
 
-    /// Says where to ask for the trace that a message belongs to, at the moment it is sent. `None`
-    /// means none.
+    /// Sets a function that is called at each send and returns the trace context of the message.
+    /// `None` means no context.
     ///
-    /// Messages that have a context already keep it, and those with an [`id`](Draft::id) of the
-    /// caller's are left alone: headers are content (G15), and the same id sent again from another
-    /// trace would be a conflict. [`Draft::trace_context`] is for those.
+    /// Messages that already have a context keep it. Messages with an [`id`](Draft::id) chosen by
+    /// the caller get none: headers are content (G15), so sending the same id from another trace
+    /// would be a conflict. Use [`Draft::trace_context`] for those.
     ///
-    /// Clones made before stay without, and group their sends apart.
+    /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///
     /// ```
     /// # use delayline::{Found, Queue, TraceContext};
@@ -160,25 +169,31 @@ impl<T, C> Queue<T, C> {
         self
     }
 
-    /// Listens to what this queue, its clones and their workers do to messages, from now on.
+    /// Listens to what this queue, its clones and their workers do to messages from now on.
     #[must_use]
     pub fn events(&self) -> Events {
         self.client.events().listen()
     }
 
-    /// The backend, for operations of [`Op`] that have no method here. What passes through it is
-    /// measured and told to listeners like the queue's own calls.
+    /// Returns the backend, for operations of [`Op`] that have no method here. They appear in
+    /// metrics and events like the queue's own calls.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Queueing> {
         &self.client.backend
     }
 
-    /// Takes a message out before it is delivered (G13). If a worker has it, the worker is told;
-    /// see [`Cancelled::InFlight`].
+    /// Cancels a message before it is delivered (G13). If a worker already has it, the worker is
+    /// asked to stop; see [`Cancelled::InFlight`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may or may not be cancelled. Repeat the call to be
+    /// sure.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; the id is outside of its limits, or see [`patience`](Self::patience).
+    /// [`Error::Backend`] if the id is outside its limits, or see [`patience`](Self::patience).
+    #[doc(alias = "delete")]
     pub async fn cancel<I>(&self, id: I) -> Result<Cancelled, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -188,14 +203,18 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
-    /// Cancels many messages, in as few operations as possible. Returns one result per id, in order,
-    /// like [`cancel`](Self::cancel). The operations are not one atomic step.
+    /// Cancels many messages, in as few operations as possible. Returns one result per id, in
+    /// order, like [`cancel`](Self::cancel). The operations are not one atomic step.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the messages may be cancelled. Repeat the call to finish.
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything is
-    /// sent. After any other error some of the messages may be cancelled; call again with the same ids
-    /// to finish.
+    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything
+    /// is sent. After any other error some of the messages may be cancelled; call again with the
+    /// same ids to finish.
     pub async fn cancel_many<I>(
         &self,
         ids: impl IntoIterator<Item = I>,
@@ -210,11 +229,19 @@ impl<T, C> Queue<T, C> {
         .await
     }
 
-    /// Makes a waiting message due `delay` from now, by the server's clock.
+    /// Makes a waiting message due `delay` from now, by the server's clock: up to 100 years, to the
+    /// millisecond, rounded up.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may or may not be rescheduled. The call can be
+    /// repeated; the delay then starts again.
     ///
     /// # Errors
     ///
     /// Like [`cancel`](Self::cancel); also if the delay is longer than 100 years.
+    #[doc(alias = "debounce")]
+    #[doc(alias = "postpone")]
     pub async fn reschedule_in<I>(&self, id: I, delay: Duration) -> Result<Rescheduled, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -222,12 +249,18 @@ impl<T, C> Queue<T, C> {
         self.reschedule(message_id(id)?, Schedule::In(Millis::try_from(delay)?)).await
     }
 
-    /// Makes a waiting message due at an instant, to the millisecond, rounded up. A past one means
-    /// now.
+    /// Makes a waiting message due at an instant, to the millisecond, rounded up. A past instant
+    /// means now.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may or may not be rescheduled. The call can be
+    /// repeated.
     ///
     /// # Errors
     ///
     /// Like [`cancel`](Self::cancel); also if the instant is beyond the year 9999.
+    #[doc(alias = "debounce")]
     pub async fn reschedule_at<I>(&self, id: I, due: SystemTime) -> Result<Rescheduled, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -235,11 +268,17 @@ impl<T, C> Queue<T, C> {
         self.reschedule(message_id(id)?, Schedule::At(Timestamp::try_from(due)?)).await
     }
 
-    /// What is known of an id. [`decode`](Self::decode) reads a live message's payload.
+    /// Returns what is known about an id. [`decode`](Self::decode) reads the payload of a live
+    /// message.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
     /// Like [`cancel`](Self::cancel).
+    #[doc(alias = "peek")]
     pub async fn get<I>(&self, id: I) -> Result<Found, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -249,8 +288,8 @@ impl<T, C> Queue<T, C> {
         only(items)
     }
 
-    /// What is known of many ids, in as few operations as their number allows: 16 go into one.
-    /// Answers id by id, in order; the operations are not one instant.
+    /// Returns what is known about many ids, one result per id, in order. Each operation looks up
+    /// at most 16 ids; several operations are not one snapshot.
     ///
     /// ```
     /// # use delayline::{Found, Queue, Status};
@@ -265,10 +304,14 @@ impl<T, C> Queue<T, C> {
     /// # }
     /// ```
     ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel); an id outside of its limits fails all before anything is
-    /// asked.
+    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything
+    /// is sent.
     pub async fn get_many<I>(&self, ids: impl IntoIterator<Item = I>) -> Result<Vec<Found>, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -280,7 +323,11 @@ impl<T, C> Queue<T, C> {
         .await
     }
 
-    /// Counts the messages of each state (G22).
+    /// Counts the messages in each state (G22).
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
@@ -292,7 +339,11 @@ impl<T, C> Queue<T, C> {
         }
     }
 
-    /// What the server's clock shows, by which everything is due and expires.
+    /// Returns the time of the server's clock, which decides when messages are due and expire.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
@@ -301,9 +352,13 @@ impl<T, C> Queue<T, C> {
         Ok(self.client.apply(&Op::Stats).await?.at)
     }
 
-    /// Counts like [`stats`](Self::stats), and sets the gauges in [`telemetry`] by it, if the
-    /// feature `metrics` is on. Call it every few seconds, in one process of those that share the
-    /// queue.
+    /// Counts like [`stats`](Self::stats) and, with the feature `metrics`, updates the gauges
+    /// described in [`telemetry`]. Call it every few seconds, in only one of the processes that
+    /// share the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the gauges keep their previous values.
     ///
     /// # Errors
     ///
@@ -315,8 +370,12 @@ impl<T, C> Queue<T, C> {
         Ok(stats)
     }
 
-    /// Stops deliveries until [`resume`](Self::resume); everything else goes on (G17). Pausing a
+    /// Stops deliveries until [`resume`](Self::resume); everything else continues (G17). Pausing a
     /// paused queue changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may or may not be paused. The call can be repeated.
     ///
     /// # Errors
     ///
@@ -325,174 +384,17 @@ impl<T, C> Queue<T, C> {
         self.ask(&Op::Pause).await.map(drop)
     }
 
-    /// Lets deliveries go on.
+    /// Resumes deliveries. Resuming a queue that is not paused changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may or may not be resumed. The call can be repeated.
     ///
     /// # Errors
     ///
     /// [`Error::Backend`]; see [`patience`](Self::patience).
     pub async fn resume(&self) -> Result<(), Error> {
         self.ask(&Op::Resume).await.map(drop)
-    }
-
-    /// Makes a dead letter due at once; its failures and crashes count from 0 again (G11).
-    ///
-    /// If the reply of the first try was lost, a message that this call has revived is reported as
-    /// [`Redriven::NotDead`]: it is alive either way.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel`](Self::cancel).
-    pub async fn redrive<I>(&self, id: I) -> Result<Redriven, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        self.redrive_in(id, Duration::ZERO).await
-    }
-
-    /// Like [`redrive`](Self::redrive), but makes it due after `delay`.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel`](Self::cancel); also if the delay is longer than 100 years.
-    pub async fn redrive_in<I>(&self, id: I, delay: Duration) -> Result<Redriven, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        only(self.redrive_many_in([id], delay).await?)
-    }
-
-    /// Redrives many dead letters, in as few operations as possible. Returns one result per id, in
-    /// order, like [`redrive`](Self::redrive). The operations are not one atomic step.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel_many`](Self::cancel_many).
-    pub async fn redrive_many<I>(
-        &self,
-        ids: impl IntoIterator<Item = I>,
-    ) -> Result<Vec<Redriven>, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        self.redrive_many_in(ids, Duration::ZERO).await
-    }
-
-    /// Like [`redrive_many`](Self::redrive_many), but makes them due after `delay`.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel_many`](Self::cancel_many); also if the delay is longer than 100 years.
-    pub async fn redrive_many_in<I>(
-        &self,
-        ids: impl IntoIterator<Item = I>,
-        delay: Duration,
-    ) -> Result<Vec<Redriven>, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        let schedule = Schedule::In(Millis::try_from(delay)?);
-        let op = |ids| Op::Redrive(Redrive { ids, schedule });
-        self.each(MAX_BATCH, ids, op, |reply| match reply {
-            Reply::Redrive(items) => Some(items),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Makes all messages due at once that are dead letters now, page by page, and answers how many
-    /// lived again. One that fails again meanwhile is redriven once only, so this ends however
-    /// quickly messages die.
-    ///
-    /// ```
-    /// # use delayline::Queue;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
-    /// let redriven = queue.redrive_all().await?;
-    /// println!("{redriven} messages get another chance");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Like [`redrive`](Self::redrive).
-    pub async fn redrive_all(&self) -> Result<u64, Error> {
-        listing::redrive_all(self).await
-    }
-
-    /// Deletes a dead letter.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel`](Self::cancel).
-    pub async fn purge<I>(&self, id: I) -> Result<Purged, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        only(self.purge_many([id]).await?)
-    }
-
-    /// Deletes many dead letters, in as few operations as possible. Returns one result per id, in
-    /// order. The operations are not one atomic step.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel_many`](Self::cancel_many).
-    pub async fn purge_many<I>(
-        &self,
-        ids: impl IntoIterator<Item = I>,
-    ) -> Result<Vec<Purged>, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        self.each(MAX_BATCH, ids, Op::Purge, |reply| match reply {
-            Reply::Purge(items) => Some(items),
-            _ => None,
-        })
-        .await
-    }
-
-    /// The messages of one status, page by page: [`Status::Scheduled`], [`Status::Ready`],
-    /// [`Status::Leased`] or [`Status::Dead`]; the first page of any other is an error.
-    #[must_use]
-    pub fn list(&self, status: Status) -> Listing {
-        Listing::new(self.client.clone(), status)
-    }
-
-    /// The dead letters of this moment, page by page, the oldest death first. A message that dies
-    /// later is not among them, so a loop that redrives each page comes to its end;
-    /// [`redrive_all`](Self::redrive_all) is that loop.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
-    pub async fn dead_letters(&self) -> Result<Listing, Error> {
-        Listing::dead_letters(self.client.clone()).await
-    }
-
-    /// Audits the whole queue, page by page (G1, G22); it may be in use meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
-    pub async fn check(&self) -> Result<Audit, Error> {
-        listing::audit(&self.client).await
-    }
-
-    /// Mends what [`check`](Self::check) finds, page by page, until a pass finds nothing or three
-    /// are over; the queue may be in use meanwhile. Answers what was wrong.
-    ///
-    /// Each message gets into the one place that it belongs to. If only half of an operation has
-    /// happened to it, that is the place where it was or where it was going. What cannot be read, or
-    /// whose due instant is lost, becomes a dead letter, to be looked at and purged, or redriven if its
-    /// record is whole. Messages of which nothing at all is left count as purged from then on (G20).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Calling again goes on.
-    pub async fn repair(&self) -> Result<Audit, Error> {
-        listing::repair(&self.client).await
     }
 
     async fn reschedule(&self, id: MessageId, schedule: Schedule) -> Result<Rescheduled, Error> {
@@ -515,12 +417,12 @@ impl<T, C> Queue<T, C> {
 }
 
 impl<T, C: Codec<T>> Queue<T, C> {
-    /// A message to configure and then [`send`](Draft::send). If `value` cannot be encoded, or its
-    /// payload is longer than 1 MiB, sending fails.
+    /// Returns a message to configure and then [`send`](Draft::send). If `value` cannot be encoded,
+    /// or its payload is longer than 1 MiB, sending fails.
     pub fn message(&self, value: &T) -> Draft {
         let message = || {
             let payload = self.codec.encode(value).map_err(Error::Encode)?;
-            // Time-ordered, so that a list of ids is a list in order of creation.
+            // Time-ordered, so that ids sort by creation.
             let id = MessageId::new(Uuid::now_v7().to_string())?;
             Ok(NewMessage::new(id, payload))
         };
@@ -529,35 +431,51 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Sends a message that is due at once. Returns the id generated for it.
     ///
+    /// # Cancel safety
+    ///
+    /// Like [`Draft::send`]. If the future is dropped, sending the value again may create another
+    /// message.
+    ///
     /// # Errors
     ///
-    /// Like [`Draft::send`]. After an ambiguous error the message may be in the queue, and sending the
-    /// value again creates another message: where that matters, choose the [`id`](Draft::id).
+    /// Like [`Draft::send`]. After an ambiguous error the message may be in the queue, and sending
+    /// the value again creates another message: where that matters, choose the [`id`](Draft::id).
     pub async fn send(&self, value: &T) -> Result<MessageId, Error> {
         Ok(self.message(value).send().await?.id)
     }
 
-    /// Sends a message that is due `delay` from now by the server's clock. Returns the id generated
-    /// for it.
+    /// Sends a message that is due `delay` from now by the server's clock: up to 100 years, to the
+    /// millisecond, rounded up (G4). Returns the id generated for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`send`](Self::send).
     ///
     /// # Errors
     ///
     /// Like [`send`](Self::send); also if the delay is longer than 100 years.
+    #[doc(alias = "delay")]
+    #[doc(alias = "schedule")]
     pub async fn send_in(&self, value: &T, delay: Duration) -> Result<MessageId, Error> {
         Ok(self.message(value).due_in(delay).send().await?.id)
     }
 
-    /// Sends a message that is due at an instant, to the millisecond, rounded up. A past instant means
-    /// now. Returns the id generated for it.
+    /// Sends a message that is due at an instant, to the millisecond, rounded up (G4). A past
+    /// instant means now. Returns the id generated for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`send`](Self::send).
     ///
     /// # Errors
     ///
     /// Like [`send`](Self::send); also if the instant is beyond the year 9999.
+    #[doc(alias = "schedule")]
     pub async fn send_at(&self, value: &T, due: SystemTime) -> Result<MessageId, Error> {
         Ok(self.message(value).due_at(due).send().await?.id)
     }
 
-    /// The value of a payload, such as one that [`get`](Self::get) found.
+    /// Decodes a payload, such as one returned by [`get`](Self::get).
     ///
     /// # Errors
     ///
@@ -579,7 +497,7 @@ impl<T, C> fmt::Debug for Queue<T, C> {
     }
 }
 
-/// The answer to a batch of one.
+/// Returns the result of a batch of one.
 fn only<R>(items: Vec<R>) -> Result<R, Error> {
     let mut items = items.into_iter();
     match (items.next(), items.next()) {

@@ -1,4 +1,4 @@
-//! Operations on many messages, cut into what one operation may hold.
+//! Operations on many messages, split into operations within the limits.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use crate::Error;
 use crate::batches::{fitting, next_batch};
 use crate::error::message_id;
 
-/// What became of a message that was sent.
+/// The result of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "`is_accepted` tells whether the message will be delivered"]
 #[non_exhaustive]
 pub struct Sent {
     /// The message's id.
     pub id: MessageId,
-    /// What the queue answered.
+    /// What the queue replied.
     pub outcome: Enqueued,
-    /// A reply was lost on the way, or not confirmed, and the message was sent again. Then
-    /// [`Enqueued::Duplicate`] may speak of this very message.
+    /// Whether the message was sent again, because a reply was lost or not confirmed in time. Then
+    /// [`Enqueued::Duplicate`] may refer to this very message.
     pub repeated: bool,
 }
 
 impl Sent {
-    /// Whether the message will be delivered, or has been: it was created, or a message of this id
-    /// and content waits, is with a worker, or is acked (G15). False for a duplicate of a dead,
-    /// cancelled or purged message, which nobody will deliver, and for a conflict.
+    /// Whether the message will be or has been delivered: it was created, or a message with this id
+    /// and content is waiting, leased or acked (G15). False for a conflict, and for a duplicate of
+    /// a dead, cancelled or purged message, which will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         match self.outcome {
@@ -39,7 +39,7 @@ impl Sent {
         }
     }
 
-    /// Whether the queue knows another message under this id (G15).
+    /// Whether the queue has a message with other content under this id (G15).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self.outcome, Enqueued::Conflict { .. })
@@ -48,9 +48,9 @@ impl Sent {
 
 impl<T, C> Queue<T, C> {
     /// Sends many messages, made by [`message`](Self::message), in as few operations as possible.
-    /// Returns one result per message, in order. An id that occurs twice is a duplicate or a conflict
-    /// the second time (G18). They are as durable as this queue demands, whatever queue made the
-    /// drafts.
+    /// Returns one result per message, in order. An id that occurs twice is a duplicate or a
+    /// conflict the second time (G18). They have the durability of this queue, not that of the
+    /// queue that made the drafts.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -64,11 +64,16 @@ impl<T, C> Queue<T, C> {
     /// # }
     /// ```
     ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the messages may be in the queue. To finish, send the same
+    /// drafts again: those with the same id and content become duplicates.
+    ///
     /// # Errors
     ///
-    /// For each message like [`Draft::send`](super::Draft::send), but never for too many waiting
-    /// sends: a batch does not wait for them. What comes after a failed operation is not sent and
-    /// fails with [`Class::NotExecuted`] or the operation's own error.
+    /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
+    /// refused because too many sends wait. Messages after a failed operation are not sent and fail
+    /// with [`Class::NotExecuted`] or with the error of that operation.
     pub async fn send_many<M>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -109,11 +114,12 @@ impl<T, C> Queue<T, C> {
                 results[place] = Some(result);
             }
         }
-        // Every place was filled: `enqueue` answers as many as it was given.
+        // Every place is filled: `enqueue` returns one result per message.
         results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
     }
 
-    /// One operation after the other on ids, `most` in each at the most, with the answers in order.
+    /// Runs operations on ids one after the other, with up to `most` ids each, and returns the
+    /// results in order.
     pub(super) async fn each<I, R>(
         &self,
         most: usize,

@@ -1,4 +1,4 @@
-//! One operation's worth of messages on its way to the queue.
+//! One enqueue operation, repeated until its outcome is known.
 
 use delayline_core::{Class, FinishedIds, NewMessage, Op, Reply};
 use tokio::time::Instant;
@@ -7,19 +7,20 @@ use super::Sent;
 use crate::Error;
 use crate::client::{Client, Tries};
 
-/// What became of a message, with whatever its sender wants to know it by.
+/// The result for a message, with the caller's key for it.
 pub(crate) struct Answered<K> {
     pub(crate) key: K,
     pub(crate) message: NewMessage,
     pub(crate) result: Result<Sent, Error>,
 }
 
-/// Sends messages until it is known what became of them, within bounds: see [`Tries`]. They must
-/// fit in one operation. Answers each once, in any order.
+/// Sends messages until their outcome is known, within bounds: see [`Tries`]. They must fit in one
+/// operation. Returns one result per message, in any order.
 ///
-/// One exception from the rule that what may have been executed is sent again: a message that may
-/// reuse a finished id. If the first try was executed and the message handled meanwhile, a second
-/// would make another one of it. It fails with [`Class::Ambiguous`] at once.
+/// There is one exception to the rule that an operation that may have been executed is sent again:
+/// a message that may reuse a finished id. If the first attempt was executed and the message has
+/// been handled since, a second attempt would create another message. So it fails with
+/// [`Class::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
@@ -65,7 +66,7 @@ pub(crate) async fn enqueue<K>(
     answered
 }
 
-/// Answers the messages that must not be sent twice, and keeps the rest.
+/// Fails the messages that must not be sent twice, and keeps the rest.
 fn take_unrepeatable<K>(
     op: &mut Op,
     keys: &mut Vec<K>,

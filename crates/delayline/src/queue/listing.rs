@@ -1,4 +1,4 @@
-//! Reading through a queue, page by page.
+//! Listing and auditing a queue, page by page.
 
 use delayline_core::limits::MAX_PAGE;
 use delayline_core::{
@@ -9,7 +9,7 @@ use delayline_core::{
 use crate::client::Client;
 use crate::{Error, Queue};
 
-/// The messages of one status: made by [`Queue::list`](crate::Queue::list) or
+/// A listing of the messages of one status: made by [`Queue::list`](crate::Queue::list) or
 /// [`Queue::dead_letters`](crate::Queue::dead_letters).
 ///
 /// ```
@@ -36,13 +36,13 @@ pub struct Listing {
     bound: Option<Bound>,
 }
 
-/// Ends a listing of dead letters. Without it a loop that redrives would go on for as long as its
-/// letters die again: each new death is one more entry at the end of the list.
+/// Ends a listing of dead letters. Without it, a loop that redrives would continue for as long as
+/// its messages die again: each new death adds an entry at the end of the list.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// The server's clock at the start. Later deaths are not listed.
+    /// The server's clock at the start. Messages that died later are not listed.
     until: Timestamp,
-    /// How many letters may still be listed. A clock that steps back makes new deaths look old.
+    /// How many messages may still be listed. If the clock steps back, new deaths look old.
     left: u64,
 }
 
@@ -51,7 +51,7 @@ impl Listing {
         Self { client, status, after: None, page_size: MAX_PAGE, ended: false, bound: None }
     }
 
-    /// The dead letters of this moment.
+    /// Lists the messages that are dead letters now.
     pub(super) async fn dead_letters(client: Client) -> Result<Self, Error> {
         let Applied { at: until, reply, .. } = client.apply(&Op::Stats).await?;
         let Reply::Stats(stats) = reply else { return Err(Error::unexpected_reply()) };
@@ -59,22 +59,23 @@ impl Listing {
         Ok(Self { bound, ..Self::new(client, Status::Dead) })
     }
 
-    /// The last instant of deaths that are listed: the server's clock when
-    /// [`Queue::dead_letters`](crate::Queue::dead_letters) was called; `None` for other listings.
+    /// For a listing of dead letters, the server's clock when
+    /// [`Queue::dead_letters`](crate::Queue::dead_letters) was called: later deaths are not listed.
+    /// `None` for other listings.
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         self.bound.map(|bound| bound.until)
     }
 
-    /// Begins after a place in the order of this status, such as the [`position`](Self::position)
-    /// that another process has reached in the same status.
+    /// Starts after a position in the order of this status, such as the
+    /// [`position`](Self::position) that another process has reached in the same status.
     #[must_use]
     pub const fn after(mut self, position: Position) -> Self {
         (self.after, self.ended) = (Some(position), false);
         self
     }
 
-    /// How many messages a page has at most: 1 to 100, and 100 unless told. With any other number
+    /// Sets how many messages a page has at most: 1 to 100, 100 by default. With any other number,
     /// the next page is an error.
     #[must_use]
     pub const fn page_size(mut self, messages: usize) -> Self {
@@ -82,26 +83,30 @@ impl Listing {
         self
     }
 
-    /// Where the next page begins: `None` before the first page and after the last. There may be
-    /// nothing after it. It stays valid whatever happens to the message that stood there.
+    /// Where the next page starts: `None` before the first page and after the last. There may be
+    /// nothing after it. It stays valid whatever happens to the message at that position.
     #[must_use]
     pub const fn position(&self) -> Option<Position> {
         self.after
     }
 
-    /// The next page; `None` after the last. What changes its place while the
-    /// listing goes on may be seen twice or not at all.
+    /// Returns the next page, or `None` after the last. A message that changes its position while
+    /// the listing is in progress may be listed twice or not at all.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no page is lost: the next call returns the same page.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`Queue::patience`](crate::Queue::patience). The page can be asked
-    /// for again.
+    /// [`Error::Backend`]; see [`Queue::patience`](crate::Queue::patience). Call again to retry the
+    /// page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
             let list = List { status: self.status, after: self.after, limit: self.page_size };
             let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(mut page) = reply else { return Err(Error::unexpected_reply()) };
-            // A page that leads nowhere would go on for ever.
+            // A page that does not advance would repeat forever.
             self.ended = page.next.is_none() || page.next == self.after;
             self.after = page.next;
             if let Some(bound) = &mut self.bound {
@@ -116,7 +121,7 @@ impl Listing {
 }
 
 impl Bound {
-    /// Removes what is beyond the bound; answers whether the listing has ended.
+    /// Removes what is beyond the bound; returns whether the listing has ended.
     fn cut(&mut self, letters: &mut Vec<MessageInfo>) -> bool {
         let died_later = |letter: &MessageInfo| match letter.state {
             MessageState::Dead { since, .. } => since > self.until,
@@ -142,13 +147,13 @@ pub(super) async fn redrive_all<T, C>(queue: &Queue<T, C>) -> Result<u64, Error>
     Ok(redriven)
 }
 
-/// What an audit of a whole queue has found, or a repair has mended.
+/// The findings of an audit of a whole queue, or what a repair has fixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// How many messages it looked at.
+    /// The number of messages examined.
     pub examined: u64,
-    /// What is wrong. Empty is good.
+    /// What is wrong. Empty if nothing is.
     pub findings: Vec<Finding>,
 }
 
@@ -187,5 +192,5 @@ async fn pass(client: &Client, op: impl Fn(Check) -> Op) -> Result<Audit, Error>
     }
 }
 
-/// What one pass moves another may have to look at.
+/// A later pass may have to look at what an earlier one has moved.
 const MAX_PASSES: usize = 3;

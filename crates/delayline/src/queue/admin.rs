@@ -1,0 +1,222 @@
+//! Dead letters, listings, audits and repairs of a queue.
+
+use std::time::Duration;
+
+use delayline_core::limits::MAX_BATCH;
+use delayline_core::{MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule, Status};
+
+use super::{Audit, Listing, Queue, listing, only};
+use crate::Error;
+
+impl<T, C> Queue<T, C> {
+    /// Makes a dead letter due at once; its failures and crashes are counted from 0 again (G11).
+    ///
+    /// If the reply to the first attempt was lost, a message that this call has redriven is
+    /// reported as [`Redriven::NotDead`]: it is alive either way.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may or may not be redriven. The call can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel).
+    #[doc(alias = "requeue")]
+    #[doc(alias = "DLQ")]
+    pub async fn redrive<I>(&self, id: I) -> Result<Redriven, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.redrive_in(id, Duration::ZERO).await
+    }
+
+    /// Like [`redrive`](Self::redrive), but makes the message due `delay` from now, up to 100
+    /// years.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`redrive`](Self::redrive).
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); also if the delay is longer than 100 years.
+    pub async fn redrive_in<I>(&self, id: I, delay: Duration) -> Result<Redriven, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        only(self.redrive_many_in([id], delay).await?)
+    }
+
+    /// Redrives many dead letters, in as few operations as possible. Returns one result per id, in
+    /// order, like [`redrive`](Self::redrive). The operations are not one atomic step.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the messages may be redriven. The call can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many).
+    pub async fn redrive_many<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.redrive_many_in(ids, Duration::ZERO).await
+    }
+
+    /// Like [`redrive_many`](Self::redrive_many), but makes the messages due `delay` from now, up
+    /// to 100 years.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`redrive_many`](Self::redrive_many).
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many); also if the delay is longer than 100 years.
+    pub async fn redrive_many_in<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        delay: Duration,
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let schedule = Schedule::In(Millis::try_from(delay)?);
+        let op = |ids| Op::Redrive(Redrive { ids, schedule });
+        self.each(MAX_BATCH, ids, op, |reply| match reply {
+            Reply::Redrive(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Redrives all messages that are dead letters now, page by page, and returns how many. A
+    /// message that fails again meanwhile is redriven only once, so the call ends however quickly
+    /// messages die.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// let redriven = queue.redrive_all().await?;
+    /// println!("{redriven} messages get another chance");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the messages redriven so far stay redriven. Call again for the
+    /// rest, which includes those that have died again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`redrive`](Self::redrive).
+    #[doc(alias = "DLQ")]
+    pub async fn redrive_all(&self) -> Result<u64, Error> {
+        listing::redrive_all(self).await
+    }
+
+    /// Deletes a dead letter.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the dead letter may or may not be deleted. The call can be
+    /// repeated.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel).
+    #[doc(alias = "delete")]
+    pub async fn purge<I>(&self, id: I) -> Result<Purged, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        only(self.purge_many([id]).await?)
+    }
+
+    /// Deletes many dead letters, in as few operations as possible. Returns one result per id, in
+    /// order. The operations are not one atomic step.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the dead letters may be deleted. The call can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many).
+    pub async fn purge_many<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Purged>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.each(MAX_BATCH, ids, Op::Purge, |reply| match reply {
+            Reply::Purge(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Lists the messages of one status, page by page: [`Status::Scheduled`], [`Status::Ready`],
+    /// [`Status::Leased`] or [`Status::Dead`]. For any other status, the first page is an error.
+    #[must_use]
+    pub fn list(&self, status: Status) -> Listing {
+        Listing::new(self.client.clone(), status)
+    }
+
+    /// Lists the messages that are dead letters now, page by page, the oldest death first. Messages
+    /// that die later are not included, so a loop that redrives each page ends; that loop is
+    /// [`redrive_all`](Self::redrive_all).
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    #[doc(alias = "DLQ")]
+    pub async fn dead_letters(&self) -> Result<Listing, Error> {
+        Listing::dead_letters(self.client.clone()).await
+    }
+
+    /// Audits the whole queue, page by page (G1, G22). The queue can be in use meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn check(&self) -> Result<Audit, Error> {
+        listing::audit(&self.client).await
+    }
+
+    /// Repairs what [`check`](Self::check) finds, page by page, until a pass finds nothing, with
+    /// three passes at most. Returns what was wrong. The queue can be in use meanwhile.
+    ///
+    /// Each message is moved to the one place where it belongs. If only half of an operation was
+    /// applied to it, that is the place where it was, or where the operation was moving it. A
+    /// message that cannot be read, or whose due time is lost, becomes a dead letter. It can be
+    /// inspected and purged, or redriven if its record is intact. Messages of which nothing is left
+    /// are counted as purged (G20).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, what has been repaired so far is kept. Call again to continue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Call again to continue.
+    pub async fn repair(&self) -> Result<Audit, Error> {
+        listing::repair(&self.client).await
+    }
+}

@@ -1,4 +1,4 @@
-//! From a URL to a backend.
+//! From a URL to a connection.
 
 use std::fmt;
 #[cfg(any(feature = "redis", feature = "fred"))]
@@ -13,7 +13,7 @@ use crate::connection::Memory;
 use crate::connection::Way;
 use crate::{Connection, Error};
 
-/// Which Redis client carries the calls. Both behave the same.
+/// The Redis client that carries the calls. Both behave the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Driver {
@@ -23,17 +23,18 @@ pub enum Driver {
     Fred,
 }
 
-/// Where queues are, and how to connect to them.
+/// Where the queues are, and how to connect to them.
 ///
-/// URLs are
-/// - `memory:`: a place in this process, which ends with it; needs the feature `memory`,
-/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server,
-/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, found through
-///   any of these nodes,
-/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB]`: whichever server
-///   these sentinels name as the primary of SERVICE; the login is the server's,
-/// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS,
-/// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server.
+/// The URLs are:
+///
+/// - `memory:`: queues in this process, which end with it; needs the feature `memory`
+/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
+/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
+///   through any of these nodes
+/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB]`: the server that
+///   these sentinels name as the primary of SERVICE; user and password are the server's
+/// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS
+/// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
 /// All but the first accept `protocol=resp3` in their query and need the feature `redis` or `fred`.
 ///
@@ -93,15 +94,15 @@ impl Connect {
         Ok(Self { place, driver: Driver::default(), misfit: None })
     }
 
-    /// Chooses the Redis client. Without this call it is the `redis` crate if it is part of the
-    /// build, else `fred`. A `memory:` queue has none.
+    /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, else
+    /// `fred`. Has no effect on a `memory:` URL.
     pub const fn driver(mut self, driver: Driver) -> Self {
         self.driver = driver;
         self
     }
 
-    /// Trusts these certificate authorities, in PEM form, instead of the public ones. Only the
-    /// `rediss` URLs use TLS.
+    /// Trusts these certificate authorities, in PEM format, instead of those of the operating
+    /// system. Only `rediss` URLs use TLS.
     #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Self {
         let pem = pem.into();
@@ -112,8 +113,8 @@ impl Connect {
         })
     }
 
-    /// Logs in to the sentinels of a `redis-sentinel` URL with this user (empty for the default user)
-    /// and password. They get no other login, and the servers do not get this one.
+    /// Logs in to the sentinels of a `redis-sentinel` URL with this user (empty for the default
+    /// user) and password. The sentinels get no other login, and the servers do not get this one.
     #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn sentinel_login(self, user: &str, password: &str) -> Self {
         self.with(no_sentinels, |options| {
@@ -123,8 +124,9 @@ impl Connect {
         })
     }
 
-    /// Dials `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for address
-    /// translation, as between a container and its host. Certificates must name the host of `to`.
+    /// Connects to `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for
+    /// address translation, such as between a container and its host. Certificates must name the
+    /// host of `to`.
     #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn map_address(self, from: &str, to: &str) -> Self {
         self.with(nobody_names, |options| {
@@ -133,8 +135,8 @@ impl Connect {
         })
     }
 
-    /// Changes the options of a server. `change` returns whether the option fits the URL; if it does
-    /// not, `misfit` says why.
+    /// Changes the options of a server. `change` returns whether the option fits the URL; if it
+    /// does not, `misfit` says why.
     #[cfg(any(feature = "redis", feature = "fred"))]
     fn with(
         mut self,
@@ -153,7 +155,7 @@ impl Connect {
         self
     }
 
-    /// Whether the password travels over a network where others can read it: without TLS, and to
+    /// Whether the password is sent over a network where others can read it: without TLS, and to
     /// another host than this one.
     #[must_use]
     pub fn exposes_password(&self) -> bool {
@@ -164,8 +166,8 @@ impl Connect {
         }
     }
 
-    /// Opens the queue also on a server that evicts keys when its memory is full, and so may lose
-    /// messages. Without this such a server is refused with [`ErrorKind::Evicting`].
+    /// Opens queues even on a server that evicts keys when its memory is full, and so may lose
+    /// messages. By default such a server is refused with [`ErrorKind::Evicting`].
     pub fn allow_eviction(self, allow: bool) -> Self {
         #[cfg(any(feature = "redis", feature = "fred"))]
         if let Place::Server(mut options) = self.place {
@@ -176,17 +178,21 @@ impl Connect {
         self
     }
 
-    /// Asks every server that holds queues, or that may take the place of one that does, what it says of
-    /// itself, and every sentinel what it knows. Changes nothing.
+    /// Reports the state of every server that holds queues or can take over from one that does, and
+    /// what every sentinel knows. Changes nothing.
     ///
-    /// Whoever cannot be reached or refuses a command is reported as such. Each is asked over a
-    /// connection of its own, with the login and the encryption that calls have.
+    /// A server that cannot be reached or refuses a command is reported as such. Each gets a
+    /// connection of its own, with the login and the encryption that calls use.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]: nobody who names the servers can be reached or accepts the login.
-    /// [`ErrorKind::Unsupported`] for `memory:`, which is no server, or if the driver is not part of
-    /// this build.
+    /// [`Error::Backend`] if nothing that names the servers can be reached or accepts the login.
+    /// [`ErrorKind::Unsupported`] for `memory:`, which is no server, or if the driver is not part
+    /// of this build.
     #[cfg(any(feature = "redis", feature = "fred"))]
     pub async fn survey(self) -> Result<Survey, Error> {
         if let Some(misfit) = self.misfit {
@@ -198,17 +204,17 @@ impl Connect {
         }
     }
 
-    /// Connects.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]: an option does not fit the URL, the server cannot be reached, or it refuses
-    /// the login or the TLS session. [`ErrorKind::Unsupported`] if the driver is not part of this
-    /// build.
+    /// Connects to the server.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes any connection it has opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if an option does not fit the URL, the server cannot be reached, or it
+    /// refuses the login or the TLS session. [`ErrorKind::Unsupported`] if the driver is not part
+    /// of this build.
     pub async fn connect(self) -> Result<Connection, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
@@ -268,7 +274,7 @@ impl fmt::Display for Connect {
     }
 }
 
-/// What stands before the first colon, if that can be a scheme. Anything else may be a password
+/// Returns what precedes the first colon, if that can be a scheme. Anything else may be a password
 /// and is not repeated.
 fn scheme(url: &str) -> Result<&str, Violation> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);

@@ -12,6 +12,10 @@ use crate::{Connect, Error, Queue};
 
 /// Connects to a URL with the default options of [`Connect`].
 ///
+/// # Cancel safety
+///
+/// Dropping the future closes any connection it has opened.
+///
 /// # Errors
 ///
 /// See [`Connect::new`] and [`Connect::connect`].
@@ -19,15 +23,15 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
     Connect::new(url)?.connect().await
 }
 
-/// A server, or a place in this process, from which queues are opened by name: made by [`connect`]
-/// or [`Connect::connect`].
+/// A server, or queues in this process: opens queues by name. Made by [`connect`] or
+/// [`Connect::connect`].
 ///
-/// All its queues share one connection for their calls, and one more on which idle workers wait,
-/// because a blocking wait holds up everything else on its connection. Clones share both. They are
-/// closed when all clones and queues are gone.
+/// All its queues share one connection for calls, and another on which idle workers wait, because a
+/// blocking wait holds up everything else on its connection. Clones share both. They are closed
+/// when all clones and queues are dropped.
 ///
-/// A `memory:` connection creates a queue when its name is first used, and keeps it until all clones
-/// of the connection are gone: the same name leads to the same queue.
+/// A `memory:` connection creates a queue when its name is first used, and keeps it until all
+/// clones of the connection are dropped: the same name always opens the same queue.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -48,7 +52,7 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 #[derive(Clone, Debug)]
 pub struct Connection(Way);
 
-/// How operations get to a queue.
+/// How operations reach a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
     #[cfg(feature = "memory")]
@@ -64,20 +68,20 @@ impl Connection {
 
     /// Opens a queue of JSON payloads, after checking that the server is suitable.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]: the name is malformed, or the server is a read-only replica, evicts keys
-    /// ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a newer queue of that name, or
-    /// cannot be reached.
-    ///
     /// # Cancel safety
     ///
-    /// Dropping the future opens nothing; the queue on the server is not changed.
+    /// Dropping the future has no effect: opening does not change the queue on the server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the name is malformed, or the server is a read-only replica, evicts
+    /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
+    /// newer format, or cannot be reached.
     pub async fn queue<T>(&self, name: &str) -> Result<Queue<T>, Error> {
         Ok(Queue::new(self.backend(name).await?))
     }
 
-    /// Opens a queue whose payloads `codec` writes and reads, such as [`Raw`](crate::Raw).
+    /// Opens a queue with payloads encoded by `codec`, such as [`Raw`](crate::Raw).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -91,6 +95,10 @@ impl Connection {
     /// # }
     /// ```
     ///
+    /// # Cancel safety
+    ///
+    /// Like [`queue`](Self::queue).
+    ///
     /// # Errors
     ///
     /// Like [`queue`](Self::queue).
@@ -98,7 +106,11 @@ impl Connection {
         Ok(Queue::with_codec(self.backend(name).await?, codec))
     }
 
-    /// Opens a queue as a backend, to which every [`Op`](crate::Op) can be applied.
+    /// Opens a queue as a backend, which executes any [`Op`](crate::Op).
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`queue`](Self::queue).
     ///
     /// # Errors
     ///
@@ -124,12 +136,16 @@ impl Connection {
 
 #[cfg(any(feature = "redis", feature = "fred"))]
 impl Connection {
-    /// Looks at the server, and at what its user may do on the queue `name`, without opening it: works
-    /// on servers that [`queue`](Self::queue) refuses, too. Changes nothing.
+    /// Inspects the server, and the permissions of its user on the queue `name`, without opening
+    /// the queue: works even on servers that [`queue`](Self::queue) refuses. Changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]: the name is malformed, the server cannot be reached, or it refuses all
+    /// [`Error::Backend`] if the name is malformed, the server cannot be reached, or it refuses all
     /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
         let queue = QueueName::new(name)?;
@@ -141,7 +157,7 @@ impl Connection {
     }
 }
 
-/// Queues in this process.
+/// The queues in this process.
 #[cfg(feature = "memory")]
 #[derive(Clone, Default)]
 pub(crate) struct Memory(

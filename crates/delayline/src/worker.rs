@@ -1,4 +1,4 @@
-//! Handling messages: a worker claims them, runs a handler on each, and settles them.
+//! Workers: they claim messages, run a handler on each, and settle them.
 
 #[cfg(feature = "testing")]
 mod alone;
@@ -41,21 +41,21 @@ pub use self::stuck::Stuck;
 pub use self::workers::Workers;
 use crate::{Codec, Json, Queue};
 
-/// Handles the messages of one queue; [`Workers`] are for several.
+/// Handles the messages of one queue; use [`Workers`] for several.
 ///
-/// It claims no more messages than it has free slots, wakes up when the next one is due, prolongs
-/// the leases of running handlers, and settles each message by what its handler answers. A panic, a
-/// timeout or a payload that cannot be read concerns its own message only. While the backend fails
-/// the worker goes on trying, every two seconds at most, and resumes by itself (G21), also if it is
-/// refused: somebody may grant the permission that is missing. It logs a failure that lasts once a
-/// minute, and tells [`WorkerBuilder::on_refusal`]. Only a worker that is to end on an
-/// empty queue ends when it is refused, because it cannot learn whether the queue is empty.
+/// It claims no more messages than it has free slots, wakes up when the next one is due, renews the
+/// leases of running handlers, and settles each message with its handler's result. A panic, a
+/// timeout or an undecodable payload affects only its own message. While the backend fails or
+/// refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
+/// (G21): a missing permission may still be granted. It logs a lasting failure once a minute and
+/// calls [`WorkerBuilder::on_refusal`]. Only a worker that ends on an empty queue also ends when it
+/// is refused, because it cannot learn whether the queue is empty.
 ///
-/// A message is handled at least once. A handler that must know whether it is the latest to hold
-/// the message compares [`Job::epoch`].
+/// A message is handled at least once. To write elsewhere only as the latest holder of the message,
+/// use [`Job::epoch`] as a fencing token.
 ///
-/// Dropping the future of [`run`](Self::run) drops all handlers, and their messages come back when
-/// their leases have run out, as after a crash. [`WorkerHandle::stop`] is the gentle way.
+/// Dropping the future of [`run`](Self::run) drops all handlers, and their messages are redelivered
+/// when their leases expire, as after a crash. [`WorkerHandle::stop`] stops gracefully.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -78,6 +78,7 @@ use crate::{Codec, Json, Queue};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "consumer")]
 pub struct Worker<T, C = Json> {
     queue: Queue<T, C>,
     config: Config,
@@ -85,8 +86,8 @@ pub struct Worker<T, C = Json> {
 }
 
 impl<T, C> Worker<T, C> {
-    /// A worker of this queue, to be configured. What it settles is as safe as the queue wants it
-    /// ([`Queue::durability`]); the queue can be given a smaller durability here than where it is sent to.
+    /// Configures a worker of this queue. It settles messages with the durability of the queue
+    /// ([`Queue::durability`]), which may be lower than that of the sends.
     pub fn builder(queue: Queue<T, C>) -> WorkerBuilder<T, C> {
         WorkerBuilder::new(queue)
     }
@@ -95,7 +96,7 @@ impl<T, C> Worker<T, C> {
         Self { queue, config, stop: Stop::default() }
     }
 
-    /// A handle that stops this worker from elsewhere.
+    /// Returns a handle that stops this worker from elsewhere.
     #[must_use]
     pub fn handle(&self) -> WorkerHandle {
         self.stop.handle()
@@ -103,11 +104,16 @@ impl<T, C> Worker<T, C> {
 }
 
 impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
-    /// Handles messages until a [`WorkerHandle`] stops it.
+    /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled.
     ///
-    /// What `handler` answers settles its message: `Ok(())` or [`Outcome::Ack`] finishes it, an
-    /// error of any printable kind is a failure, after which it is tried again as the retry policy
-    /// says, and [`Outcome`] has more. Needs a tokio runtime with time enabled.
+    /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an
+    /// error of any printable type is a failure, after which the message is retried as the retry
+    /// policy says. See [`Outcome`] for more. Needs a tokio runtime with time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops all running handlers. Their messages are redelivered when their
+    /// leases expire, which counts as a crash. Use a [`WorkerHandle`] to stop without that.
     pub async fn run<H, F, O, E>(self, handler: H) -> Summary
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
@@ -118,8 +124,12 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
         self.run_until(pending(), handler).await
     }
 
-    /// Handles messages until `shutdown` is over or a [`WorkerHandle`] stops it; then it ends as
-    /// [`WorkerBuilder::stop_grace`] says.
+    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it, then stops as
+    /// [`WorkerBuilder::stop_grace`] says. Returns what it has handled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`run`](Self::run).
     pub async fn run_until<S, H, F, O, E>(self, shutdown: S, handler: H) -> Summary
     where
         S: Future<Output = ()>,

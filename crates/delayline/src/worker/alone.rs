@@ -1,4 +1,4 @@
-//! One delivery, handled without a worker's loop.
+//! Handles one delivery without a worker's loop.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -13,7 +13,7 @@ use super::handler::{Start, starter, without_outcome};
 use super::{Job, Outcome};
 use crate::Codec;
 
-/// Handles one delivery after the other as a worker would.
+/// Handles deliveries one by one, as a worker would.
 pub(crate) struct Alone(Start);
 
 impl Alone {
@@ -29,7 +29,7 @@ impl Alone {
         Self(starter(codec, handler, None))
     }
 
-    /// What the handler answers. Dropping the future drops the handler.
+    /// Returns the handler's result. Dropping the future drops the handler.
     pub(crate) async fn handle(&self, delivery: Delivery, lateness: Duration) -> Outcome {
         let mut task = JoinSet::new();
         task.spawn((self.0)(delivery, lateness, Arc::new(Control::default())));

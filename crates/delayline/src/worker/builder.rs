@@ -1,4 +1,4 @@
-//! How a worker is to work.
+//! Configuration of a worker.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -15,7 +15,7 @@ use super::retry::Retry;
 use super::{Stuck, Worker};
 use crate::{Error, Json, Queue};
 
-/// Configures a [`Worker`].
+/// Configures a [`Worker`]. Values are checked by [`build`](Self::build).
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkerBuilder<T, C = Json> {
     queue: Queue<T, C>,
@@ -31,7 +31,7 @@ pub struct WorkerBuilder<T, C = Json> {
     consumer: String,
 }
 
-/// What a worker needs to know.
+/// The configuration of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// The most handlers at once.
@@ -65,30 +65,35 @@ impl<T, C> WorkerBuilder<T, C> {
         }
     }
 
-    /// How many handlers run at once: 1 to 1000, 10 by default; among [`Workers`](super::Workers),
-    /// as many as there are slots.
+    /// Sets how many handlers run at once: 1 to 1000. The default is 10; in
+    /// [`Workers`](super::Workers), as many as there are slots.
+    #[doc(alias = "prefetch")]
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);
         self
     }
 
-    /// How long a message stays with this worker without a sign of life: 1 ms to one day, 30 s by
-    /// default. A third of it after the last one the worker gives the next, so a handler may take
-    /// as long as it likes; after a crash the message comes back when the lease has run out.
+    /// Sets how long this worker holds a message without renewing its lease: 1 ms to one day, 30 s
+    /// by default. The worker renews the lease every third of it, so a handler may take as long as
+    /// it likes. After a crash, the message is redelivered when the lease expires.
+    #[doc(alias = "visibility timeout")]
+    #[doc(alias = "heartbeat")]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a failed message waits, if its handler names no delay: by default exponentially
-    /// longer with full jitter, from 1 s up to one hour.
+    /// Sets how long a failed message waits if its handler returns no delay. By default,
+    /// exponential backoff with full jitter from 1 s to one hour.
+    #[doc(alias = "backoff")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Retry::Policy(policy);
         self
     }
 
-    /// The same by a function of the number of failures, this one included, and of its error text.
-    /// It runs on the worker's own task and must not block.
+    /// Like [`retry`](Self::retry), with a function of the number of failures, including this one,
+    /// and the error text. It runs on the worker's own task and must not block.
+    #[doc(alias = "backoff")]
     pub fn retry_with(
         mut self,
         delay: impl Fn(u32, &str) -> Duration + Send + Sync + 'static,
@@ -97,19 +102,19 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// How long a lease is prolonged at the most, counted from the claim: without this call, as
-    /// long as the handler runs. Then the handler's token fires
-    /// ([`CancelReason::LeaseTooOld`](super::CancelReason::LeaseTooOld)); when the lease runs out,
-    /// the message comes back as after a crash. So a handler that hangs does not keep its message
-    /// for ever.
+    /// Sets how long a lease is renewed at most, counted from the claim. By default, for as long as
+    /// the handler runs. At that age the handler's token fires
+    /// ([`CancelReason::LeaseTooOld`](super::CancelReason::LeaseTooOld)); when the lease expires,
+    /// the message is redelivered as after a crash. So a hanging handler does not keep its message
+    /// forever.
     pub const fn max_lease_age(mut self, age: Duration) -> Self {
         self.max_lease_age = Some(age);
         self
     }
 
-    /// Calls `hook` once for every handler that runs longer than `after`. It runs on the worker's
-    /// own task and must not block. A handler that blocks its thread is reported as well, if the
-    /// runtime has another thread.
+    /// Calls `hook` once for every handler that runs longer than `after`. The hook runs on the
+    /// worker's own task and must not block. A handler that blocks its thread is also reported, if
+    /// the runtime has another thread.
     pub fn on_stuck(
         mut self,
         after: Duration,
@@ -119,53 +124,54 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// Calls `hook` when the backend refuses what the worker asks of it
-    /// ([`Class::Rejected`](crate::Class::Rejected)), such as for want of a permission: the first
-    /// time, and once a minute while it lasts. It runs on the worker's own task and must not block.
+    /// Calls `hook` when the backend refuses an operation of the worker
+    /// ([`Class::Rejected`](crate::Class::Rejected)), for example because a permission is missing:
+    /// the first time, and once a minute while it lasts. It runs on the worker's own task and must
+    /// not block.
     pub fn on_refusal(mut self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_refusal = Some(Hook::new(hook));
         self
     }
 
-    /// How long a handler may run before it is dropped, which counts as a failure. Without this
-    /// call, for ever.
+    /// Sets how long a handler may run before it is dropped, which counts as a failure. No limit by
+    /// default.
     pub const fn handler_timeout(mut self, timeout: Duration) -> Self {
         self.handler_timeout = Some(timeout);
         self
     }
 
-    /// How long handlers may go on when [`Worker::run_until`] is told to stop: 20 s by default. See
-    /// [`WorkerHandle::stop`](super::WorkerHandle::stop) for what follows.
+    /// Sets how long handlers may continue after the shutdown of [`Worker::run_until`]: 20 s by
+    /// default. See [`WorkerHandle::stop`](super::WorkerHandle::stop) for what follows.
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
         self
     }
 
-    /// Whether to end when no message is scheduled, ready or leased any more: off by default. Such a
-    /// worker also stops when the backend refuses what it asks; see
+    /// Sets whether the worker ends when no message is scheduled, ready or leased any more: off by
+    /// default. Such a worker also ends when the backend refuses an operation; see
     /// [`on_refusal`](Self::on_refusal).
     pub const fn until_empty(mut self, until_empty: bool) -> Self {
         self.until_empty = until_empty;
         self
     }
 
-    /// A name for this worker in the queue's journal of claims: up to 31 bytes, empty by default.
-    /// An id unique to the instance is added to it (G16).
+    /// Names this worker in the queue's journal of claims: up to 31 bytes, empty by default. An id
+    /// unique to the instance is appended (G16).
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.consumer = name.into();
         self
     }
 
-    /// The worker.
+    /// Builds the worker.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if concurrency, lease or name is outside of its range.
+    /// [`Error::Backend`] if the concurrency, lease or name is outside its limits.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)
     }
 
-    /// The worker, with so many handlers at once unless told.
+    /// Builds the worker, with this concurrency by default.
     pub(super) fn build_for(self, concurrency: usize) -> Result<Worker<T, C>, Error> {
         let unique = Uuid::new_v4().simple().to_string();
         let limit = MAX_CONSUMER_BYTES.saturating_sub(unique.len() + 1);
@@ -212,7 +218,7 @@ impl Config {
         }
     }
 
-    /// A claim for all slots says by itself what else is outside of a limit.
+    /// Checks the limits. A claim for all slots checks those that it shares.
     fn validate(&self) -> Result<(), Violation> {
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {
             return Err(out_of_range("the concurrency", self.concurrency, MAX_BATCH));
@@ -227,7 +233,7 @@ impl Config {
     }
 }
 
-/// A number of handlers or a weight that is not from 1 to `most`.
+/// The error for a number of handlers or a weight outside 1 to `most`.
 pub(super) fn out_of_range(what: &'static str, actual: usize, most: usize) -> Violation {
     let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
     Violation::OutOfRange { what, actual: number(actual), least: 1, most: number(most) }

@@ -1,4 +1,4 @@
-//! What the backend keeps failing at.
+//! Lasting failures of the backend.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use delayline_core::ErrorKind;
 use tokio::time::Instant;
 
-/// The failures that last, by queue and operation. A worker tries again every two seconds at least;
-/// who reads its log need not know each time.
+/// The failures that last, by queue and operation. A worker tries again at least every two seconds;
+/// its log need not mention each attempt.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(HashMap<(usize, &'static str), (ErrorKind, Instant)>);
 
 impl Complaints {
-    /// An operation has failed. Answers whether to speak of it: the first time, when it fails in
-    /// another way, and once a minute.
+    /// An operation has failed. Returns whether to log it: the first time, when it fails in another
+    /// way, and once a minute.
     pub(super) fn failed(&mut self, queue: usize, op: &'static str, kind: &ErrorKind) -> bool {
         let now = Instant::now();
         let known = self.0.get(&(queue, op));
@@ -24,7 +24,7 @@ impl Complaints {
         !is_old
     }
 
-    /// An operation has succeeded. Answers whether it had been failing.
+    /// An operation has succeeded. Returns whether it had been failing.
     pub(super) fn succeeded(&mut self, queue: usize, op: &'static str) -> bool {
         !self.0.is_empty() && self.0.remove(&(queue, op)).is_some()
     }

@@ -1,4 +1,4 @@
-//! How a running handler learns that it had better stop.
+//! How a running handler learns that it should stop.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Fires the token. The first reason stays.
+    /// Fires the token. Only the first reason is kept.
     pub(super) fn cancel(&self, reason: CancelReason) {
         let _ = self.reason.set(reason);
         self.token.cancel();

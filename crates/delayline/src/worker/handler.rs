@@ -16,15 +16,15 @@ use super::control::Control;
 use super::{CancelReason, Job, Outcome};
 use crate::Codec;
 
-/// Makes the future that handles a delivery, claimed so late after its due instant.
+/// Makes the future that handles a delivery, given how late it was claimed.
 pub(super) type Start = Arc<
     dyn Fn(Delivery, Duration, Arc<Control>) -> Pin<Box<dyn Future<Output = Outcome> + Send>>
         + Send
         + Sync,
 >;
 
-/// Everything of the user's (codec, handler, conversions) runs inside of the future made, so that a
-/// panic stays with the one message.
+/// All user code (codec, handler, conversions) runs inside the returned future, so that a panic
+/// affects only its own message.
 pub(super) fn starter<T, C, H, F, O, E>(codec: Arc<C>, handler: H, limit: Option<Duration>) -> Start
 where
     T: Send + 'static,
@@ -72,19 +72,19 @@ where
                     tracing::info!(error, "given back, because the worker stops");
                     Outcome::Release
                 }
-                // The alternate form of `anyhow` and `eyre` has the causes as well.
+                // The alternate form of `anyhow` and `eyre` includes the causes.
                 Err(error) => Outcome::retry(format!("{error:#}")),
             }
         })
     })
 }
 
-/// The outcome of a handler's task that brought none.
+/// The outcome of a handler's task that returned none.
 pub(super) fn without_outcome(error: JoinError) -> Outcome {
     match error.try_into_panic() {
         Ok(panic) => {
             let text = panic_text(&*panic);
-            // What was panicked with may panic again when it is dropped.
+            // Dropping the panic's payload could panic again.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(again);
             }

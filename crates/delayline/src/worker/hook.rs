@@ -1,10 +1,10 @@
-//! Functions of the user's that a worker calls.
+//! User functions that a worker calls.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Who wants to know of values of `T`.
+/// A function that is called with values of `T`.
 pub(super) struct Hook<T>(Arc<dyn Fn(&T) + Send + Sync>);
 
 impl<T> Hook<T> {
@@ -12,10 +12,10 @@ impl<T> Hook<T> {
         Self(Arc::new(hook))
     }
 
-    /// A hook that panics does not end the worker.
+    /// Calls the function. A panic does not end the worker.
     pub(super) fn call(&self, value: &T) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.0)(value))) {
-            // What was panicked with may panic again when it is dropped.
+            // Dropping the panic's payload could panic again.
             std::mem::forget(panic);
             tracing::error!(of = std::any::type_name::<T>(), "a hook of the worker panicked");
         }

@@ -1,4 +1,4 @@
-//! What a handler is given.
+//! What a handler receives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::CancelReason;
 use super::control::Control;
 
-/// A delivered message, decoded.
+/// A delivered message, decoded: what a handler receives.
 ///
-/// Its payload is not in its `Debug` output.
+/// Its `Debug` output does not contain the payload.
+#[doc(alias = "delivery")]
 pub struct Job<T> {
     payload: T,
     info: MessageInfo,
@@ -39,7 +40,7 @@ impl<T> Job<T> {
         &self.payload
     }
 
-    /// The payload, to keep.
+    /// Takes the payload out of the job.
     pub fn into_payload(self) -> T {
         self.payload
     }
@@ -54,56 +55,58 @@ impl<T> Job<T> {
         &self.headers
     }
 
-    /// How often the message has been claimed, this time included. It rises with every claim, and
-    /// so is the fencing number for conditional writes elsewhere: whoever has seen a higher one
-    /// refuses this one (G6).
+    /// How often the message has been claimed, including this time. It increases with every claim,
+    /// so use it as a fencing token for conditional writes elsewhere: a store that has seen a
+    /// higher epoch refuses this one (G6).
+    #[doc(alias = "fencing token")]
     pub const fn epoch(&self) -> u64 {
         self.lease.epoch
     }
 
-    /// How often a handler has failed on it.
+    /// How often a handler has failed on this message.
     pub const fn failures(&self) -> u32 {
         self.info.failures
     }
 
-    /// How often a lease of it has run out: workers that crashed or hung, and claims whose reply
-    /// was lost.
+    /// How often a lease of this message has expired: workers that crashed or hung, and claims
+    /// whose reply was lost.
     pub const fn crashes(&self) -> u32 {
         self.info.crashes
     }
 
-    /// Which attempt this is, from 1: failures and crashes so far, and one.
+    /// The number of this attempt, from 1: failures and crashes so far, plus one.
     pub const fn attempt(&self) -> u32 {
         self.info.failures.saturating_add(self.info.crashes).saturating_add(1)
     }
 
-    /// When it was due, by the server's clock; after a retry, when the retry was due.
+    /// When the message was due, by the server's clock; after a retry, when the retry was due.
     pub const fn due(&self) -> Timestamp {
         self.info.due
     }
 
-    /// From the due instant to the claim, both by the server's clock.
+    /// The time from the due time to the claim, both by the server's clock.
     pub const fn lateness(&self) -> Duration {
         self.lateness
     }
 
-    /// All there is to know about the message but its content.
+    /// Everything about the message except headers and payload.
     pub const fn info(&self) -> &MessageInfo {
         &self.info
     }
 
-    /// The lease, to settle or extend the message by [`Op`](crate::Op)s of your own.
+    /// The lease, to settle or extend the message with [`Op`](crate::Op)s of your own.
     pub const fn lease(&self) -> Lease {
         self.lease
     }
 
-    /// A token that fires when it is of no use to go on: see [`CancelReason`]. Nothing forces the
-    /// handler; what it answers still counts if the lease still holds.
+    /// A token that fires when it is no longer useful to continue: see [`CancelReason`]. The
+    /// handler is not forced to end; its result counts as long as the lease is valid.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.control.token
     }
 
     /// Why the token has fired; `None` if it has not.
+    #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.control.reason()
     }

@@ -1,4 +1,4 @@
-//! What a handler answers.
+//! What a handler returns.
 
 use std::time::Duration;
 
@@ -7,54 +7,59 @@ use delayline_core::{Millis, Outcome as Settled};
 
 /// How the handling of a message ended.
 ///
-/// Delays are to the millisecond, rounded up, and 100 years at most. Of error texts the first 1024
-/// bytes are kept.
+/// Delays are rounded up to the millisecond and limited to 100 years. Error texts are cut after
+/// 1024 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Handled. The message is finished.
+    /// Handled: the message is finished.
     Ack,
-    /// Failed. It counts as a failure; the message is tried again, or is a dead letter after its
-    /// last failure allowed (G9).
+    /// Failed: counts as a failure. The message is retried, or becomes a dead letter after its last
+    /// allowed failure (G9).
+    #[doc(alias = "nack")]
     Retry {
-        /// From now to the next try; `None` as the worker's retry policy says.
+        /// The delay from now until the retry; `None` to use the worker's retry policy.
         after: Option<Duration>,
         /// What went wrong.
         error: String,
     },
-    /// Not now. Nothing is counted; the message is due again after this time.
+    /// Not now: nothing is counted. The message is due again after this delay.
     ///
     /// With no delay it is a [`Release`](Self::Release).
+    #[doc(alias = "defer")]
     Snooze(Duration),
-    /// Not here. Nothing is counted; the message is ready again at once, for any worker.
+    /// Not here: nothing is counted. The message is ready again at once, for any worker.
     ///
-    /// While all that its handlers answer is this, a worker claims less and less often, down to ten
-    /// times a second, so that a message nobody wants is no hot loop.
+    /// While handlers return nothing else, a worker claims less and less often, down to ten times a
+    /// second, so that a message that no worker wants does not cause a busy loop.
+    #[doc(alias = "requeue")]
     Release,
-    /// Hopeless. The message is a dead letter, for this reason.
+    /// Hopeless: the message becomes a dead letter, with this text as the error.
+    #[doc(alias = "DLQ")]
     Reject(String),
 }
 
 impl Outcome {
-    /// Failed; to be tried again as the worker's retry policy says.
+    /// Failed; to be retried as the worker's retry policy says.
     #[must_use]
     pub fn retry(error: impl Into<String>) -> Self {
         Self::Retry { after: None, error: error.into() }
     }
 
-    /// Failed; to be tried again after this time.
+    /// Failed; to be retried after this delay.
     #[must_use]
     pub fn retry_in(after: Duration, error: impl Into<String>) -> Self {
         Self::Retry { after: Some(after), error: error.into() }
     }
 
-    /// Hopeless.
+    /// Hopeless; to become a dead letter.
     #[must_use]
     pub fn reject(error: impl Into<String>) -> Self {
         Self::Reject(error.into())
     }
 
-    /// As the contract has it; `policy` has the delay of a retry that names none, for its error.
+    /// Converts to the outcome of the contract. `policy` returns the delay for a retry without one,
+    /// given its error.
     pub(crate) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
         match self {
             Self::Ack => Settled::Ack,
@@ -79,7 +84,7 @@ fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration).unwrap_or(Millis::MAX)
 }
 
-/// The first [`MAX_ERROR_BYTES`] bytes of a text, less the part of a character.
+/// At most the first [`MAX_ERROR_BYTES`] bytes of a text, cut between characters.
 fn truncated(mut text: String) -> String {
     let fits = |end: &usize| text.is_char_boundary(*end);
     if text.len() > MAX_ERROR_BYTES {

@@ -1,4 +1,4 @@
-//! How long failed messages wait, if their handlers name no delay.
+//! How long failed messages wait if their handlers return no delay.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use delayline_core::{Jitter, Millis, RetryPolicy};
 
-/// A policy, or a function of the caller's.
+/// A policy, or a function of the caller.
 #[derive(Clone)]
 pub(crate) enum Retry {
     Policy(RetryPolicy),
     Custom(Arc<Delay>),
 }
 
-/// The wait for a number of failures and the latest error.
+/// The delay for a number of failures and the latest error.
 type Delay = dyn Fn(u32, &str) -> Duration + Send + Sync;
 
 impl Retry {
-    /// The wait after the `failures`-th failure.
+    /// The delay after the `failures`-th failure.
     pub(super) fn delay(&self, failures: u32, error: &str) -> Millis {
         self.spread_delay(failures, error, || fastrand::u64(..))
     }
 
-    /// The same, with all jitter at its longest.
+    /// The same, with all jitter at its maximum.
     #[cfg(feature = "testing")]
     pub(crate) fn longest_delay(&self, failures: u32, error: &str) -> Millis {
         self.spread_delay(failures, error, || u64::MAX)
@@ -36,7 +36,7 @@ impl Retry {
                 match catch_unwind(AssertUnwindSafe(|| delay(failures, error))) {
                     Ok(delay) => Millis::try_from(delay).unwrap_or(Millis::MAX),
                     Err(panic) => {
-                        // What was panicked with may panic again when it is dropped.
+                        // Dropping the panic's payload could panic again.
                         std::mem::forget(panic);
                         tracing::error!(
                             "the retry function panicked; the default policy stands in"
@@ -58,8 +58,8 @@ impl fmt::Debug for Retry {
     }
 }
 
-/// Decorrelated jitter builds on the wait before, which nobody has kept: a walk of as many random
-/// steps arrives at the same spread.
+/// Decorrelated jitter builds on the previous delay, which is not stored: a walk of as many random
+/// steps has the same spread.
 fn by_policy(policy: &RetryPolicy, failures: u32, random: impl Fn() -> u64) -> Millis {
     let steps = match policy.jitter {
         Jitter::Decorrelated => failures.min(LONGEST_WALK),
@@ -68,7 +68,7 @@ fn by_policy(policy: &RetryPolicy, failures: u32, random: impl Fn() -> u64) -> M
     (0..steps).fold(Millis::ZERO, |previous, _| policy.delay(failures, previous, random()))
 }
 
-/// The spread has reached its cap long before.
+/// The spread reaches its cap long before.
 const LONGEST_WALK: u32 = 64;
 
 #[cfg(test)]

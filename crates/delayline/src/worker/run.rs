@@ -1,4 +1,4 @@
-//! The worker's loop: does what the machine wants done, and tells it what has happened.
+//! The worker's loop: performs the actions of the state machine, and reports to it what happened.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -37,11 +37,12 @@ pub(super) struct Lane {
     pub(super) start: Start,
 }
 
-/// A worker at work on one or several queues.
+/// A running worker, on one or several queues.
 pub(super) struct Run {
     machine: Machine,
     lanes: Vec<Lane>,
-    /// Dropped with the run, which ends the handlers, and with the machine their heartbeats.
+    /// Dropped with the run, which ends the handlers; dropping the machine ends their lease
+    /// renewals.
     handlers: JoinSet<Outcome>,
     running: HashMap<task::Id, Running>,
     tasks: HashMap<Slot, task::Id>,
@@ -49,7 +50,7 @@ pub(super) struct Run {
     started: Instant,
     complaints: Complaints,
     until_empty: bool,
-    /// How long handlers may go on once it is to stop.
+    /// How long handlers may continue after a stop.
     grace: Duration,
 }
 
@@ -63,7 +64,7 @@ struct Running {
     abort: AbortHandle,
 }
 
-/// What came of a call.
+/// The result of a call.
 enum Report {
     Answer { queue: usize, op: Op, result: Result<Applied, Error> },
     Waited { queue: usize, result: Result<bool, Error> },
@@ -72,7 +73,7 @@ enum Report {
 }
 
 impl Run {
-    /// It ends on empty queues if all of them are to be worked on until then.
+    /// Ends on empty queues if all of them are configured so.
     pub(super) fn new(slots: usize, lanes: Vec<Lane>) -> Self {
         let until_empty = lanes.iter().all(|lane| lane.config.until_empty);
         let grace = lanes.iter().map(|lane| lane.config.stop_grace).max();
@@ -129,7 +130,7 @@ impl Run {
                 Some(report) = self.calls.next(), if !self.calls.is_empty() => self.reported(report),
                 () = sleep_until(wake) => {}
             }
-            // What has ended by now is settled together.
+            // Settle together all that have ended by now.
             while let Some(ended) = self.handlers.try_join_next_with_id() {
                 self.ended(ended);
             }
@@ -191,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Waits until a worker of this process has looked at a queue.
+    /// Waits until another worker of this process has seen that nothing was due.
     fn listen(&self, queue: usize, mut looks: watch::Receiver<Instant>) {
         self.calls.push(Box::pin(async move {
             // It cannot fail: the queue's own client keeps the channel open.
@@ -268,7 +269,8 @@ impl Run {
         self.machine.handle_finished(slot, outcome);
     }
 
-    /// Says what concerns people, and draws the consequence of a refusal.
+    /// Logs what people need to know, and stops after a refusal if the run should end on empty
+    /// queues.
     fn look_at(&mut self, queue: usize, op: &Op, result: &Result<Applied, Error>) {
         let error = match result {
             Ok(applied) => {
@@ -291,7 +293,7 @@ impl Run {
                 hook.call(&error.clone().into());
             }
         }
-        // A settlement beyond a limit is given up, and concerns its message only.
+        // A settlement beyond a limit is given up and affects only its message.
         if self.until_empty && is_refused && !matches!(error.kind(), ErrorKind::Invalid(_)) {
             let deadline = self.started.elapsed().saturating_add(self.grace);
             self.machine.handle_stop(Moment::at(deadline));
@@ -306,7 +308,7 @@ impl Run {
                 if let Some(lane) = self.lanes.get(queue)
                     && has_left_nothing(&op, &result)
                 {
-                    // The very moment that the machine is told, so that it knows its own look.
+                    // Exactly the time that the machine gets, so that it recognizes its own claim.
                     lane.client.looks().send_replace(self.started + now.since_start());
                 }
                 self.machine.handle_answer(now, queue, op, result);
@@ -346,7 +348,7 @@ fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     }
 }
 
-/// Leases that were lost.
+/// Logs leases that were lost.
 fn log_late(op: &Op, reply: &Reply) {
     match (op, reply) {
         (Op::Settle(items), Reply::Settle(settled)) => {
@@ -369,5 +371,5 @@ fn log_late(op: &Op, reply: &Reply) {
     }
 }
 
-/// Far enough, and no instant overflows.
+/// Long enough, and no instant overflows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 3_600);

@@ -1,4 +1,4 @@
-//! A `tower` service in the place of a handler.
+//! Running a `tower` service as a handler.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
@@ -8,28 +8,28 @@ use tower_service::Service;
 
 use super::{Job, Outcome};
 
-/// Makes a handler for [`Worker::run`](super::Worker::run) of a `tower` service, and so of a
-/// function in `tower`'s layers: limits, timeouts, load shedding, logging of one's own. Needs the
+/// Makes a handler for [`Worker::run`](super::Worker::run) from a `tower` service, and so from a
+/// function wrapped in `tower` layers: limits, timeouts, load shedding, your own logging. Needs the
 /// feature `tower`.
 ///
-/// Each job has a clone of the service, which is waited for until it is ready and called once.
+/// Each job gets a clone of the service. It waits until the clone is ready, then calls it once.
 ///
-/// - **Readiness.** A job whose service is not ready holds its slot, and its lease is kept like that
-///   of a running handler; the time counts for
-///   [`handler_timeout`](super::WorkerBuilder::handler_timeout) and for
+/// - **Readiness.** A job whose service is not ready holds its slot, and its lease is renewed like
+///   that of a running handler; the time counts towards
+///   [`handler_timeout`](super::WorkerBuilder::handler_timeout) and
 ///   [`on_stuck`](super::WorkerBuilder::on_stuck). If the job's token fires meanwhile, because the
-///   worker stops or the message is to be cancelled, the message is given back unstarted, and
-///   nothing is counted: [`Outcome::Release`].
-/// - **Errors** of the service, of becoming ready as well, are failures of the message. Whatever is
-///   none, such as a refusal by a layer that sheds load, is best made an [`Outcome::Snooze`] by an
-///   outer layer.
-/// - **Panics** concern their own message only, as with any handler.
+///   worker stops or the message is to be cancelled, the message is released unstarted, and nothing
+///   is counted: [`Outcome::Release`].
+/// - **Errors** of the service, including those of becoming ready, are failures of the message. If
+///   an error is not the message's fault, such as a refusal by a layer that sheds load, let an
+///   outer layer turn it into an [`Outcome::Snooze`].
+/// - **Panics** affect only their own message, as with any handler.
 /// - A layer that drops the inner future, such as a timeout, does not fire the job's token, so it
-///   stops nothing that the handler has spawned.
+///   does not stop anything that the handler has spawned.
 ///
-/// A service that cannot be cloned, such as `tower`'s rate limit, becomes one by its `Buffer`.
-/// Layers that repeat a request cannot be used, because a [`Job`] is no `Clone`: repeating is what
-/// the queue does.
+/// A service that cannot be cloned, such as `tower`'s rate limit, can be wrapped in its `Buffer`.
+/// Layers that repeat a request cannot be used, because a [`Job`] is not `Clone`: the queue does
+/// the retries.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,10 +64,10 @@ where
     T: Send + 'static,
     S: Service<Job<T>, Response: Into<Outcome>, Future: Send> + Clone + Send + 'static,
 {
-    // Many services may be sent to another thread, but not used by two.
+    // Many services are `Send` but not `Sync`.
     let service = Mutex::new(service);
     move |job| {
-        // Poisoned by a clone that panicked, which has changed nothing.
+        // Poisoned if a clone panicked, which has changed nothing.
         let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::pin(handle(service, job))
     }
@@ -83,7 +83,7 @@ where
         () = job.cancellation().cancelled() => return Ok(Outcome::Release),
     }
     let response = service.call(job);
-    // It has done its part, and may hold a place that others wait for.
+    // It is no longer needed, and may hold a permit that others wait for.
     drop(service);
     response.await.map(Into::into)
 }

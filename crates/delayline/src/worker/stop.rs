@@ -1,4 +1,4 @@
-//! The wish to stop, and who may utter it.
+//! Stopping a worker.
 
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ pub struct WorkerHandle {
 impl WorkerHandle {
     /// Asks the worker to stop, and returns at once; `run` returns when it has stopped.
     ///
-    /// The worker claims nothing more. Running handlers may go on for `grace`; then their tokens
-    /// fire ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and what runs 5 s later is
-    /// dropped. A message whose handler was dropped, answered an error after its token had fired,
-    /// or never started is given back, and nothing is counted (G10). The last settlements take 5 s at most, so all is over 10 s after `grace`
-    /// even without a server; what could not be settled then comes back when its lease runs out.
+    /// The worker claims no more messages. Running handlers may continue for `grace`; then their
+    /// tokens fire ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and those still
+    /// running 5 s later are dropped. A message is released, and nothing is counted, if its handler
+    /// was dropped, never started, or returned an error after its token had fired (G10). The last
+    /// settlements take at most 5 s, so the worker has stopped 10 s after `grace` even without a
+    /// server. Messages that could not be settled by then are redelivered when their leases expire.
     ///
-    /// Of several calls the earliest end counts.
+    /// If called several times, the earliest end counts.
+    #[doc(alias = "shutdown")]
     pub fn stop(&self, grace: Duration) {
         let end = Instant::now() + grace.min(LONGEST_GRACE);
         self.deadline.send_if_modified(|deadline| {
@@ -34,7 +36,7 @@ impl WorkerHandle {
     }
 }
 
-/// The worker's own end of the handle.
+/// The worker's side of the handle.
 #[derive(Clone, Debug)]
 pub(super) struct Stop {
     handle: WorkerHandle,
@@ -53,7 +55,7 @@ impl Stop {
         self.handle.clone()
     }
 
-    /// Waits for a wish, or for one that ends sooner than the last. Answers when handlers must end.
+    /// Waits for a call of `stop` that ends sooner than the last. Returns when handlers must end.
     pub(super) async fn wished(&mut self) -> Instant {
         loop {
             // It cannot fail: `self.handle` keeps the channel open.
@@ -65,5 +67,5 @@ impl Stop {
     }
 }
 
-/// Far enough, and no instant overflows.
+/// Long enough, and no instant overflows.
 const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3_600);

@@ -1,4 +1,4 @@
-//! Several queues that share one worker's slots.
+//! Several queues that share the slots of one worker.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -12,17 +12,17 @@ use super::stop::Stop;
 use super::{Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
 use crate::{Codec, Error};
 
-/// Handles the messages of several queues, which share a number of handlers at once.
+/// Handles the messages of several queues with a shared number of concurrent handlers.
 ///
-/// Each queue has a handler, and everything that a [`Worker`](super::Worker) has: lease, retry
-/// policy, timeout and so on. While several queues have more messages than there are free slots,
-/// each gets a share by its weight; what one does not use, the others have. A queue whose builder
-/// names a [`concurrency`](WorkerBuilder::concurrency) never has more handlers than that, so that
-/// slow work leaves room for the rest.
+/// Each queue has its own handler, lease, retry policy, timeout and so on, like a
+/// [`Worker`](super::Worker). While several queues have more messages than there are free slots,
+/// each gets a share by its weight; the others use what one leaves over. A queue whose builder sets
+/// a [`concurrency`](WorkerBuilder::concurrency) never runs more handlers than that, so that slow
+/// work leaves room for the rest.
 ///
-/// An idle process costs its server less this way than with a worker for each queue: all queues of
-/// one connection are heard in one wait for hints, and with more than two the queues are looked at
-/// less often than every 5 s, so that all together it sends half a command a second (G22).
+/// An idle process costs its server less this way than with a worker for each queue. It listens for
+/// hints of all queues of one connection in a single blocking wait. With more than two queues it
+/// polls each less often than every 5 s, so that in total it sends half a command per second (G22).
 ///
 /// ```
 /// # use delayline::{Job, Queue, Worker, Workers};
@@ -59,11 +59,11 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Workers with so many handlers at once in all: 1 to 1000.
+    /// Creates workers that run up to `handlers` handlers at once in total: 1 to 1000.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the number is outside of its range.
+    /// [`Error::Backend`] if the number is out of range.
     pub fn sharing(handlers: usize) -> Result<Self, Error> {
         if handlers == 0 || handlers > MAX_BATCH {
             return Err(out_of_range("the number of handlers", handlers, MAX_BATCH).into());
@@ -71,16 +71,16 @@ impl Workers {
         Ok(Self { slots: handlers, lanes: Vec::new(), stop: Stop::default() })
     }
 
-    /// Adds a queue, with a weight of 1 to 65535 and its handler, which is what
-    /// [`Worker::run`](super::Worker::run) takes.
+    /// Adds a queue with a weight of 1 to 65535 and a handler like that of
+    /// [`Worker::run`](super::Worker::run).
     ///
-    /// The run ends when all is empty if every builder says
-    /// [`until_empty`](WorkerBuilder::until_empty), and gives the longest
+    /// The run ends on empty queues only if every builder sets
+    /// [`until_empty`](WorkerBuilder::until_empty). Its grace is the longest
     /// [`stop_grace`](WorkerBuilder::stop_grace) of all.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] like [`WorkerBuilder::build`], or if the weight is outside of its range.
+    /// [`Error::Backend`] like [`WorkerBuilder::build`], or if the weight is out of range.
     pub fn add<T, C, H, F, O, E>(
         mut self,
         weight: u16,
@@ -102,18 +102,28 @@ impl Workers {
         Ok(self)
     }
 
-    /// A handle that stops all of them from elsewhere.
+    /// Returns a handle that stops all of them from elsewhere.
     #[must_use]
     pub fn handle(&self) -> WorkerHandle {
         self.stop.handle()
     }
 
-    /// Handles messages until a [`WorkerHandle`] stops it; at once over without a queue.
+    /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled. Without
+    /// a queue it returns at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`Worker::run`](super::Worker::run).
     pub async fn run(self) -> Summary {
         self.run_until(pending()).await
     }
 
-    /// Handles messages until `shutdown` is over or a [`WorkerHandle`] stops it.
+    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it. Returns what it
+    /// has handled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`Worker::run`](super::Worker::run).
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Summary {
         if self.lanes.is_empty() {
             return Summary::default();

@@ -1,11 +1,11 @@
-//! For tests of programs that use a queue: what was sent, and what handlers make of it, without a
+//! Tests for programs that use a queue: what was sent, and what handlers do with it, without a
 //! server and without waiting. Needs the feature `testing`.
 //!
-//! A [`TestQueue`] is a queue in memory whose clock stands still until the test moves it. Give its
-//! [`queue`](TestQueue::queue) to the code under test, look at what that has sent
-//! ([`assert_sent`](TestQueue::assert_sent)), and have it handled
-//! ([`drain`](TestQueue::drain)): one message after the other in the queue's own order, so that a
-//! test goes the same way every time. A half-hour's delay takes no time at all.
+//! A [`TestQueue`] is a queue in memory whose clock only moves when the test moves it. Pass its
+//! [`queue`](TestQueue::queue) to the code under test, check what that code has sent
+//! ([`assert_sent`](TestQueue::assert_sent)), and run a handler on it
+//! ([`drain`](TestQueue::drain)): one message after the other in the queue's own order, so that
+//! tests are deterministic. A delay of half an hour takes no time at all.
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,7 +39,7 @@
 //! # }
 //! ```
 //!
-//! Assertions that fail show ids, headers and payloads: this module is for tests.
+//! Failed assertions show ids, headers and payloads: use this module in tests only.
 
 mod drain;
 mod recorder;
@@ -57,9 +57,9 @@ pub use self::sent::SentMessage;
 use crate::worker::Retry;
 use crate::{Codec, Error, Json, Queue};
 
-/// A queue in memory, with a clock in the test's hand, that remembers what was sent.
+/// A queue in memory that remembers what was sent, with a clock that the test moves.
 ///
-/// Clones are one and the same queue. Several `TestQueue`s have several clocks.
+/// Clones share the same queue. Each new `TestQueue` has its own clock.
 pub struct TestQueue<T, C = Json> {
     queue: Queue<T, C>,
     recorder: Arc<Recorder>,
@@ -68,9 +68,9 @@ pub struct TestQueue<T, C = Json> {
 }
 
 impl<T> TestQueue<T> {
-    /// An empty queue of JSON payloads. Its clock shows the machine's present instant and stands
-    /// still; so what code sends for "now" by the machine's clock a moment later is due a moment
-    /// later.
+    /// An empty queue of JSON payloads. Its clock starts at the machine's current time and stands
+    /// still. A message that is sent a moment later for the machine's current time is therefore due
+    /// a moment later.
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(SystemTime::now(), Json)
@@ -84,8 +84,8 @@ impl<T> Default for TestQueue<T> {
 }
 
 impl<T, C> TestQueue<T, C> {
-    /// An empty queue of payloads that `codec` writes and reads, whose clock stands at `start`: to
-    /// the millisecond, rounded up, from 1970 to the end of the year 9999.
+    /// An empty queue with payloads encoded by `codec`. Its clock starts at `start`: to the
+    /// millisecond, rounded up, from 1970 to the end of the year 9999.
     #[must_use]
     pub fn starting_at(start: SystemTime, codec: C) -> Self {
         let recorder = Arc::new(Recorder::new(timestamp(start)));
@@ -98,16 +98,16 @@ impl<T, C> TestQueue<T, C> {
         }
     }
 
-    /// How long a message waits that fails while the queue is drained: as a worker's
-    /// [`retry`](crate::WorkerBuilder::retry), but jitter is always at its longest, so that a test
-    /// goes the same way every time. By default 1 s, 2 s, 4 s and so on up to one hour.
+    /// Sets how long a message that fails in a drain waits: like a worker's
+    /// [`retry`](crate::WorkerBuilder::retry), but with jitter always at its maximum, so that tests
+    /// are deterministic. By default 1 s, 2 s, 4 s and so on up to one hour.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Retry::Policy(policy);
         self
     }
 
-    /// The same by a function, as a worker's [`retry_with`](crate::WorkerBuilder::retry_with).
+    /// The same with a function, like a worker's [`retry_with`](crate::WorkerBuilder::retry_with).
     #[must_use]
     pub fn retry_with(
         mut self,
@@ -117,8 +117,8 @@ impl<T, C> TestQueue<T, C> {
         self
     }
 
-    /// With how many deliveries a drain gives up and panics: 10,000 by default. It ends handlers
-    /// that put their message off for ever.
+    /// Sets the number of deliveries after which a drain panics: 10,000 by default. This ends
+    /// handlers that snooze their message forever.
     #[must_use]
     pub const fn max_deliveries(mut self, deliveries: usize) -> Self {
         self.max_deliveries = deliveries;
@@ -131,26 +131,27 @@ impl<T, C> TestQueue<T, C> {
         &self.queue
     }
 
-    /// What the queue's clock shows.
+    /// The current time of the queue's clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         self.recorder.now().into()
     }
 
-    /// Moves the clock forward: to the millisecond, rounded up, and 100 years at most.
+    /// Moves the clock forward: to the millisecond, rounded up, by 100 years at most.
     pub fn advance(&self, by: Duration) {
         self.recorder.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
     }
 
-    /// Every message that was taken in since the queue was made, in order, whatever has become of
-    /// it: handled, cancelled or waiting. Sends that were duplicates or conflicts are not there.
+    /// All messages enqueued so far, in order, whatever has happened to them: handled, cancelled or
+    /// waiting. Does not include duplicates and conflicts.
     #[must_use]
     pub fn sent(&self) -> Vec<SentMessage<T, C>> {
         let sent = |record| SentMessage::new(record, Arc::clone(self.queue.codec()));
         self.recorder.records().into_iter().map(sent).collect()
     }
 
-    /// The message of this id that was sent, the latest of several; to be looked at further.
+    /// Returns the message sent with this id, the latest if there are several, for further
+    /// assertions.
     ///
     /// # Panics
     ///
@@ -167,7 +168,7 @@ impl<T, C> TestQueue<T, C> {
         }
     }
 
-    /// Makes sure that no message of this id was sent.
+    /// Asserts that no message with this id was sent.
     ///
     /// # Panics
     ///
@@ -182,7 +183,7 @@ impl<T, C> TestQueue<T, C> {
         }
     }
 
-    /// Makes sure that nothing was sent at all.
+    /// Asserts that nothing was sent at all.
     ///
     /// # Panics
     ///
@@ -201,7 +202,7 @@ impl<T, C> TestQueue<T, C> {
 }
 
 impl<T: PartialEq + fmt::Debug, C: Codec<T>> TestQueue<T, C> {
-    /// The first message of this payload that was sent; to be looked at further.
+    /// Returns the first message sent with this payload, for further assertions.
     ///
     /// # Panics
     ///
@@ -247,7 +248,7 @@ where
     }
 }
 
-/// To the end of an assertion that does not hold.
+/// Panics because an assertion failed.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test is to fail")]
 fn fail(text: &str) -> ! {

@@ -1,4 +1,4 @@
-//! Handling what is in a test's queue, without a worker and without waiting.
+//! Runs handlers on a test's queue, without a worker and without waiting.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -14,23 +14,23 @@ use super::{TestQueue, fail};
 use crate::worker::Alone;
 use crate::{Codec, Job, Outcome};
 
-/// What a drain has handled.
+/// The deliveries that a drain has handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Each time that a handler was run, in order. Messages that are dead letters without one,
-    /// because they expired, are not there.
+    /// Each run of the handler, in order. Messages that became dead letters without one, because
+    /// they expired, are not included.
     pub handled: Vec<Handled>,
 }
 
 impl Drained {
-    /// The times that the handler was run on one message.
+    /// The runs of the handler on one message.
     #[must_use]
     pub fn of(&self, id: impl AsRef<[u8]>) -> Vec<&Handled> {
         self.handled.iter().filter(|handled| handled.id.as_bytes() == id.as_ref()).collect()
     }
 
-    /// How many handlings left their message so: [`Status::Acked`], [`Status::Dead`],
+    /// How many runs left their message with this status: [`Status::Acked`], [`Status::Dead`],
     /// [`Status::Scheduled`] after a retry or a snooze, and so on.
     #[must_use]
     pub fn count(&self, status: Status) -> usize {
@@ -44,18 +44,18 @@ impl Drained {
 pub struct Handled {
     /// The message.
     pub id: MessageId,
-    /// Which delivery of it, see [`Job::epoch`].
+    /// The number of this delivery, see [`Job::epoch`].
     pub epoch: u64,
     /// When it was due, by the queue's clock.
     pub due: Timestamp,
     /// When it was claimed, by the queue's clock.
     pub at: Timestamp,
-    /// What the handler answered. An error is [`Outcome::Retry`], and so is a panic, whose text
-    /// begins with `panicked:`.
+    /// The handler's result. An error is [`Outcome::Retry`], and so is a panic, whose text begins
+    /// with `panicked:`.
     pub outcome: Outcome,
-    /// Where that has left the message: [`Status::Dead`] after the last failure allowed,
+    /// The message's status afterwards: [`Status::Dead`] after the last allowed failure,
     /// [`Status::Cancelled`] if it was cancelled meanwhile. `None` if the handler has moved the
-    /// clock by more than a day and another has the message now.
+    /// clock by more than a day and the message has been claimed again.
     pub status: Option<Status>,
 }
 
@@ -72,17 +72,22 @@ impl Display for Handled {
 }
 
 impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
-    /// Handles what is due, and what becomes due meanwhile, by a handler as
-    /// [`Worker::run`](crate::Worker::run) takes it. The clock stands still, unless the handler
+    /// Handles the messages that are due, and those that become due meanwhile, with a handler like
+    /// that of [`Worker::run`](crate::Worker::run). The clock stands still, unless the handler
     /// moves it.
     ///
-    /// Messages are handled one after the other, in the queue's order. Everything else is as with a
-    /// worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
-    /// sleeps does so by tokio's clock, which is another: see `tokio::time::pause`.
+    /// Messages are handled one after the other, in the queue's order. Everything else works as in
+    /// a worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
+    /// sleeps uses tokio's clock, which is a different one: see `tokio::time::pause`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the running handler. Its message stays leased for a day of the
+    /// queue's clock.
     ///
     /// # Panics
     ///
-    /// After [`max_deliveries`](Self::max_deliveries). The text tells the latest.
+    /// After [`max_deliveries`](Self::max_deliveries). The text lists the latest.
     pub async fn drain_due<H, F, O, E>(&self, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
@@ -93,8 +98,13 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         self.drain_until(self.recorder.now(), handler).await
     }
 
-    /// Handles what comes due within a time, and moves the clock from one due instant to the next
-    /// and at last to the end of this time. Else like [`drain_due`](Self::drain_due).
+    /// Handles the messages that become due within this time. Moves the clock from one due time to
+    /// the next, and finally to the end of this time. Otherwise like
+    /// [`drain_due`](Self::drain_due).
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`drain_due`](Self::drain_due). The clock stays where it is.
     ///
     /// # Panics
     ///
@@ -112,13 +122,17 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         drained
     }
 
-    /// Handles everything, retries and follow-ups included, and moves the clock from one due
-    /// instant to the next. Ends when nothing is scheduled or ready any more, or when the queue is
-    /// paused. Else like [`drain_due`](Self::drain_due).
+    /// Handles all messages, including retries and follow-ups, and moves the clock from one due
+    /// time to the next. Ends when nothing is scheduled or ready any more, or when the queue is
+    /// paused. Otherwise like [`drain_due`](Self::drain_due).
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`drain_due`](Self::drain_due). The clock stays where it is.
     ///
     /// # Panics
     ///
-    /// Like [`drain_due`](Self::drain_due): for example if a message is snoozed for ever.
+    /// Like [`drain_due`](Self::drain_due): for example if a message is snoozed forever.
     pub async fn drain<H, F, O, E>(&self, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
@@ -156,7 +170,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         }
     }
 
-    /// One message at a time: what the first does can concern the second.
+    /// Claims one message at a time: handling the first can affect the second.
     async fn claim(&self) -> (Timestamp, Claimed) {
         let claim_id = ClaimId::from_bytes(*Uuid::new_v4().as_bytes());
         let lease = Millis::saturating(limits::MAX_LEASE_MS);
@@ -200,7 +214,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         }
     }
 
-    /// Never back.
+    /// Moves the clock to this instant, never back.
     fn move_to(&self, instant: Timestamp) {
         self.advance(instant.since(self.recorder.now()));
     }
@@ -216,5 +230,5 @@ fn gave_up(drained: &Drained) -> String {
     )
 }
 
-/// Enough to see what goes round.
+/// Enough to see what is going in circles.
 const MOST_TOLD: usize = 5;

@@ -10,7 +10,7 @@ use delayline_core::{
 };
 use delayline_memory::MemoryBackend;
 
-/// A message that was taken in.
+/// A message that was enqueued.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) message: NewMessage,
@@ -62,7 +62,7 @@ impl Backend for Recorder {
         Ok(applied)
     }
 
-    /// Takes everything for safe, so that programs can be tested that want it so.
+    /// Treats everything as durable, to test programs that request durability.
     async fn apply_durably(
         &self,
         at: At,

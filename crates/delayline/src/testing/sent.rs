@@ -1,4 +1,4 @@
-//! A message that was sent, and what a test wants of it.
+//! A message that was sent, and assertions about it.
 
 use std::fmt::{self, Debug, Display, Write};
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use crate::{Codec, CodecError, Json};
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
 /// [`TestQueue::sent`](super::TestQueue::sent).
 ///
-/// The assertions panic with a text that names the message, what was wanted and what there is; each
-/// returns the message, for the next one.
+/// The assertions panic with a text that contains the message, the expected and the actual value;
+/// each returns the message, so that they can be chained.
 pub struct SentMessage<T, C = Json> {
     record: Arc<Record>,
     codec: Arc<C>,
@@ -33,7 +33,7 @@ impl<T, C> SentMessage<T, C> {
         &self.record.message.id
     }
 
-    /// All of it as it was sent: headers, priority, limits and the encoded payload.
+    /// The whole message as it was sent: headers, priority, limits and the encoded payload.
     #[must_use]
     pub fn message(&self) -> &NewMessage {
         &self.record.message
@@ -45,24 +45,24 @@ impl<T, C> SentMessage<T, C> {
         self.record.at.into()
     }
 
-    /// When it was to be due; a later reschedule or retry changes nothing here.
+    /// When it was due as sent; later reschedules or retries change nothing here.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.record.due.into()
     }
 
-    /// From the send to the due instant; zero if that is past.
+    /// The time from the send until it was due; zero if that was in the past.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.record.due.since(self.record.at)
     }
 
-    /// Makes sure that it was sent with this delay, to the millisecond, rounded up. Zero is what a
-    /// send without a delay has.
+    /// Asserts that it was sent with this delay, to the millisecond, rounded up. Without a delay it
+    /// is zero.
     ///
     /// # Panics
     ///
-    /// If the delay is another.
+    /// If the delay is different.
     #[track_caller]
     pub fn assert_delay(&self, delay: Duration) -> &Self {
         let wanted = Millis::try_from(delay).map_or(delay, Duration::from);
@@ -71,11 +71,11 @@ impl<T, C> SentMessage<T, C> {
         })
     }
 
-    /// Makes sure that it was to be due at this instant, to the millisecond, rounded up.
+    /// Asserts that it was sent to be due at this instant, to the millisecond, rounded up.
     ///
     /// # Panics
     ///
-    /// If it was to be due at another.
+    /// If it was due at another.
     #[track_caller]
     pub fn assert_due(&self, due: SystemTime) -> &Self {
         let wanted = timestamp(due);
@@ -86,11 +86,11 @@ impl<T, C> SentMessage<T, C> {
         })
     }
 
-    /// Makes sure that it has this header with this value.
+    /// Asserts that it has this header with this value.
     ///
     /// # Panics
     ///
-    /// If it has none of that name, or another value.
+    /// If it has no header of that name, or another value.
     #[track_caller]
     pub fn assert_header(&self, name: &str, value: impl AsRef<[u8]>) -> &Self {
         let headers = &self.record.message.headers;
@@ -108,7 +108,7 @@ impl<T, C> SentMessage<T, C> {
         })
     }
 
-    /// Makes sure that it was sent with this priority.
+    /// Asserts that it was sent with this priority.
     ///
     /// # Panics
     ///
@@ -129,11 +129,11 @@ impl<T, C> SentMessage<T, C> {
 }
 
 impl<T, C: Codec<T>> SentMessage<T, C> {
-    /// The payload's value.
+    /// The decoded payload.
     ///
     /// # Panics
     ///
-    /// If the payload cannot be decoded: somebody else has sent it, in another way.
+    /// If the payload cannot be decoded, because other code has sent it in another format.
     #[must_use]
     #[track_caller]
     pub fn payload(&self) -> T {
@@ -149,7 +149,7 @@ impl<T, C: Codec<T>> SentMessage<T, C> {
 }
 
 impl<T: PartialEq + Debug, C: Codec<T>> SentMessage<T, C> {
-    /// Makes sure that its payload is this value.
+    /// Asserts that its payload is this value.
     ///
     /// # Panics
     ///
@@ -167,7 +167,7 @@ impl<T, C> Clone for SentMessage<T, C> {
     }
 }
 
-/// Everything but the payload.
+/// Shows everything but the payload.
 impl<T, C> Display for SentMessage<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NewMessage { id, payload, priority, .. } = &self.record.message;
@@ -176,7 +176,7 @@ impl<T, C> Display for SentMessage<T, C> {
     }
 }
 
-/// Everything but the payload.
+/// Shows everything but the payload.
 impl<T, C> Debug for SentMessage<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SentMessage").field("record", &self.record).finish_non_exhaustive()
@@ -208,5 +208,5 @@ fn lines<T, C>(sent: &[SentMessage<T, C>], line: impl Fn(&SentMessage<T, C>) -> 
     text
 }
 
-/// What still fits on a screen.
+/// What fits on a screen.
 const MOST_LISTED: usize = 20;

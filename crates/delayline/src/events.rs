@@ -1,4 +1,4 @@
-//! What happens to messages, for listeners in this process.
+//! Events of messages, for listeners in this process.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use delayline_core::{DeathReason, MessageId, Millis, Status, Timestamp};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Something that a call of this process has done to a message, or learned about it.
+/// Something that a call of this process did to a message, or learned about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
@@ -24,60 +24,60 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It was taken in.
+    /// It was enqueued.
     Enqueued {
         /// When it is due.
         due: Timestamp,
     },
-    /// It was known with the same content, and nothing was changed (G15). Also after a lost reply:
-    /// then it was this process that enqueued it.
+    /// Its id was known with the same content, and nothing changed (G15). After a lost reply, it
+    /// may be this process that enqueued it.
     Duplicate {
-        /// Where the known message stands.
+        /// The status of the known message.
         status: Status,
     },
-    /// Its id was known with another content, and nothing was changed (G15).
+    /// Its id was known with different content, and nothing changed (G15).
     Conflict {
-        /// Where the known message stands.
+        /// The status of the known message.
         status: Status,
     },
     /// A claim has leased it.
     Delivered {
-        /// How often it has been claimed, this time included.
+        /// The number of its claims so far, including this one.
         epoch: u64,
-        /// From the due instant to the claim, both by the server's clock.
+        /// The time from its due time to the claim, by the server's clock.
         lateness: Duration,
     },
-    /// It was handled, and is finished.
+    /// It was acked, and is finished.
     Acked,
-    /// Its handler failed, and it is tried again.
+    /// Its handler failed, and it will be retried.
     Retried {
-        /// From then to the next try.
+        /// The time until the retry.
         delay: Millis,
     },
-    /// Its handler put it off.
+    /// Its handler snoozed it.
     Snoozed {
-        /// From then to the next try.
+        /// The time until it is due again.
         delay: Millis,
     },
-    /// It was given back unstarted (G10).
+    /// It was released unstarted (G10).
     Released,
     /// It became a dead letter: a settlement of this process ended it, or a claim of this process
     /// found it expired, unreadable, or at the end of its last lease. A claim whose reply is lost
     /// reports nothing. A settlement whose reply is lost is repeated and reports it then, unless
-    /// somebody has redriven, purged or cancelled the dead letter meanwhile: that is told as
+    /// the dead letter has been redriven, purged or cancelled meanwhile: that is reported as
     /// [`LeaseLost`](Self::LeaseLost).
     Dead {
-        /// Why.
+        /// The reason.
         reason: DeathReason,
-        /// What its handler said, if a settlement ended it.
+        /// The handler's error, if a settlement ended it.
         error: Option<String>,
     },
-    /// The claim was answered after its lease had run out, so it was given back unstarted and
-    /// uncounted. Use a lease of several round trips.
+    /// The reply to the claim arrived after its lease had expired, so the message was released
+    /// unstarted and nothing was counted. Use a lease of several round trips.
     NotStarted {
-        /// How long the lease lasted.
+        /// The duration of the lease.
         lease: Millis,
-        /// From sending the claim to its answer, repetitions included.
+        /// The time from sending the claim to its reply, repetitions included.
         round_trip: Duration,
     },
     /// This process no longer holds it: another claim has taken it back (G6).
@@ -85,32 +85,33 @@ pub enum EventKind {
         /// The epoch of the lease that was lost.
         epoch: u64,
     },
-    /// It is cancelled, and is finished (G13).
+    /// It was cancelled, and is finished (G13).
     Cancelled,
-    /// Somebody wants it cancelled while a worker has it (G13). Repeated at every extension.
+    /// It was cancelled while a worker holds it (G13). Repeated each time that its lease is
+    /// extended.
     CancelRequested,
-    /// It is due at another instant.
+    /// It was rescheduled.
     Rescheduled {
-        /// That instant.
+        /// The new due time.
         due: Timestamp,
     },
-    /// It was a dead letter, and lives again (G11).
+    /// It was a dead letter and has been redriven (G11).
     Redriven {
         /// When it is due.
         due: Timestamp,
     },
-    /// It was a dead letter, and is deleted.
+    /// It was a dead letter and has been deleted.
     Purged,
 }
 
 /// A listener: made by [`Queue::events`](crate::Queue::events).
 ///
-/// It hears of the calls of one queue, its clones and their workers in this process, and of no other
-/// process. Events of one call come in the order of its messages; those of concurrent calls in any
-/// order ([`Event::at`] tells).
+/// It receives the events of one queue, its clones and their workers in this process, and none from
+/// other processes. The events of one call arrive in the order of its messages, those of concurrent
+/// calls in any order ([`Event::at`] tells).
 ///
-/// **Lossy.** 1,024 events are kept for a listener that is behind; after that it misses the oldest,
-/// and [`missed`](Self::missed) counts them. No call ever waits for a listener.
+/// **Lossy.** Up to 1,024 events are kept for a slow listener; after that it misses the oldest, and
+/// [`missed`](Self::missed) counts them. No call ever waits for a listener.
 ///
 /// ```
 /// # use delayline::{EventKind, Queue};
@@ -131,8 +132,11 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` when the queue, its clones and their workers are gone. Dropping the
-    /// future loses nothing.
+    /// Returns the next event, or `None` when the queue, its clones and their workers are dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             match self.receiver.recv().await {
@@ -143,7 +147,7 @@ impl Events {
         }
     }
 
-    /// The next event, if it has happened already.
+    /// Returns the next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
         loop {
             match self.receiver.try_recv() {
@@ -156,7 +160,7 @@ impl Events {
         }
     }
 
-    /// How many events this listener was too slow for so far.
+    /// How many events this listener has missed because it was too slow.
     #[must_use]
     pub const fn missed(&self) -> u64 {
         self.missed
@@ -169,7 +173,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// Where events go. Clones are one and the same; nothing is kept until somebody listens.
+/// Where events are sent. Clones share it; nothing is kept until there is a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventSink(Arc<OnceLock<broadcast::Sender<Event>>>);
 
@@ -182,11 +186,11 @@ impl EventSink {
     /// Tells listeners, if there are any, what a call executed `at` did to a message.
     pub(crate) fn tell(&self, id: &MessageId, at: Timestamp, kind: EventKind) {
         if let Some(sender) = self.0.get().filter(|sender| sender.receiver_count() > 0) {
-            // Fails if nobody listens any more.
+            // Fails if the last listener is gone.
             let _ = sender.send(Event { id: id.clone(), at, kind });
         }
     }
 }
 
-/// How many events a listener may be behind.
+/// How many events are kept for a slow listener.
 const CAPACITY: usize = 1_024;

@@ -1,15 +1,15 @@
-//! What a queue tells about itself: spans, metrics, events, and the trace context of messages.
+//! Telemetry of a queue: spans, metrics, events, and the trace context of messages.
 //!
-//! All of it hangs on the calls that a [`Queue`](crate::Queue), its clones and their workers make,
-//! so it needs no code of the program's. Ids and queue names appear in it; payloads, header values
-//! and passwords never do.
+//! It covers all calls of a [`Queue`](crate::Queue), its clones and their workers, and needs no
+//! code in your program. It contains ids and queue names, but never payloads, header values or
+//! passwords.
 //!
 //! # Spans
 //!
-//! [`tracing`] spans of level `DEBUG` carry the names of OpenTelemetry's conventions for messaging:
-//! `send` is one message from the call to the answer, `call` is one operation on its way to the
-//! backend. Messages that go out together share a `call`, inside of a span `group` that follows from
-//! their `send`s.
+//! [`tracing`] spans of level `DEBUG` use the names of OpenTelemetry's conventions for messaging:
+//! `send` is one message from the call to the result, `call` is one operation of the backend.
+//! Messages that are sent together share a `call`, inside a span `group` that follows from their
+//! `send`s.
 //!
 //! | field | on | value |
 //! |---|---|---|
@@ -22,36 +22,37 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, which is off by default, through the facade of that name: a program
-//! installs the exporter. `telemetry::describe` gives it these texts. The label `queue` is the queue's name
-//! and nothing else; no label takes a value from a message.
+//! With the feature `metrics`, which is off by default, metrics go through the `metrics` crate:
+//! your program installs the exporter, and `telemetry::describe` registers descriptions and units.
+//! The label `queue` is the queue's name and nothing else; no label takes a value from a message.
 //!
 //! | name | kind | labels | meaning |
 //! |---|---|---|---|
-//! | `delayline_call_duration_seconds` | histogram | `queue`, `op`, `result` | one operation, from the request to the reply: the way there and back, and the script. `result` is `ok` or a class of error |
-//! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, workers' not included |
-//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages of one operation, for `enqueue`, `claim` and `settle` |
-//! | `delayline_lateness_seconds` | histogram | `queue` | from the due instant of a delivery to its claim, by the server's clock |
+//! | `delayline_call_duration_seconds` | histogram | `queue`, `op`, `result` | one operation from request to reply: the round trip and the script. `result` is `ok` or an error class |
+//! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
+//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim` and `settle` |
+//! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `duplicate`, `conflict` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
-//! | `delayline_retries_total` | counter | `queue` | messages that are tried again after a failure |
+//! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
 //! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
-//! | `delayline_leases_lost_total` | counter | `queue` | settlements and extensions that came too late (G6) |
+//! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that came too late (G6) |
 //! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none came in time), `error` |
-//! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many waited |
+//! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many were waiting |
 //! | `delayline_messages` | gauge | `queue`, `state` | `scheduled`, `ready`, `leased`, `dead` |
-//! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest message that nobody has claimed has been due; 0 without one |
-//! | `delayline_paused` | gauge | `queue` | 1 while claims are stopped |
+//! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest unclaimed message has been due; 0 if there is none |
+//! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |
 //!
-//! The gauges change when [`Queue::report_depths`](crate::Queue::report_depths) is called.
+//! The gauges are updated by [`Queue::report_depths`](crate::Queue::report_depths).
 //!
 //! # Events
 //!
-//! [`Queue::events`](crate::Queue::events) tells message by message what this process has done.
+//! [`Queue::events`](crate::Queue::events) reports each thing that this process does to a message.
 //!
 //! # Trace context
 //!
-//! [`TraceContext`] travels in the headers `traceparent` and `tracestate`, as W3C defines them.
+//! [`TraceContext`] is carried in the headers `traceparent` and `tracestate`, as defined by the
+//! W3C.
 
 mod context;
 mod meters;
@@ -66,7 +67,7 @@ pub use self::meters::describe;
 pub(crate) use self::meters::{Label, depths, overloaded, repeated};
 pub(crate) use self::observed::Observed;
 
-/// One message, from the call to the answer.
+/// One message, from the call to the result.
 pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
     tracing::debug_span!(
         "send",
@@ -79,7 +80,7 @@ pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
     )
 }
 
-/// Messages of several callers that go out together. Each has a span of its own already.
+/// Messages of several callers that are sent together. Each already has its own span.
 pub(crate) fn group_span<'a>(
     queue: &str,
     members: impl ExactSizeIterator<Item = &'a Span>,
@@ -122,7 +123,7 @@ fn call_span(queue: &str, op: &Op) -> Span {
     span
 }
 
-/// How many messages an operation is about, and the first of them.
+/// The number of messages that an operation is about, and the first of them.
 fn subject(op: &Op) -> Option<(usize, &MessageId)> {
     let (count, first) = match op {
         Op::Enqueue(items) => (items.len(), items.first().map(|item| &item.id)),
@@ -142,7 +143,7 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
     first.map(|first| (count, first))
 }
 
-/// A class of error, as fields and labels have it.
+/// The name of an error class in fields and labels.
 pub(crate) const fn class_name(class: Class) -> &'static str {
     match class {
         Class::NotExecuted => "not_executed",

@@ -4,12 +4,13 @@ use std::fmt;
 
 use delayline_core::{Headers, Violation};
 
-/// A position in a distributed trace, in the form of the W3C recommendation *Trace Context*.
+/// A position in a distributed trace, as defined by the W3C recommendation *Trace Context*.
 ///
-/// The producer puts it on a message ([`Draft::trace_context`](crate::Draft::trace_context), or for
-/// all messages [`Queue::trace_source`](crate::Queue::trace_source)); the consumer finds it by
-/// [`from_headers`](Self::from_headers) and gives it to its tracer, as the parent of the handler's
-/// span or as a link. This crate has no tracer of its own: `tracing` alone knows no such ids.
+/// The producer attaches it to a message with
+/// [`Draft::trace_context`](crate::Draft::trace_context), or to all messages with
+/// [`Queue::trace_source`](crate::Queue::trace_source). The consumer reads it with
+/// [`from_headers`](Self::from_headers) and passes it to its tracer, as the parent of the handler's
+/// span or as a link. This crate has no tracer of its own, because `tracing` alone has no such ids.
 ///
 /// ```
 /// use delayline::{Headers, TraceContext};
@@ -32,17 +33,17 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The header with the ids.
+    /// The name of the header with the ids.
     pub const TRACEPARENT: &str = "traceparent";
 
-    /// The header with the tracing systems' own data.
+    /// The name of the header with the data of tracing systems.
     pub const TRACESTATE: &str = "tracestate";
 
     /// The span `span_id` of the trace `trace_id`; `sampled` if it is recorded.
     ///
     /// # Errors
     ///
-    /// [`Violation::OutOfRange`] if an id is 0, which stands for no id.
+    /// [`Violation::OutOfRange`] if an id is 0, which means no id.
     pub fn new(trace_id: u128, span_id: u64, sampled: bool) -> Result<Self, Violation> {
         if trace_id == 0 || span_id == 0 {
             return Err(Violation::OutOfRange {
@@ -55,11 +56,12 @@ impl TraceContext {
         Ok(Self { trace_id, span_id, flags: u8::from(sampled), state: None })
     }
 
-    /// Reads a `traceparent`, also one of a later version, of which it takes what it knows.
+    /// Parses a `traceparent`. From a later version it takes the fields that it knows.
     ///
     /// # Errors
     ///
-    /// [`Violation::Malformed`]. The text is not repeated: it may come from anywhere.
+    /// [`Violation::Malformed`] if it is invalid. The error does not repeat the text, whose source
+    /// may not be trusted.
     pub fn parse(traceparent: &str) -> Result<Self, Violation> {
         fields(traceparent).ok_or_else(|| Violation::Malformed {
             what: "the traceparent",
@@ -68,11 +70,12 @@ impl TraceContext {
         })
     }
 
-    /// Adds a `tracestate`: list members such as `vendor=value`, separated by commas.
+    /// Sets the `tracestate`: list members such as `vendor=value`, separated by commas.
     ///
     /// # Errors
     ///
-    /// [`Violation`] if it is longer than 512 bytes or not of printable ASCII characters.
+    /// [`Violation`] if it is longer than 512 bytes or contains other than printable ASCII
+    /// characters.
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self, Violation> {
         let state = tracestate.into();
         let (what, actual) = ("the tracestate", state.len());
@@ -87,8 +90,8 @@ impl TraceContext {
         Ok(self)
     }
 
-    /// What the headers of a message tell; `None` if there is no `traceparent` or it cannot be
-    /// read. A `tracestate` that cannot be read is left out, as W3C wants it.
+    /// Reads the trace context from a message's headers; `None` if there is no `traceparent` or it
+    /// is invalid. An invalid `tracestate` is ignored, as the W3C recommends.
     #[must_use]
     pub fn from_headers(headers: &Headers) -> Option<Self> {
         let text = |name| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
@@ -99,17 +102,17 @@ impl TraceContext {
         })
     }
 
-    /// Puts it into headers, in place of what they told before.
+    /// Sets the headers, replacing an earlier trace context.
     ///
     /// # Errors
     ///
-    /// [`Violation`] if there are too many headers, or too many bytes of them.
+    /// [`Violation`] if there would be too many headers, or too many bytes of them.
     pub fn put(&self, headers: &mut Headers) -> Result<(), Violation> {
         let mut changed = headers.clone();
         changed.set(Self::TRACEPARENT, self.to_string())?;
         match &self.state {
             Some(state) => changed.set(Self::TRACESTATE, state.clone())?,
-            // Another trace's state must not stay behind.
+            // The state of another trace must not remain.
             None if changed.get(Self::TRACESTATE).is_some() => changed.set(Self::TRACESTATE, "")?,
             None => {}
         }
@@ -117,13 +120,13 @@ impl TraceContext {
         Ok(())
     }
 
-    /// The trace.
+    /// The id of the trace.
     #[must_use]
     pub const fn trace_id(&self) -> u128 {
         self.trace_id
     }
 
-    /// The span that sent the message.
+    /// The id of the span that sent the message.
     #[must_use]
     pub const fn span_id(&self) -> u64 {
         self.span_id
@@ -142,7 +145,7 @@ impl TraceContext {
     }
 }
 
-/// The `traceparent`.
+/// Formats the `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
@@ -155,12 +158,12 @@ fn fields(traceparent: &str) -> Option<TraceContext> {
     let trace_id = hex(parts.next()?, 32)?;
     let span_id = u64::try_from(hex(parts.next()?, 16)?).ok()?;
     let flags = u8::try_from(hex(parts.next()?, 2)?).ok()?;
-    // Version 0 ends here; a later one may go on.
+    // Version 0 ends here; a later one may continue.
     if trace_id == 0 || span_id == 0 || version == 0xff || (version == 0 && parts.next().is_some())
     {
         return None;
     }
-    // Of flags that this version does not know nothing may be passed on.
+    // Flags unknown to this version must not be passed on.
     Some(TraceContext { trace_id, span_id, flags: flags & (SAMPLED | RANDOM), state: None })
 }
 
@@ -173,7 +176,7 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 const SAMPLED: u8 = 1;
 /// Level 2 of the recommendation: the trace id is random.
 const RANDOM: u8 = 2;
-/// What every party to a trace has to pass on at least.
+/// The length that every participant in a trace must at least pass on.
 const MAX_STATE_BYTES: usize = 512;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! The metrics, one function for each thing that is measured. Without the feature `metrics` they do
-//! nothing. The table in the module above has their names and meanings.
+//! The metrics, with one function for each measurement. Without the feature `metrics` they do
+//! nothing. The table in the parent module lists their names and meanings.
 
 use std::time::Duration;
 
 use delayline_core::{DeathReason, Enqueued, Outcome, Stats, Timestamp};
 
-/// Tells the installed exporter what each metric means and in which unit it is.
+/// Registers the meaning and the unit of each metric with the installed exporter. Call it once,
+/// after installing the exporter.
 #[cfg(feature = "metrics")]
 pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
@@ -35,7 +36,7 @@ pub fn describe() {
     describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
 }
 
-/// Defines functions whose bodies are there with the feature `metrics` only.
+/// Defines functions that have a body only with the feature `metrics`.
 macro_rules! meters {
     ($($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) $body:block)*) => {$(
         $(#[$doc])*
@@ -49,7 +50,7 @@ macro_rules! meters {
 }
 
 meters! {
-    /// An operation has ended; `result` is `ok` or a class of error.
+    /// An operation has ended; `result` is `ok` or an error class.
     pub(super) fn call(queue: &Label, op: &'static str, result: &'static str, took: Duration) {
         let labels = [queue.label(), metrics::Label::from_static_parts("op", op),
             metrics::Label::from_static_parts("result", result)];
@@ -62,7 +63,7 @@ meters! {
         metrics::counter!(REPEATS, labels.iter()).increment(1);
     }
 
-    /// An operation was about so many messages.
+    /// An operation affected this many messages.
     pub(super) fn batch(queue: &Label, op: &'static str, messages: usize) {
         let labels = [queue.label(), metrics::Label::from_static_parts("op", op)];
         // A batch has 1,000 messages at most.
@@ -70,7 +71,7 @@ meters! {
         metrics::histogram!(BATCH, labels.iter()).record(f64::from(messages));
     }
 
-    /// A message was leased so late.
+    /// A message was leased this late.
     pub(super) fn claimed(queue: &Label, lateness: Duration) {
         metrics::histogram!(LATENESS, [queue.label()].iter()).record(lateness.as_secs_f64());
     }
@@ -86,7 +87,7 @@ meters! {
         metrics::counter!(ENQUEUED, labels.iter()).increment(1);
     }
 
-    /// A lease was ended by its holder.
+    /// The holder of a lease has ended it.
     pub(super) fn settled(queue: &Label, outcome: &Outcome) {
         let outcome = match outcome {
             Outcome::Ack => "ack",
@@ -99,7 +100,7 @@ meters! {
         metrics::counter!(SETTLED, labels.iter()).increment(1);
     }
 
-    /// A message is tried again after a failure.
+    /// A message will be retried after a failure.
     pub(super) fn retried(queue: &Label) {
         metrics::counter!(RETRIES, [queue.label()].iter()).increment(1);
     }
@@ -110,7 +111,7 @@ meters! {
         metrics::counter!(DEAD, labels.iter()).increment(1);
     }
 
-    /// A lease was no longer this process's when it was used.
+    /// A lease was used after this process had lost it.
     pub(super) fn lease_lost(queue: &Label) {
         metrics::counter!(LOST, [queue.label()].iter()).increment(1);
     }
@@ -121,12 +122,12 @@ meters! {
         metrics::counter!(DOORBELL, labels.iter()).increment(1);
     }
 
-    /// A send was refused because too many waited.
+    /// A send was refused because too many were waiting.
     pub(crate) fn overloaded(queue: &Label) {
         metrics::counter!(OVERLOADED, [queue.label()].iter()).increment(1);
     }
 
-    /// The queue was counted at an instant of its own clock.
+    /// The queue was counted at this time of its own clock.
     pub(crate) fn depths(queue: &Label, stats: &Stats, at: Timestamp) {
         let states = [("scheduled", stats.scheduled), ("ready", stats.ready),
             ("leased", stats.leased), ("dead", stats.dead)];
@@ -161,7 +162,7 @@ impl Label {
     }
 }
 
-/// The names. Without the feature nobody asks for them.
+/// The metric names, unused without the feature.
 #[cfg(feature = "metrics")]
 mod names {
     pub(super) const CALL: &str = "delayline_call_duration_seconds";

@@ -1,4 +1,4 @@
-//! A backend that tells what passes through it.
+//! A backend that records telemetry of every call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Observed {
         result
     }
 
-    /// Tells the results of an operation, item by item.
+    /// Reports the results of an operation, item by item.
     fn tell(&self, op: &Op, applied: &Applied) {
         let tell = |id: &MessageId, kind| self.events.tell(id, applied.at, kind);
         match (op, &applied.reply) {
@@ -112,7 +112,7 @@ impl Observed {
     fn settled(&self, item: &Settlement, result: Settled) -> EventKind {
         let status = match result {
             Settled::Done { status } => Some(status),
-            // The reply to the first time was lost, so it is told now.
+            // The reply to the first attempt was lost, so it is reported now.
             Settled::AlreadyDone { ended } => ended,
             Settled::Stale | Settled::Missing => {
                 meters::lease_lost(&self.queue);
@@ -150,7 +150,7 @@ impl Observed {
         EventKind::Dead { reason, error: Some(error.to_owned()) }
     }
 
-    /// One line for each reason: a claim can bury hundreds of messages.
+    /// Logs one line per reason: a claim can dead-letter hundreds of messages.
     fn log_deaths(&self, deaths: &[Death]) {
         let mut rest: Vec<_> = deaths.iter().collect();
         while let Some(&Death { ref id, reason }) = rest.first().copied() {
@@ -175,7 +175,7 @@ const fn enqueued(outcome: Enqueued) -> EventKind {
     }
 }
 
-/// Operations that only listeners want to know of.
+/// Reports operations that only listeners need.
 fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
     match (op, reply) {
         (Op::Cancel(ids), Reply::Cancel(results)) => {

@@ -1,11 +1,11 @@
-//! Cuts what a caller gives into operations within the limits of the contract.
+//! Splits what a caller passes into operations within the limits of the contract.
 
 use std::collections::{HashSet, VecDeque};
 
 use delayline_core::MessageId;
 use delayline_core::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 
-/// Takes items from the front of a list: as many as are [`fitting`].
+/// Takes as many items from the front of a list as are [`fitting`].
 pub(crate) fn next_batch<T>(
     items: &mut VecDeque<T>,
     id: impl Fn(&T) -> &MessageId,
@@ -15,9 +15,9 @@ pub(crate) fn next_batch<T>(
     items.drain(..count).collect()
 }
 
-/// How many items, told by id and bytes, go into one operation: up to `MAX_BATCH` of them and
-/// `MAX_BATCH_BYTES` in all, and none from the first id on that is there already. At least one if
-/// there is one.
+/// How many items, given as ids and bytes, fit in one operation: up to `MAX_BATCH` items and
+/// `MAX_BATCH_BYTES` in total, ending before the first repeated id. At least one, unless there are
+/// none.
 pub(crate) fn fitting<'a>(items: impl Iterator<Item = (&'a MessageId, usize)>) -> usize {
     let mut ids = HashSet::new();
     let mut total = 0_usize;

@@ -15,10 +15,10 @@ use crate::merge::Merger;
 use crate::pause::Pauses;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
-/// A backend, for how long to try, and what the clones of a queue share.
+/// A backend, how long to keep trying, and what the clones of a queue share.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    /// It tells what passes through it.
+    /// Records telemetry of every call.
     pub(crate) backend: Arc<dyn Queueing>,
     patience: Duration,
     durability: Durability,
@@ -29,13 +29,14 @@ pub(crate) struct Client {
 }
 
 struct Shared {
-    /// As it was given.
+    /// The backend as the caller passed it.
     plain: Arc<dyn Queueing>,
     label: Label,
     events: EventSink,
+    /// By durability, so that other sends do not wait for those that request one.
     mergers: Mutex<BTreeMap<Durability, Merger>>,
     trace_source: Option<TraceSource>,
-    /// When a worker has seen last that nothing was due.
+    /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
 }
 
@@ -65,21 +66,21 @@ impl Client {
         Self { backend: Arc::new(observed), patience, durability, merger, shared }
     }
 
-    /// The same with another patience. It groups its sends apart.
+    /// The same with another patience. Its sends are grouped separately.
     pub(crate) fn patient(self, patience: Duration) -> Self {
         let Shared { plain, label, events, trace_source, .. } = &*self.shared;
         let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
         Self::with(plain, label, events, trace_source.clone(), patience).durable(self.durability)
     }
 
-    /// The same with a source of trace contexts. It groups its sends apart.
+    /// The same with a source of trace contexts. Its sends are grouped separately.
     pub(crate) fn traced(self, source: TraceSource) -> Self {
         let Shared { plain, label, events, .. } = &*self.shared;
         let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
         Self::with(plain, label, events, Some(source), self.patience).durable(self.durability)
     }
 
-    /// The same with another durability. It groups its sends apart.
+    /// The same with another durability. Its sends are grouped separately.
     pub(crate) fn durable(mut self, durability: Durability) -> Self {
         // Nothing panics while it is locked.
         let mut mergers = self.shared.mergers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,18 +102,18 @@ impl Client {
         &self.merger
     }
 
-    /// Where the workers of clones of one queue tell each other when one has seen that nothing was
-    /// due, so that one of them looks and not all.
+    /// Through this, the workers of one queue's clones tell each other that nothing was due, so
+    /// that only one of them polls.
     pub(crate) fn looks(&self) -> &watch::Sender<Instant> {
         &self.shared.looks
     }
 
-    /// The context of whoever sends a message now.
+    /// The trace context for a message that is sent now.
     pub(crate) fn trace_context(&self) -> Option<TraceContext> {
         self.shared.trace_source.as_ref().and_then(|source| source())
     }
 
-    /// When a call that begins now gives up.
+    /// When a call that starts now gives up.
     pub(crate) fn give_up(&self) -> Instant {
         Instant::now() + self.patience.min(LONGEST_PATIENCE)
     }
@@ -121,7 +122,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// That of [`Tries::failed`].
+    /// The error of [`Tries::failed`].
     pub(crate) async fn apply(&self, op: &Op) -> Result<Applied, Error> {
         let mut tries = Tries::until(self.give_up());
         loop {
@@ -132,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Sends `op` once. It is answered when it is as durable as it has to be.
+    /// Sends `op` once, with the durability that the queue requests.
     pub(crate) async fn apply_once(&self, op: &Op) -> Result<Applied, delayline_core::Error> {
         if self.durability == Durability::None || !op.changes_for_good() {
             return self.backend.apply(At::Server, op).await;
@@ -148,19 +149,19 @@ impl Client {
     }
 }
 
-/// The source of trace contexts is not shown.
+/// Leaves out the source of trace contexts.
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("label", &self.label).finish_non_exhaustive()
     }
 }
 
-/// The failed tries of one operation.
+/// The failed attempts of one operation.
 ///
-/// What was not executed is sent again after a pause, until the time is over. What may have been
-/// executed is sent again unchanged, which by [`Op`]'s contract has no second effect, up to
-/// [`MAX_UNKNOWN`] times. No try begins after the time is over; a try under way is bounded by the
-/// backend.
+/// An operation that was not executed is sent again after a pause, until the time is over. One that
+/// may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by the contract of
+/// [`Op`] that has no second effect. No attempt starts after the time is over; the backend limits
+/// the time of an attempt in progress.
 #[derive(Debug)]
 pub(crate) struct Tries {
     give_up: Instant,
@@ -176,17 +177,17 @@ impl Tries {
         Self { give_up, pauses, unknown: None, unknowns: 0 }
     }
 
-    /// Whether an earlier try may have been executed.
+    /// Whether an earlier attempt may have been executed.
     pub(crate) const fn repeated(&self) -> bool {
         self.unknowns > 0
     }
 
-    /// How long to wait before the next try.
+    /// Returns how long to wait before the next attempt.
     ///
     /// # Errors
     ///
-    /// There is no next try, and this is the error. If any try may have been executed it is that
-    /// one's, because the refusal of a later try does not tell what became of it.
+    /// There is no next attempt. The error is this one or, if any attempt may have been executed,
+    /// that one's: the refusal of a later attempt does not tell what happened to it.
     pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
         let class = error.class();
         let pause = self.pauses.next();
@@ -203,7 +204,7 @@ impl Tries {
 
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 const MAX_UNKNOWN: usize = 5;
-/// Far enough, and no instant overflows.
+/// Long enough, and no instant overflows.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);

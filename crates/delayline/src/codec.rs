@@ -1,10 +1,10 @@
-//! How values become payloads.
+//! Encoding values as payloads.
 
 use bytes::Bytes;
 
-/// Turns values into payloads and back.
+/// Encodes values as payloads and decodes them.
 ///
-/// A codec of your own may hold keys or compression levels; it is shared by all clones of a queue.
+/// A codec of your own may hold keys or compression levels; all clones of a queue share it.
 ///
 /// ```
 /// use delayline::{Bytes, Codec, CodecError};
@@ -26,36 +26,38 @@ use bytes::Bytes;
 /// # Ok::<(), CodecError>(())
 /// ```
 pub trait Codec<T>: Send + Sync + 'static {
-    /// The payload for a value.
+    /// Returns the payload for a value.
     ///
     /// # Errors
     ///
-    /// [`CodecError`] if the value has no payload.
+    /// [`CodecError`] if the value cannot be encoded.
     fn encode(&self, value: &T) -> Result<Bytes, CodecError>;
 
-    /// The value of a payload, which may hold any bytes.
+    /// Returns the value of a payload, which may contain any bytes. A worker makes the message a
+    /// dead letter if this fails.
     ///
     /// # Errors
     ///
-    /// [`CodecError`] if the payload is not of this codec or type.
+    /// [`CodecError`] if the payload was not written by this codec or for this type.
     fn decode(&self, payload: &Bytes) -> Result<T, CodecError>;
 }
 
-/// What a codec has to complain of. It never repeats a part of the payload: the text is kept with
-/// dead letters and written to logs.
+/// Why a codec failed. It must never contain any of the payload: the text is stored with dead
+/// letters and written to logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CodecError(String);
 
 impl CodecError {
-    /// A complaint in words, without any of the payload's.
+    /// An error with this description, which must not contain any of the payload.
     #[must_use]
     pub fn new(complaint: impl Into<String>) -> Self {
         Self(complaint.into())
     }
 }
 
-/// Payloads as compact JSON, for every type of serde's. Needs the feature `json`.
+/// Encodes payloads as compact JSON, for every type that implements serde's traits. Needs the
+/// feature `json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json;
 
@@ -70,7 +72,7 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec<T> for Json {
     }
 }
 
-/// `serde_json` quotes the value that it did not expect; only the place is harmless.
+/// `serde_json` quotes the unexpected value; only its position is harmless.
 #[cfg(feature = "json")]
 fn json_error(error: &serde_json::Error) -> CodecError {
     use serde_json::error::Category;
@@ -86,7 +88,7 @@ fn json_error(error: &serde_json::Error) -> CodecError {
     }
 }
 
-/// Payloads as they are: [`Bytes`], `Vec<u8>` or `String`.
+/// Passes payloads through unchanged: [`Bytes`], `Vec<u8>` or `String`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Raw;
 

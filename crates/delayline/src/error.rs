@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use std::convert::Infallible;
 
@@ -8,25 +8,27 @@ use crate::CodecError;
 
 /// Why a call failed.
 ///
-/// Neither payloads nor passwords are ever part of it.
+/// It never contains payloads or passwords. [`class`](Self::class) says whether the call can be
+/// repeated, [`kind`](Self::kind) why the backend failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The backend refused the operation, failed, or could not be reached. With
-    /// [`Class::Ambiguous`] the operation may have been executed; it was repeated already, and may
-    /// be repeated again (with the id that it had).
+    /// [`Class::Ambiguous`] the operation may have been executed; it has already been repeated, and
+    /// can be repeated again with the same id.
     #[error(transparent)]
     Backend(#[from] delayline_core::Error),
-    /// A value could not be made a payload. Nothing was sent.
+    /// A value could not be encoded. Nothing was sent.
     #[error("the value could not be encoded")]
     Encode(#[source] CodecError),
-    /// A payload could not be made a value.
+    /// A payload could not be decoded.
     #[error("the payload could not be decoded")]
     Decode(#[source] CodecError),
 }
 
 impl Error {
-    /// What is known about the operation, and so whether it may be sent again.
+    /// What is known about the operation, and so whether it can be repeated. A codec's error is
+    /// [`Class::Rejected`].
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
@@ -44,7 +46,7 @@ impl Error {
         }
     }
 
-    /// A batch of which not everything was sent is over: this is for the rest.
+    /// For the messages of a batch that were not sent because an earlier part failed.
     pub(crate) fn not_sent() -> Self {
         Self::Backend(delayline_core::Error::with_detail(
             ErrorKind::Unreachable,
@@ -52,7 +54,7 @@ impl Error {
         ))
     }
 
-    /// The task that was sending a message is gone, and with it what it knew.
+    /// The task that was sending a message has ended, so the outcome is unknown.
     pub(crate) fn sender_gone() -> Self {
         Self::Backend(delayline_core::Error::with_detail(
             ErrorKind::ConnectionLost,
@@ -60,7 +62,7 @@ impl Error {
         ))
     }
 
-    /// A backend that answers something else than it was asked.
+    /// The backend replied to another operation than the one requested.
     pub(crate) fn unexpected_reply() -> Self {
         Self::Backend(delayline_core::Error::with_detail(
             ErrorKind::Protocol,
@@ -75,14 +77,14 @@ impl From<Violation> for Error {
     }
 }
 
-/// Lets a [`MessageId`] stand where `impl TryInto<MessageId>` is asked for.
+/// Lets callers pass a [`MessageId`] where `impl TryInto<MessageId>` is expected.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
     }
 }
 
-/// The id that a caller gave in some form.
+/// Converts the id that a caller passed.
 pub(crate) fn message_id<I>(id: I) -> Result<MessageId, Error>
 where
     I: TryInto<MessageId>,

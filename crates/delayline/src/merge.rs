@@ -1,4 +1,4 @@
-//! Sends that happen at the same time go out together.
+//! Groups concurrent sends into one operation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,25 +15,25 @@ use crate::client::{Client, LONGEST_PAUSE};
 use crate::queue::{Answered, Sent, enqueue};
 use crate::{Error, telemetry};
 
-/// The sends of one process that wait while a group of others is on its way.
+/// The sends of one process that wait while a group of others is being sent.
 ///
-/// The first one goes out at once; those that come meanwhile wait for its reply and go out as the
-/// next group, in the order in which they came, as many as one operation holds. So a lone send
-/// waits for nothing, and the more there are, the larger the groups.
+/// The first send starts at once. Those that arrive meanwhile wait for its reply and form the next
+/// group, in the order in which they arrived, as many as fit in one operation. So a single send
+/// never waits, and the more there are, the larger the groups.
 ///
-/// Groups are sent by a task that ends with the last of them, so that whoever gives up waiting takes
-/// nothing from the others. One group at a time: a second on its way beside the first could overtake
-/// it when the first has to be repeated.
+/// A task sends the groups and ends after the last one, so that a caller that gives up takes
+/// nothing from the others. Only one group is sent at a time: a second one could overtake the first
+/// when the first has to be repeated.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merger(Arc<Mutex<Waiting>>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// By the order in which they came.
+    /// In the order in which they arrived.
     entries: BTreeMap<u64, Entry>,
     next_number: u64,
     bytes: usize,
-    /// There is a task that sends.
+    /// Whether there is a task that sends.
     sending: bool,
 }
 
@@ -44,7 +44,7 @@ struct Entry {
     caller: Caller,
 }
 
-/// Whom to answer.
+/// The caller to answer.
 #[derive(Debug)]
 struct Caller {
     number: u64,
@@ -56,14 +56,14 @@ struct Caller {
 #[derive(Debug)]
 enum Verdict {
     Answered(Result<Sent, Error>),
-    /// Whoever was to send it is gone, and it was not sent.
+    /// The task that was to send it has ended, and it was not sent.
     Unsent(NewMessage),
 }
 
-/// A caller's place among those that wait. Dropped, it takes the message back unless it is on its
-/// way.
+/// A caller's place among those that wait. Dropping it withdraws the message, unless it is already
+/// being sent.
 struct Place {
-    // First, so that a message put back finds nobody waiting for it.
+    // First, so that a message put back finds that its caller is gone.
     verdict: oneshot::Receiver<Verdict>,
     number: u64,
     waiting: Arc<Mutex<Waiting>>,
@@ -74,8 +74,8 @@ impl Merger {
     ///
     /// # Errors
     ///
-    /// The message violates a limit; too many wait ([`ErrorKind::Overloaded`]); or what `enqueue`
-    /// says.
+    /// The message violates a limit, too many sends wait ([`ErrorKind::Overloaded`]), or an error
+    /// of `enqueue`.
     pub(crate) async fn send(&self, client: &Client, message: NewMessage) -> Result<Sent, Error> {
         let span = telemetry::send_span(client.label().as_str(), &message.id);
         let result = self.wait(client, message, &span).instrument(span.clone()).await;
@@ -91,7 +91,7 @@ impl Merger {
         let give_up = client.give_up();
         loop {
             let Ok(runtime) = Handle::try_current() else {
-                // Nobody to send groups; it goes alone.
+                // Without a runtime no task can send groups, so it is sent alone.
                 let answered = enqueue(client, give_up, vec![((), message)]).await;
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
@@ -109,7 +109,7 @@ impl Merger {
         }
     }
 
-    /// Lets a message in, and says whether its caller has to start the task that sends.
+    /// Adds a message, and returns whether its caller has to start the task that sends.
     fn enter(
         &self,
         client: &Client,
@@ -148,7 +148,7 @@ impl Waiting {
         Some(entry)
     }
 
-    /// The next group: the oldest that fit in one operation, each id once.
+    /// The next group: the oldest messages that fit in one operation, each id once.
     fn group(&mut self) -> Vec<Entry> {
         let items = self.entries.values().map(|entry| &entry.message);
         let count = fitting(items.map(|message| (&message.id, message.content_bytes())));
@@ -170,8 +170,8 @@ impl Drop for Place {
     }
 }
 
-/// Whoever sends the groups. If it is dropped before it has finished, because its runtime ends or
-/// the backend panics, those that wait are told to see to themselves.
+/// The task that sends the groups. If it is dropped before it has finished, because its runtime
+/// ends or the backend panics, the waiting callers are told to find another way.
 struct Lead {
     waiting: Arc<Mutex<Waiting>>,
     over: bool,
@@ -181,12 +181,12 @@ impl Lead {
     async fn send_all(mut self, client: Client) {
         while let Some(group) = self.next() {
             self.send_group(&client, group).await;
-            // Whoever was answered and has more to send comes into the next group.
+            // Callers that were answered and have more to send join the next group.
             yield_now().await;
         }
     }
 
-    /// The next group. `None` is the end: from then on another has to lead.
+    /// The next group. After `None`, another task has to send.
     fn next(&mut self) -> Option<Vec<Entry>> {
         let mut waiting = lock(&self.waiting);
         let group = waiting.group();
@@ -211,15 +211,15 @@ impl Lead {
         for Answered { key: place, message, result } in answered {
             let Some(caller) = callers.get_mut(place).and_then(Option::take) else { continue };
             let unsent = result.as_ref().is_err_and(|it| it.class() == Class::NotExecuted);
-            // The group gave up with its most impatient member. A later one goes on trying, unless
-            // it would have to give up before the next pause is over.
+            // The group gave up with its least patient caller. A more patient one keeps trying,
+            // unless it would have to give up before the next pause is over.
             if unsent && caller.give_up > give_up + LONGEST_PAUSE {
                 let mut waiting = lock(&self.waiting);
                 if !caller.reply.is_closed() {
                     waiting.put(Entry { message, caller });
                 }
             } else {
-                // Fails if the caller no longer wants to know.
+                // Fails if the caller is gone.
                 let _ = caller.reply.send(Verdict::Answered(result));
             }
         }
@@ -252,7 +252,7 @@ fn span(client: &Client, callers: &[Option<Caller>]) -> Span {
     }
 }
 
-/// Ends when none of these callers wants to know any more.
+/// Completes when all of these callers are gone.
 async fn all_gone(callers: &mut [Option<Caller>]) {
     for caller in callers.iter_mut().flatten() {
         caller.reply.closed().await;
@@ -273,7 +273,7 @@ fn valid(message: NewMessage) -> Result<NewMessage, Error> {
     }
 }
 
-/// Sends that wait, those on their way not included.
+/// The most sends that may wait, not counting those being sent.
 const MAX_WAITING: usize = 10_000;
-/// Payloads and headers of the sends that wait, in bytes.
+/// The most bytes of payloads and headers that waiting sends may have.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;

@@ -1,9 +1,9 @@
-//! Pauses between the tries of an operation.
+//! Pauses between the attempts of an operation.
 
 use std::time::Duration;
 
-/// Pauses that double from the first to the longest, each spread over its upper half so that many
-/// clients do not come back together, and none is near zero.
+/// Pauses that double from the first to the longest. Each is drawn from the upper half of its
+/// range, so that many clients do not return at once and no pause is near zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
     longest: Duration,

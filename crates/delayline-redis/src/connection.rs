@@ -7,10 +7,10 @@ use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerError};
 
-/// A multiplexed connection: requests of many tasks, replies in the order of the requests.
+/// A multiplexed connection: many tasks send requests, and replies arrive in the same order.
 pub struct RedisConnection {
     inner: MultiplexedConnection,
-    /// The task that reads and writes, where it is ours.
+    /// The task that reads and writes, if we started it.
     driver: Option<DriverTask>,
 }
 
@@ -20,12 +20,12 @@ impl RedisConnection {
         Self { inner, driver: None }
     }
 
-    /// A connection that the future drives, in a task of its own.
+    /// A connection driven by this future, in a task of its own.
     pub(crate) fn driven(
         inner: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        // What it has not answered may have been executed: redis-rs doesn't say.
+        // Requests without a reply may have been executed: redis-rs does not say.
         let lost = |_| Error::new(ErrorKind::ConnectionLost);
         Self { inner, driver: Some(DriverTask::watch(tokio::spawn(driver), lost)) }
     }
@@ -51,7 +51,7 @@ impl Connection for RedisConnection {
             Err(error) if error.kind() == redis::ErrorKind::Parse => {
                 Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
             }
-            // The request may wait in a queue, be on its way or be executed: redis-rs doesn't say.
+            // The request may be queued, sent or executed: redis-rs does not say.
             Err(_) => Err(Error::new(ErrorKind::ConnectionLost).into()),
         }
     }
@@ -81,7 +81,7 @@ fn converted(value: redis::Value) -> Result<Value, Error> {
         redis::Value::Array(values) => array(values)?,
         // Flat, as RESP2 would send it.
         redis::Value::Map(pairs) => array(pairs.into_iter().flat_map(<[_; 2]>::from))?,
-        // Not the value: it may hold a payload.
+        // Without the value, which may contain a payload.
         _ => return Err(Error::with_detail(ErrorKind::Protocol, "a reply of an unexpected type")),
     })
 }

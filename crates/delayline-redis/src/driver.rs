@@ -1,4 +1,4 @@
-//! Where and how to make connections.
+//! Opens connections with redis-rs.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use redis::{AsyncConnectionConfig, Client, RedisConnectionInfo};
 use crate::connection::RedisConnection;
 use crate::failure::failure;
 
-/// Requests that wait inside of redis-rs for the socket. More wait outside, which is as good.
+/// Requests that wait for the socket inside redis-rs. Others wait outside, which is just as good.
 const PIPELINE_BUFFER: usize = 1024;
 
-/// Makes connections with redis-rs.
+/// Opens connections with redis-rs.
 pub struct RedisDriver {
     /// What `Debug` shows.
     address: String,
@@ -22,21 +22,21 @@ pub struct RedisDriver {
 }
 
 enum Target {
-    /// Dial and log in ourselves: every failure has its kind, and a lost connection is noticed.
+    /// We connect and log in: every failure has its kind, and a lost connection is noticed.
     Options(Box<ConnectOptions>, Dialer),
-    /// Leave both to the client.
+    /// The client does both.
     Client(Box<Client>),
 }
 
 impl RedisDriver {
-    /// Connects like the client: with its address, login, TLS parameters and TCP settings. For
-    /// [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
+    /// Creates a driver from a client, with its address, login, TLS parameters and TCP settings.
+    /// For [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
     ///
-    /// For what [`ConnectOptions`] cannot say, client certificates for example; TLS then comes from
-    /// the client's build of redis-rs. The connections are the driver's own, with `TCP_NODELAY`.
+    /// Use it for what [`ConnectOptions`] cannot express, such as client certificates; TLS then
+    /// depends on the features of redis-rs. The driver opens its own connections, with
+    /// `TCP_NODELAY`.
     ///
-    /// A connection that the server closed while nothing was on its way is noticed only by the next
-    /// call, which fails with
+    /// If the server closes an idle connection, only the next call notices it and fails with
     /// [`ErrorKind::ConnectionLost`](delayline_core::ErrorKind::ConnectionLost).
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl RedisDriver {
     pub fn from_client(client: &Client) -> Result<Self, Error> {
         let info = client.get_connection_info();
         let address = info.addr().to_string();
-        // Off by default, it costs half of the throughput (redis-rs#2195).
+        // Off by default, which halves the throughput (redis-rs#2195).
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let client =
             Client::open(info.clone().set_tcp_settings(tcp)).map_err(|error| failure(&error))?;
@@ -70,7 +70,7 @@ impl Driver for RedisDriver {
         match &self.target {
             Target::Options(options, dialer) => {
                 let stream = dialer.dial().await?;
-                // Without password and database redis-rs says nothing by itself.
+                // Without a password and a database, redis-rs sends nothing on its own.
                 let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
                 let (connection, driver) =
                     MultiplexedConnection::new_with_config(&bare, stream, settings())
@@ -97,8 +97,8 @@ impl fmt::Debug for RedisDriver {
     }
 }
 
-/// Without time limits: the default of 500 ms hits blocking commands too (redis-rs#1924), and the
-/// link has its own.
+/// No time limits: the default of 500 ms also ends blocking commands (redis-rs#1924), and the link
+/// has its own.
 fn settings() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)

@@ -1,17 +1,17 @@
-//! From redis-rs' errors while connecting to ours.
+//! Converts redis-rs' errors while connecting.
 
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::classify;
 use redis::RedisError;
 
-/// The kind of an error with which redis-rs gives up on a new connection.
+/// The error for a connection that redis-rs could not open.
 pub(crate) fn failure(error: &RedisError) -> Error {
     if let Some(code) = error.code() {
         return classify(&format!("{code} {}", error.detail().unwrap_or_default()));
     }
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => {
-            // The detail is the server's answer, which could repeat what was sent.
+            // The detail is the server's reply, which could repeat what was sent.
             let answer = classify(error.detail().unwrap_or_default());
             Error::with_detail(ErrorKind::Authentication, answer.detail())
         }
@@ -24,7 +24,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
     }
 }
 
-/// What happened, in words that can't hold a password.
+/// A description of the error that cannot contain a password.
 fn category(error: &RedisError) -> String {
     match std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<std::io::Error>())

@@ -19,5 +19,5 @@ mod failure;
 
 pub use driver::RedisDriver;
 
-/// A [`Transport`](delayline_redis_protocol::Transport) over redis-rs.
+/// The [`Transport`](delayline_redis_protocol::Transport) over redis-rs.
 pub type RedisTransport = delayline_redis_protocol::DriverTransport<RedisDriver>;

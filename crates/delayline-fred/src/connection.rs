@@ -10,22 +10,22 @@ use fred::types::{ClusterHash, CustomCommand, RespVersion};
 
 use crate::failure;
 
-/// A client without reconnect policy. Its router task ends with the socket, or when it can't
-/// connect in the first place.
+/// A client without a reconnect policy. Its router task ends when the socket closes, or if it
+/// cannot connect in the first place.
 pub struct FredConnection {
     client: Client,
-    /// The router would live on without its client.
+    /// The router would outlive its client.
     router: DriverTask,
 }
 
 impl FredConnection {
-    /// Begins to connect. The first request waits for the outcome.
+    /// Starts to connect. The first request waits for the result.
     ///
-    /// Not `Client::init`: when it is dropped, as after a timeout, the router goes on, connects
-    /// after all and lives for ever.
+    /// Does not use `Client::init`: if that is dropped, as after a timeout, the router continues,
+    /// connects and lives forever.
     pub(crate) fn start(client: Client, tls: bool) -> Self {
-        // The router answers everything it has taken before it ends. What is unanswered then waits
-        // in its queue, where nobody will take it: it was certainly not sent.
+        // The router answers everything it has taken before it ends. What is still unanswered waits
+        // in its queue and will not be taken: it was certainly not sent.
         let router = DriverTask::watch(client.connect(), move |ended| match ended {
             Ok(Err(error)) => failure::of_connecting(&error, tls),
             Ok(Ok(())) | Err(_) => failure::not_sent(),
@@ -48,7 +48,7 @@ impl FredConnection {
 impl Connection for FredConnection {
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
         let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-        // The frame as it came: fred's own conversion mixes the server's errors with its own.
+        // The raw frame: fred's own conversion mixes the server's errors with its own.
         let reply = self.client.custom_raw(command, args);
         let reply = self.router.unless_ended(reply).await?;
         converted_reply(reply.map_err(|error| failure::of_request(&error))?)
@@ -85,7 +85,7 @@ fn converted(frame: Resp3Frame) -> Result<Value, Error> {
         Resp3Frame::Push { data, .. } if data.first().is_some_and(is_channel_mark) => {
             array(data.into_iter().skip(1))?
         }
-        // Not the value: it may hold a payload.
+        // Without the value, which may contain a payload.
         _ => return Err(Error::with_detail(ErrorKind::Protocol, "a reply of an unexpected type")),
     })
 }
@@ -94,7 +94,7 @@ fn array(frames: impl IntoIterator<Item = Resp3Frame>) -> Result<Value, Error> {
     frames.into_iter().map(converted).collect::<Result<_, _>>().map(Value::Array)
 }
 
-/// The word is a simple string, which no script returns inside of an array.
+/// The word is a simple string, which no script returns inside an array.
 fn is_channel_mark(frame: &Resp3Frame) -> bool {
     matches!(frame, Resp3Frame::SimpleString { data, .. } if data == "pubsub")
 }

@@ -1,4 +1,4 @@
-//! Where and how to make connections, with everything off that fred would do behind our back.
+//! Opens connections with fred, with everything switched off that fred would do on its own.
 
 use std::fmt;
 
@@ -18,12 +18,11 @@ use fred::types::config::{
 
 use crate::connection::FredConnection;
 
-/// Makes connections with fred: one [`Client`] each, never reused.
+/// Opens connections with fred: one [`Client`] each, never reused.
 ///
-/// What fred would do by itself about lost connections is switched off, because it sends commands
-/// again. Two limits are fred's: database numbers end at 255
-/// ([`ErrorKind::Unsupported`]), and a password for a server that wants none is no error, because
-/// fred takes the server's answer for a success.
+/// fred's own handling of lost connections is switched off, because it sends commands again. Two
+/// limits are fred's: database numbers end at 255 ([`ErrorKind::Unsupported`]), and a password for
+/// a server that requires none is not an error, because fred treats the server's reply as success.
 pub struct FredDriver {
     /// What `Debug` shows.
     address: String,
@@ -33,11 +32,12 @@ pub struct FredDriver {
 }
 
 impl FredDriver {
-    /// Connects like the client: with its address, login, TLS connector and TCP settings. For
+    /// Creates a driver from a client, with its address, login, TLS connector and TCP settings. For
     /// [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
     ///
-    /// For what [`ConnectOptions`] cannot say, client certificates for example. The connections are
-    /// the driver's own, with `TCP_NODELAY`; the client is left as it is and need not be connected.
+    /// Use it for what [`ConnectOptions`] cannot express, such as client certificates. The driver
+    /// opens its own connections, with `TCP_NODELAY`; the client is not changed and need not be
+    /// connected.
     ///
     /// # Errors
     ///
@@ -57,21 +57,21 @@ impl FredDriver {
         let config = Config {
             fail_fast: true,
             blocking: Blocking::Block,
-            // With RESP3 fred sends the password unquoted in an inline `HELLO`: one with a space
-            // fails, and one with a line break is a command. So log in first, with `AUTH`.
+            // With RESP3, fred sends the password unquoted in an inline `HELLO`: a space makes it
+            // fail, and a line break makes it a command. So log in with `AUTH` first.
             version: RespVersion::RESP2,
             ..config
         };
         let mut connection = ConnectionConfig {
-            // With more fred sends a command again whose reply got lost.
+            // With more, fred sends a command again after a lost reply.
             max_command_attempts: 1,
-            // And with more it would do the same on `MOVED` and `ASK`.
+            // With more, it would do the same on `MOVED` and `ASK`.
             max_redirections: 0,
             max_command_buffer_len: MAX_CALLS_IN_FLIGHT,
-            // The link replaces a connection after such a reply, without losing the others' replies.
+            // The link replaces a connection after such a reply, without losing other replies.
             reconnect_on_auth_error: false,
             reconnect_errors: Vec::new(),
-            // The link limits the time of every call; a blocking command may be silent for long.
+            // The link limits the time of every call; a blocking command may take long to reply.
             unresponsive: UnresponsiveConfig::default(),
             auto_client_setname: false,
             ..connection
@@ -139,8 +139,8 @@ impl Driver for FredDriver {
     }
 
     async fn connect(&self) -> Result<FredConnection, Error> {
-        // Without a reconnect policy a client ends with its connection, and answers for all that
-        // was on its way. Time limits are the link's business.
+        // Without a reconnect policy a client ends with its connection, and fails all requests in
+        // progress. Time limits belong to the link.
         let client = Client::new(
             self.config.clone(),
             Some(PerformanceConfig::default()),

@@ -1,16 +1,16 @@
-//! From fred's errors to ours.
+//! Converts fred's errors.
 //!
-//! fred's errors are a kind and a text. The text of an error while connecting is either the
-//! server's line or the `Debug` text of an I/O or rustls error; it is never passed on as it is.
+//! An error of fred is a kind and a text. While connecting, the text is either the server's line or
+//! the `Debug` text of an I/O or rustls error; it is never passed on unchanged.
 
 use delayline_core::{Class, Error, ErrorKind};
 use delayline_redis_protocol::classify;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 
-/// A command that brought no frame.
+/// The error for a command that returned no frame.
 pub(crate) fn of_request(error: &FredError) -> Error {
     match error.kind() {
-        // Only commands that the router has not taken yet are canceled.
+        // fred cancels only commands that the router has not taken yet.
         FredKind::Canceled => not_sent(),
         FredKind::Backpressure => Error::new(ErrorKind::Overloaded),
         FredKind::Protocol | FredKind::Parse => {
@@ -21,13 +21,13 @@ pub(crate) fn of_request(error: &FredError) -> Error {
     }
 }
 
-/// A command that was certainly not sent.
+/// The error for a command that was certainly not sent.
 pub(crate) fn not_sent() -> Error {
     let detail = "the connection was lost before the call was sent";
     Error::with_detail(ErrorKind::Unreachable, detail)
 }
 
-/// A refused `HELLO`.
+/// The error for a refused `HELLO`.
 pub(crate) fn of_hello(error: &FredError) -> Error {
     let error = refusal(error.details());
     match error.kind() {
@@ -38,8 +38,8 @@ pub(crate) fn of_hello(error: &FredError) -> Error {
     }
 }
 
-/// A client that could not connect, or whose connection has ended: what nothing more was sent
-/// after.
+/// The error for a client that could not connect, or whose connection has ended, so that nothing
+/// more was sent.
 #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "there is no TLS"))]
 pub(crate) fn of_connecting(error: &FredError, tls: bool) -> Error {
     match error.kind() {
@@ -57,7 +57,7 @@ pub(crate) fn of_connecting(error: &FredError, tls: bool) -> Error {
     }
 }
 
-/// The server's answer to the login, if it is one.
+/// The server's reply to the login, if it is one.
 fn refusal(line: &str) -> Error {
     let error = classify(line);
     match error.class() {
@@ -68,7 +68,7 @@ fn refusal(line: &str) -> Error {
     }
 }
 
-/// Picks the known words out of the `Debug` text of an I/O error.
+/// Finds known words in the `Debug` text of an I/O error.
 fn io_detail(text: &str) -> &'static str {
     const WORDS: [(&str, &str); 8] = [
         ("ConnectionRefused", "connection refused"),

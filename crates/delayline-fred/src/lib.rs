@@ -19,5 +19,5 @@ mod failure;
 
 pub use driver::FredDriver;
 
-/// A [`Transport`](delayline_redis_protocol::Transport) over fred.
+/// The [`Transport`](delayline_redis_protocol::Transport) over fred.
 pub type FredTransport = delayline_redis_protocol::DriverTransport<FredDriver>;

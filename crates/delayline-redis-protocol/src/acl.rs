@@ -1,6 +1,6 @@
-//! What a user of the server must be permitted, for access rules and for looking whether it is.
+//! The permissions that a user of the server needs, for access rules and for checking them.
 //!
-//! Read off the scripts, so that no list of commands can fall behind them.
+//! They are derived from the scripts, so that no list of commands can become outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use crate::transport::{CallError, Transport};
 
 /// What a program does with a queue.
 ///
-/// Commands and keys are all that a server's rules can tell apart. A user who may call scripts at
-/// all may call any script, so within the queue's own keys a role bounds the commands only.
+/// A server's rules only distinguish commands and keys. A user who may call scripts may call any
+/// script, so within the queue's own keys a role restricts only the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Enqueues, cancels, reschedules, looks up by id, counts.
+    /// Enqueues, cancels, reschedules, looks up ids, counts.
     Producer,
     /// Claims, settles, extends, waits, counts.
     Worker,
@@ -32,7 +32,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Self; 3] = [Self::Producer, Self::Worker, Self::Admin];
 
-    /// The role's name: `producer`, `worker`, `admin`.
+    /// The name of the role: `producer`, `worker`, `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,8 +42,8 @@ impl Role {
         }
     }
 
-    /// The commands that the role needs, in lower case and in order: those that its scripts call,
-    /// and those that a driver sends.
+    /// The commands that the role needs, in lower case and sorted: those that its scripts call, and
+    /// those that a driver sends.
     #[must_use]
     pub fn commands(self) -> BTreeSet<String> {
         // `AUTH` and `HELLO` are every user's. `INFO` may be denied, but then nobody notices a
@@ -55,12 +55,12 @@ impl Role {
         of_drivers.into_iter().chain(called).chain(wait).collect()
     }
 
-    /// The rules of `ACL SETUSER` that permit this role on this queue and nothing else. Passwords
-    /// that the user has stay.
+    /// The rules for `ACL SETUSER` that permit this role on this queue and nothing else. The user's
+    /// passwords are kept.
     #[must_use]
     pub fn rules(self, queue: &QueueName) -> String {
-        // No character that a queue's name may hold means anything in a pattern. Channels need no rule,
-        // which Redis 6.0 would not know: the commands that use them are not permitted.
+        // No character in a queue's name has a meaning in a pattern. Channels need no rule, which
+        // Redis 6.0 would not know: the commands that use them are not permitted.
         let mut rules = format!("on resetkeys ~{KEY_PREFIX}{{{queue}}}:* -@all");
         for command in self.commands() {
             rules = rules + " +" + &command;
@@ -81,16 +81,16 @@ impl Role {
     }
 }
 
-/// The commands that a script calls, on keys and else, in lower case.
+/// The commands that a script calls, on keys or otherwise, in lower case.
 fn calls_of(source: &str) -> impl Iterator<Item = String> {
     let calls = source.split("redis.call('").skip(1);
     calls.filter_map(|call| call.split('\'').next()).map(str::to_ascii_lowercase)
 }
 
-/// Something that the user of a connection may not do.
+/// A permission that the user of a connection lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The role that lacks it.
+    /// The role that needs it.
     pub role: Role,
     /// The command, in upper case.
     pub command: String,
@@ -98,8 +98,8 @@ pub struct Denial {
     pub key: &'static str,
 }
 
-/// What the user of this connection lacks for each role. Changes nothing. A server before Redis 7.0
-/// cannot be asked and denies nothing here.
+/// The permissions that the user of this connection lacks for each role. Changes nothing. Servers
+/// before Redis 7.0 cannot be asked; for them this is empty.
 ///
 /// # Errors
 ///
@@ -125,18 +125,22 @@ async fn denials(
     Ok(denials)
 }
 
-/// What a server says about itself, and what its user lacks.
+/// What a server reports about itself, and which permissions its user lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The fields of `INFO`: `redis_version`, `maxmemory_policy` and so on. Empty where the user
-    /// may not ask.
+    /// The fields of `INFO`: `redis_version`, `maxmemory_policy` and so on. Empty if the user may
+    /// not call it.
     pub info: BTreeMap<String, String>,
-    /// What each role lacks on the queue.
+    /// The permissions that each role lacks on the queue.
     pub denials: Vec<Denial>,
 }
 
-/// Looks at a server and at what its user may do on a queue. Changes nothing.
+/// Inspects a server, and the permissions of its user on a queue. Changes nothing.
+///
+/// # Cancel safety
+///
+/// This call changes nothing; its future can be dropped.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The one implementation of `Backend` on Redis, over whatever driver.
+//! The implementation of `Backend` on Redis, over any driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Valu
 
 /// A queue in Redis.
 ///
-/// Queues that share a transport share its connections.
+/// Queues with the same transport share its connections.
 #[derive(Debug)]
 pub struct ScriptBackend<T: ?Sized> {
     name: QueueName,
@@ -27,8 +27,12 @@ pub struct ScriptBackend<T: ?Sized> {
 }
 
 impl<T: Transport + ?Sized> ScriptBackend<T> {
-    /// Opens the queue `name`, after a look at the server: whether it takes writes and does not
-    /// evict messages. A server that forbids the look (`INFO`) is taken at its word.
+    /// Opens the queue `name`. First checks that the server accepts writes and does not evict
+    /// messages; if the user may not call `INFO`, that is assumed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect: opening does not change the queue.
     ///
     /// # Errors
     ///
@@ -36,7 +40,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// [`ErrorKind::Evicting`](delayline_core::ErrorKind::Evicting) if the server may evict keys
     /// and `allow_eviction` is not set;
     /// [`ErrorKind::NewerVersion`](delayline_core::ErrorKind::NewerVersion) if a newer library has
-    /// written the queue; and whatever the connection says.
+    /// written the queue; and any error of the connection.
     pub async fn open(
         transport: Arc<T>,
         name: QueueName,
@@ -52,13 +56,14 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         Ok(queue)
     }
 
-    /// Another queue on the same server, over the same connections.
+    /// Returns another queue on the same server, over the same connections, without the checks of
+    /// [`open`](Self::open).
     #[must_use]
     pub fn with_queue(&self, name: &QueueName) -> Self {
         Self::new(Arc::clone(&self.transport), name)
     }
 
-    /// Runs a script once, whether the server has it in its cache or not.
+    /// Runs a script once, whether or not the server has cached it.
     async fn run(
         &self,
         script: &Script,
@@ -69,8 +74,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         let call = |script| ScriptCall { script, keys: &keys, args, fence };
         let mut reply = self.transport.call(call(ScriptName::Sha1(&script.sha1))).await;
         if matches!(&reply, Err(CallError::Reply(line)) if is_no_script(line)) {
-            // The server has been restarted or flushed its cache; it has executed nothing. EVAL
-            // takes the text along, so it cannot miss the script again.
+            // The server was restarted or its cache was flushed; it has executed nothing. EVAL
+            // sends the source, so the script cannot be missing again.
             reply = self.transport.call(call(ScriptName::Source(&script.source))).await;
         }
         match reply {

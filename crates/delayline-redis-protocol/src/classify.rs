@@ -1,19 +1,19 @@
-//! From the server's error line to an [`Error`].
+//! From an error line of the server to an [`Error`].
 
 use delayline_core::{Error, ErrorKind};
 
 /// The longest detail that an error carries, in bytes.
 const LONGEST_DETAIL: usize = 200;
 
-/// Reads an error line of the server, without the leading `-`.
+/// Classifies an error line of the server, without the leading `-`.
 ///
-/// The kind follows from the code that begins the line, also where a server before Redis 7 wraps it
-/// in `ERR Error running script`. The class that comes with it holds for scripts that check before
-/// they write, and whose first write is the one that the server may refuse; a line with an unknown
-/// code is [`ErrorKind::Server`], whose outcome is unknown.
+/// The kind follows from the code at the start of the line, even where a server before Redis 7
+/// wraps it in `ERR Error running script`. Its class holds for scripts that check before they
+/// write, and of which the server can only refuse the first write. A line with an unknown code is
+/// [`ErrorKind::Server`], whose outcome is unknown.
 ///
-/// The detail is the line without the script's digest and without what a client sent, one line of
-/// printable characters and at most 200 bytes.
+/// The detail is the line without the script's digest and without what a client sent: one line of
+/// printable characters, at most 200 bytes long.
 #[must_use]
 pub fn classify(line: &str) -> Error {
     let line = unwrapped(line);
@@ -28,8 +28,8 @@ pub(crate) fn is_from_inside_a_script_of_redis_6(line: &str) -> bool {
     line.starts_with(INSIDE_A_SCRIPT)
 }
 
-/// Whether the line says that the server does not know the script by its digest, so that nothing
-/// was executed and the call can be sent again with the script's text.
+/// Whether the line says that the server does not know the script by its digest. Then nothing was
+/// executed, and the call can be sent again with the script's source.
 #[must_use]
 pub fn is_no_script(line: &str) -> bool {
     code(line) == "NOSCRIPT"

@@ -1,9 +1,9 @@
-//! The commands that scripts call and drivers wait with.
+//! The commands that scripts call and that drivers wait with.
 
-/// Each command, and how many arguments it needs at least.
+/// Each command, with its minimum number of arguments.
 ///
-/// Since Redis 8.6.2 `redis.acl_check_cmd` raises an error if it is asked about a command with too
-/// few or too many arguments.
+/// Since Redis 8.6.2, `redis.acl_check_cmd` raises an error when it is asked about a command with
+/// too few or too many arguments.
 const COMMANDS: [(&str, usize); 25] = [
     ("BLPOP", 2),
     ("GET", 1),
@@ -32,10 +32,10 @@ const COMMANDS: [(&str, usize); 25] = [
     ("ZSCORE", 2),
 ];
 
-/// How many arguments `command` needs at least; `None` if no script may call it.
+/// The minimum number of arguments of `command`; `None` if no script may call it.
 ///
-/// A question about permissions has the key's name for each of them: where an argument is no key,
-/// the server does not look at it.
+/// A permission check passes the key's name for each of them: the server ignores arguments that are
+/// not keys.
 pub(crate) fn least_arguments(command: &str) -> Option<usize> {
     COMMANDS.iter().find_map(|(name, count)| (*name == command).then_some(*count))
 }

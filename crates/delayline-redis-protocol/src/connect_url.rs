@@ -1,4 +1,4 @@
-//! Reads [`ConnectOptions`] from a URL.
+//! Parses [`ConnectOptions`] from a URL.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,22 +15,23 @@ const LONGEST_SERVICE: usize = 255;
 const EXPECTED: &str = "it must begin with redis://, redis-cluster:// or redis-sentinel://, with TLS \
                         rediss://, rediss-cluster:// or rediss-sentinel://, or with unix:";
 
-/// Reads
+/// Parses one of:
 ///
-/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server,
-/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...][/DB]`: a cluster, some of whose
-///   nodes these are,
-/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DB]`: the primary that
-///   these sentinels call SERVICE; user and password are the server's,
-/// - `rediss://`, `rediss-cluster://` and `rediss-sentinel://`: the same over TLS, all of it,
-/// - `unix:PATH`: one server,
+/// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
+/// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...][/DB]`: a cluster that includes
+///   these nodes
+/// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DB]`: the primary
+///   that these sentinels know as SERVICE; user and password are the server's
+/// - `rediss://`, `rediss-cluster://` and `rediss-sentinel://`: the same, with TLS on all
+///   connections
+/// - `unix:PATH`: one server
 ///
-/// with the query parameter `protocol=resp2|resp3`, and for a unix socket also `db`, `user` and
+/// The query can contain `protocol=resp2|resp3`, and for a unix socket also `db`, `user` and
 /// `password`.
 ///
-/// Without PORT it is 6379, and 26379 for a sentinel. Reserved characters in a user name or password
-/// are percent-encoded, as in every URL; the path of a unix socket is taken literally, up to a `?`.
-/// The error never repeats the text, which may hold a password.
+/// The default PORT is 6379, and 26379 for a sentinel. Reserved characters in a user name or
+/// password must be percent-encoded, as in any URL; the path of a unix socket is taken literally,
+/// up to a `?`. The error never repeats the text, which may contain a password.
 impl FromStr for ConnectOptions {
     type Err = Violation;
 

@@ -1,6 +1,6 @@
-//! A script's reply as the answer to its operation.
+//! Decodes a script's reply.
 //!
-//! Decoding is total: whatever a server sends, the result is an answer or an error.
+//! Decoding is total: whatever a server sends, the result is a reply or an error.
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
@@ -17,12 +17,12 @@ use crate::layout::{SCHEMA_VERSION, delivery, member};
 use crate::record::{Details, Phase, RecordHead, death_reason, decode_record};
 use crate::transport::Value;
 
-/// Reads the reply of the script that carried out `op`.
+/// Decodes the reply of the script that executed `op`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::Damaged`], or
-/// [`ErrorKind::Protocol`] if the reply cannot be understood.
+/// [`ErrorKind::Protocol`] if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
     let mut reply = Reader(values.into_iter());

@@ -18,34 +18,37 @@ use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, 
 ///
 /// For each server:
 ///
-/// - One connection carries all calls. It is made on first use, and anew after it was lost, after
-///   a reply that did not come within the response timeout, and after a reply of `READONLY` or
-///   `NOAUTH`: after a failover the same address leads to another server.
-/// - Attempts to connect are spaced by 0, 50, 100 ms and so on up to 2 s, each pause shortened by up
-///   to half by chance. Calls in between fail at once with the error of the last attempt; no call
-///   starts a second attempt while one runs.
+/// - One connection carries all calls. It is opened on first use, and replaced after it was lost,
+///   after a reply that did not arrive within the response timeout, and after a reply of `READONLY`
+///   or `NOAUTH`: after a failover, the same address leads to another server.
+/// - Connection attempts are 0, 50, 100 ms and so on up to 2 s apart, each pause randomly shortened
+///   by up to half. Calls in between fail at once with the error of the last attempt; only one
+///   attempt runs at a time.
 /// - At most [`MAX_CALLS_IN_FLIGHT`](crate::MAX_CALLS_IN_FLIGHT) calls wait for a reply.
-/// - A call that is dropped may still be executed. Its connection has to answer a `PING` then, so
-///   that callers who give up sooner than the response timeout don't stay with a silent one.
-/// - All waits share one connection of their own, with one blocking command over all their lists; in
-///   a cluster each hash slot has one. For some seconds there can be two, when a list is added. When
-///   nobody waits for a list any more, the connection that could still pop from it is closed.
+/// - A call whose future is dropped may still be executed. Its connection is then checked with a
+///   `PING`, so that callers with a timeout shorter than the response timeout do not keep using a
+///   silent connection.
+/// - All waits share a separate connection, with one blocking command for all their lists; in a
+///   cluster, there is one for each hash slot. For a few seconds there can be two, after a list was
+///   added. When no wait uses a list any more, the connection that could still pop from it is
+///   closed.
 ///
 /// In a cluster and behind sentinels:
 ///
-/// - A call goes to the server that its first key belongs to, and on to another one only after
-///   `MOVED`, with which a server refuses what it has not executed.
-/// - A call under way to a server that is found to have been replaced ends at once, with
-///   [`ErrorKind::ConnectionLost`]: what such a server answers may be lost.
-/// - Who serves what is asked every 30 s (of sentinels every second), and up to five times a second
-///   after a sign of a change.
-/// - A server that another one names gets the same login, over TLS where the URL says so.
+/// - A call goes to the server of its first key, and to another one only after `MOVED`, with which
+///   a server refuses what it has not executed.
+/// - When a server is found to have been replaced, calls in progress on it end at once with
+///   [`ErrorKind::ConnectionLost`]: what such a server replies may be lost.
+/// - The topology is refreshed every 30 s (from sentinels every second), and up to five times a
+///   second after a sign of a change.
+/// - A server named by another one gets the same login, over TLS if the URL says so.
 ///
-/// A call with a [`fence`](ScriptCall::fence) is confirmed over one more connection to its server, which
-/// is made with the first of them. It has one `WAIT` under way at most, for all calls together.
+/// A call with a [`fence`](ScriptCall::fence) is confirmed over an additional connection to its
+/// server, opened with the first such call. It has at most one `WAIT` in progress, for all calls
+/// together (G27).
 ///
-/// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which has I/O and
-/// time enabled.
+/// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which needs I/O
+/// and time enabled.
 pub struct DriverTransport<D: Driver>(Way<D>);
 
 enum Way<D: Driver> {
@@ -54,18 +57,23 @@ enum Way<D: Driver> {
 }
 
 impl<D: Driver> DriverTransport<D> {
-    /// Connects to a Redis server and logs in, or asks a cluster or sentinels for their servers.
+    /// Connects to a Redis server and logs in, or discovers the servers of a cluster or of
+    /// sentinels.
+    ///
+    /// One server must reply within [`connect_timeout`](ConnectOptions::connect_timeout); each node
+    /// of a cluster and each sentinel has one second.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes any connection it has opened.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] where there is no such host or no server, `Tls` where the TLS
-    /// session cannot be set up, `Authentication` where the server refuses the user name or password,
-    /// `Unsupported` where it has no database of that number or no RESP3, is in no cluster, is a
-    /// sentinel that does not know the service, or where this build has no TLS; `Busy` and
-    /// `Overloaded` where it cannot serve now.
-    ///
-    /// One server answers within [`connect_timeout`](ConnectOptions::connect_timeout); of a cluster
-    /// and of sentinels each has a second.
+    /// [`ErrorKind::Unreachable`] if there is no such host or no server. `Tls` if the TLS session
+    /// cannot be set up. `Authentication` if the server refuses the user name or password.
+    /// `Unsupported` if the server has no database of that number or no RESP3, is not part of a
+    /// cluster, is a sentinel that does not know the service, or if this build has no TLS. `Busy`
+    /// and `Overloaded` if it cannot serve now.
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
         let way = match &options.topology {
             Topology::Single(address) => {
@@ -80,7 +88,11 @@ impl<D: Driver> DriverTransport<D> {
         Ok(Self(way))
     }
 
-    /// Connects with a driver that is ready, with the timeouts of [`ConnectOptions::new`].
+    /// Connects with an existing driver and the timeouts of [`ConnectOptions::new`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`connect`](Self::connect).
     ///
     /// # Errors
     ///
@@ -91,16 +103,20 @@ impl<D: Driver> DriverTransport<D> {
         Ok(Self(Way::Single(link)))
     }
 
-    /// Asks every server that holds queues, or that may take the place of one that does, what it says
-    /// of itself, and every sentinel what it knows: for reports to operators. Changes nothing.
+    /// Reports the state of every server that holds queues or can take over from one that does, and
+    /// what every sentinel knows. Changes nothing.
     ///
-    /// Whoever cannot be reached, or refuses a command, is reported as such. Each is asked over a
-    /// connection of its own, with the login and the encryption that calls would have; replicas of a
-    /// server behind a unix socket are not asked, because the way to them is another one.
+    /// A server that cannot be reached or refuses a command is reported as such. Each gets a
+    /// connection of its own, with the login and the encryption that calls use. Replicas of a
+    /// server behind a unix socket are not asked, because they are reached in another way.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
-    /// Like [`connect`](Self::connect), if there is nobody who names the servers.
+    /// Like [`connect`](Self::connect), if nothing that names the servers can be reached.
     pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
         survey::<D>(options).await
     }
@@ -143,13 +159,13 @@ impl<D: Driver> fmt::Debug for DriverTransport<D> {
     }
 }
 
-/// Refuses one node of a cluster, which has a part of the queues only, and not for ever the same part;
-/// and a sentinel, which has none.
+/// Refuses a single node of a cluster, which has only some of the queues, and not always the same
+/// ones; and a sentinel, which has none.
 fn not_alone(info: &str) -> Option<Error> {
     wrong_mode(field(info, "redis_mode")?)
 }
 
-/// Why a server of that `redis_mode` is not to be used by itself.
+/// Why a server of that `redis_mode` must not be used alone.
 pub(crate) fn wrong_mode(mode: &str) -> Option<Error> {
     let (what, advice) = match mode {
         "cluster" => (

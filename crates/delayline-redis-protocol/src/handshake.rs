@@ -1,16 +1,20 @@
-//! What is said on a new connection before it carries calls, for drivers that leave it to us.
+//! The handshake on a new connection, for drivers that leave it to us.
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 
 use crate::{CallError, ConnectOptions, Connection, Resp};
 
-/// Chooses the protocol, logs in and selects the database.
+/// Selects the protocol, logs in and selects the database. It has no time limit of its own.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the connection may be logged in or not: close it.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Authentication`], [`ErrorKind::Unsupported`] for the protocol or the database, or
-/// whatever the connection says.
+/// [`ErrorKind::Authentication`]; [`ErrorKind::Unsupported`] for the protocol or the database; or
+/// any error of the connection.
 pub async fn log_in(connection: &impl Connection, options: &ConnectOptions) -> Result<(), Error> {
     match (options.resp, options.exposed_login()) {
         (Resp::V2, None) => {}
@@ -39,7 +43,7 @@ async fn select(connection: &impl Connection, number: u32) -> Result<(), Error> 
     })
 }
 
-/// `HELLO`, which servers before Redis 6 don't know.
+/// `HELLO`, which servers before Redis 6 do not have.
 async fn hello(connection: &impl Connection, args: &[&str]) -> Result<(), Error> {
     said(connection, "HELLO", args).await.map_err(|error| match error.kind() {
         ErrorKind::Unsupported(_) => {

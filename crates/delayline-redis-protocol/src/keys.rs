@@ -1,22 +1,22 @@
-//! The keys of a queue: a fixed list, of which each script gets those that it names.
+//! The keys of a queue: a fixed list, of which each script gets those that it uses.
 
 use bytes::Bytes;
 use delayline_core::QueueName;
 
 use crate::script::Script;
 
-/// The keys of every queue. Scripts write `key.NAME`, and each gets those that it names as `KEYS`, in
-/// this order.
+/// The keys of every queue. Scripts write `key.NAME`; each script gets the keys that it uses as
+/// `KEYS`, in this order.
 ///
 /// | name | type | holds |
 /// |---|---|---|
 /// | `control` | string | schema version, revision, counters, pause, times of the generations |
-/// | `due` | sorted set | scheduled and ready messages by priority level and due instant |
+/// | `due` | sorted set | scheduled and ready messages by priority level and due time |
 /// | `leased` | sorted set | leased messages by deadline |
-/// | `dead` | sorted set | dead letters by the instant of their death |
+/// | `dead` | sorted set | dead letters by time of death |
 /// | `records` | hash | id to record: what was enqueued |
 /// | `details` | hash | id to details: what has happened since; absent until the first claim |
-/// | `contents` | hash | id to headers and payload, where they are too large for the record |
+/// | `contents` | hash | id to headers and payload, if they are too large for the record |
 /// | `finished_new`, `finished_old` | hash | id to what is remembered of a finished message |
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
@@ -37,20 +37,20 @@ pub const KEY_NAMES: [&str; 13] = [
     "fence",
 ];
 
-/// The key that is popped to wait for a hint.
+/// The key that is popped while waiting for a hint.
 pub(crate) const BELL: &str = "bell";
 /// The key that is written before a wait for replicas or the disk.
 pub(crate) const FENCE: &str = "fence";
-/// The key that every queue has once it was used.
+/// The key that every used queue has.
 pub(crate) const CONTROL: &str = "control";
 
-/// What every key begins with.
+/// The prefix of every key.
 pub const KEY_PREFIX: &str = "delayline:";
 
 /// The keys of one queue: `delayline:{QUEUE}:NAME`.
 ///
-/// The braces are a hash tag: all keys of a queue live in one slot of a cluster. A queue's name
-/// holds no braces, so that no two queues share a key (G20).
+/// The braces are a hash tag: all keys of a queue are in one slot of a cluster. A queue's name
+/// contains no braces, so no two queues share a key (G20).
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Bytes>);
 
@@ -68,13 +68,13 @@ impl Keys {
         &self.0
     }
 
-    /// The key of this name; empty if no key is called so.
+    /// The key with this name; empty if there is none.
     pub(crate) fn named(&self, name: &str) -> Bytes {
         let position = KEY_NAMES.iter().position(|known| *known == name);
         position.and_then(|position| self.0.get(position).cloned()).unwrap_or_default()
     }
 
-    /// What `script` gets as `KEYS`.
+    /// The `KEYS` of `script`.
     pub(crate) fn of(&self, script: &Script) -> Vec<Bytes> {
         script.keys.iter().map(|name| self.named(name)).collect()
     }

@@ -1,9 +1,9 @@
-//! All that the Redis drivers of Delayline share: the scripts, the keys, the encoding of operations
-//! and replies, the classes of errors, and the upkeep of connections.
+//! What all Redis drivers of Delayline share: the scripts, the keys, the encoding of operations and
+//! replies, the classification of errors, and the maintenance of connections.
 //!
-//! A driver implements [`Driver`] and [`Connection`], about what a library connects and sends with,
-//! and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
-//! `docs/wire.md` in the repository describes what stands in Redis.
+//! A driver implements [`Driver`] and [`Connection`], which say how its library connects and sends
+//! commands, and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
+//! `docs/wire.md` in the repository describes what is stored in Redis.
 
 mod acl;
 mod backend;

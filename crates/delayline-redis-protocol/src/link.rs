@@ -26,14 +26,15 @@ use self::line::Line;
 use self::standby::Standby;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
-/// Calls that may wait for a reply at once; more fail with
-/// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It bounds the memory that a
-/// stalled server can cost.
+/// The number of calls that may wait for a reply at once; further calls fail with
+/// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It limits the memory that a
+/// stalled server can take up.
 pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
 /// The longest single wait; a longer one ends early.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// The connections to one server. [`DriverTransport`](crate::DriverTransport) says what they promise.
+/// The connections to one server. [`DriverTransport`](crate::DriverTransport) documents their
+/// guarantees.
 pub(crate) struct Link<D: Driver> {
     calls: Line<D>,
     ear: Ear<D>,
@@ -102,15 +103,16 @@ impl<D: Driver> Link<D> {
         self.calls.request(&held, self.response_timeout, command, args).await
     }
 
-    /// The same, and answers when what the fence asks for is confirmed.
+    /// The same, but returns once the fence's durability is confirmed.
     ///
-    /// The connection of the fence is there before the command is sent: whatever becomes of the server
-    /// from then on happens to both.
+    /// The connection of the fence is opened before the command is sent, so that whatever happens
+    /// to the server from then on happens to both.
     ///
     /// # Errors
     ///
-    /// [`CallError::Failed`] with [`ErrorKind::Unconfirmed`] if it was executed and is not confirmed;
-    /// `Unsupported` or `PermissionDenied` if it can't be, and nothing was sent.
+    /// [`CallError::Failed`] with [`ErrorKind::Unconfirmed`] if it was executed but is not
+    /// confirmed; `Unsupported` or `PermissionDenied` if it cannot be confirmed, and nothing was
+    /// sent.
     async fn fenced(
         &self,
         command: &'static str,

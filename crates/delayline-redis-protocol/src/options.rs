@@ -1,4 +1,4 @@
-//! Where the servers are and how to speak with it: one description for both drivers.
+//! Where the servers are and how to connect to them: one description for all drivers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::HostPort;
 
-/// Where the server listens.
+/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP without encryption: `redis://host:port`.
@@ -21,9 +21,9 @@ pub enum Address {
         /// Port.
         port: u16,
     },
-    /// TCP with TLS: `rediss://host:port`. There is no falling back to TCP without it.
+    /// TCP with TLS: `rediss://host:port`. It never falls back to unencrypted TCP.
     Tls {
-        /// Host name or address; the certificate must be made out to it.
+        /// Host name or address, which the certificate must name.
         host: String,
         /// Port.
         port: u16,
@@ -51,27 +51,27 @@ pub(crate) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// Which servers hold the queues.
+/// The servers that hold the queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
     Single(Address),
     /// A Redis Cluster: `redis-cluster://host:port,host:port`.
     Cluster {
-        /// Nodes to ask for the others, one at least. All TCP, or all TLS.
+        /// Nodes from which the others are discovered, at least one. All TCP, or all TLS.
         seeds: Vec<Address>,
     },
-    /// Whichever server is the primary: `redis-sentinel://host:port,host:port/service`.
+    /// The current primary of a service: `redis-sentinel://host:port,host:port/service`.
     Sentinel {
-        /// The sentinels, one at least. All TCP, or all TLS, and the servers like them.
+        /// The sentinels, at least one. All TCP, or all TLS; the servers use the same.
         sentinels: Vec<Address>,
-        /// What the sentinels call the primary.
+        /// The name by which the sentinels know the primary.
         service: String,
     },
 }
 
 impl Topology {
-    /// The addresses that were given.
+    /// The addresses as configured.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         match self {
@@ -87,11 +87,11 @@ impl Topology {
         self.addresses().iter().all(|address| matches!(address, Address::Tls { .. }))
     }
 
-    /// The addresses by host and port, and whether they are encrypted.
+    /// The addresses as host and port, and whether they are encrypted.
     ///
     /// # Errors
     ///
-    /// There is none, there is a unix socket among them, or only some of them are encrypted.
+    /// There is no address, one is a unix socket, or only some of them are encrypted.
     pub(crate) fn names(&self) -> Result<(Vec<HostPort>, bool), Violation> {
         let refused = |reason: &str| Violation::Malformed {
             what: "list of servers",
@@ -137,7 +137,7 @@ impl fmt::Display for Topology {
     }
 }
 
-/// Which version of the wire protocol to speak.
+/// The version of the wire protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resp {
     /// RESP2, understood by every server. The default.
@@ -147,38 +147,38 @@ pub enum Resp {
     V3,
 }
 
-/// How to reach Redis.
+/// How to connect to Redis.
 ///
-/// Made from a URL (see [`FromStr`](#impl-FromStr-for-ConnectOptions)) or from a [`Topology`], and
-/// changed field by field. Neither `Debug` nor `Display` shows the password.
+/// Created from a URL (see [`FromStr`](#impl-FromStr-for-ConnectOptions)) or from a [`Topology`],
+/// then changed field by field. Neither `Debug` nor `Display` shows the password.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Which servers hold the queues.
+    /// The servers that hold the queues.
     pub topology: Topology,
-    /// The ACL user; `None` is the server's default user.
+    /// The ACL user; `None` for the server's default user.
     pub username: Option<String>,
-    /// The password, if the server wants one.
+    /// The password, if the server requires one.
     pub password: Option<SecretString>,
     /// The logical database, 0 by default.
     pub database: u32,
-    /// The ACL user for the sentinels, which may differ from the servers'.
+    /// The ACL user on the sentinels, which can differ from that on the servers.
     pub sentinel_username: Option<String>,
-    /// The password for the sentinels; they get no other.
+    /// The password on the sentinels; they get no other.
     pub sentinel_password: Option<SecretString>,
-    /// Where nodes are dialed whose own address does not lead to them from here, as behind address
-    /// translation: from what the cluster or the sentinels say to what is dialed.
+    /// Replaces addresses that cannot be reached from here, such as behind address translation:
+    /// from what the cluster or the sentinels name to what to connect to.
     pub address_map: HashMap<HostPort, HostPort>,
     /// The wire protocol.
     pub resp: Resp,
-    /// Authorities to trust instead of the public ones, as PEM text. Only with TLS.
+    /// Certificate authorities to trust instead of the system's, in PEM format. Only with TLS.
     pub ca_pem: Option<Vec<u8>>,
-    /// Longest time to set up a connection: 2 s by default.
+    /// The time limit for opening a connection: 2 s by default.
     pub connect_timeout: Duration,
-    /// Longest time to wait for a reply: 5 s by default. After it the outcome is unknown.
+    /// The time limit for a reply: 5 s by default. After that the outcome is unknown.
     pub response_timeout: Duration,
-    /// Work with a server that may evict messages. Off by default: opening such a queue is
-    /// refused with [`ErrorKind::Evicting`](delayline_core::ErrorKind::Evicting).
+    /// Accepts a server that may evict messages. Off by default: opening a queue on such a server
+    /// is refused with [`ErrorKind::Evicting`](delayline_core::ErrorKind::Evicting).
     pub allow_eviction: bool,
 }
 
@@ -208,13 +208,13 @@ impl ConnectOptions {
         }
     }
 
-    /// The password in clear, for the driver that has to send it.
+    /// The password in clear text, for the driver that sends it.
     #[must_use]
     pub fn exposed_password(&self) -> Option<&str> {
         self.password.as_ref().map(SecretString::expose_secret)
     }
 
-    /// Whether the password travels over a network where others can read it: without TLS, and to
+    /// Whether the password is sent over a network where others can read it: without TLS, and to
     /// another host than this one.
     #[must_use]
     pub fn exposes_password(&self) -> bool {
@@ -228,9 +228,9 @@ impl ConnectOptions {
         has_password && self.topology.addresses().iter().any(is_exposed)
     }
 
-    /// The user name and password to log in with, in clear; `None` where no login is needed.
+    /// The user name and password to log in with, in clear text; `None` if no login is needed.
     ///
-    /// A user without password logs in with an empty one: users with `nopass` may give any.
+    /// A user without a password logs in with an empty one: users with `nopass` accept any.
     #[must_use]
     pub fn exposed_login(&self) -> Option<(Option<&str>, &str)> {
         let user = self.username.as_deref();
@@ -250,7 +250,7 @@ impl fmt::Debug for ConnectOptions {
             .field("sentinel_password", &self.sentinel_password)
             .field("address_map", &self.address_map)
             .field("resp", &self.resp)
-            // Not the text: somebody may have put a private key into it.
+            // Only the length: it may contain a private key by mistake.
             .field("ca_pem", &self.ca_pem.as_ref().map(Vec::len))
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)

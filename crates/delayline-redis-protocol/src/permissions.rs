@@ -1,7 +1,7 @@
-//! What a user may not do, found out after a refusal and for who looks at a server.
+//! Missing permissions: found after a refusal, and for inspecting a server.
 //!
-//! The scripts ask for themselves, in the run that writes: a right may be taken away at any time, and
-//! Redis rolls nothing back (G3).
+//! Scripts check for themselves before they write: a permission can be revoked at any time, and
+//! Redis does not roll back (G3).
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 
 const QUESTION: &str = include_str!("../lua/permissions.lua");
 
-/// Names what the user lacks, if `error` says that the user lacks something that `script` needs.
+/// Names the missing permissions, if `error` says that the user lacks one that `script` needs.
 ///
-/// [`ErrorKind::PermissionDenied`] means that nothing was changed. Redis 6 cannot be asked before the
-/// first write, so what it stops inside a script that writes may have happened in part: that is
+/// [`ErrorKind::PermissionDenied`] means that nothing was changed. Redis 6 cannot be asked before
+/// the first write, so a writing script that it stops may have been executed in part: that is
 /// [`ErrorKind::Server`], whose outcome is unknown.
 pub(crate) async fn explained(
     transport: &(impl Transport + ?Sized),
@@ -49,7 +49,7 @@ fn last_write() -> Need {
     ("SET".to_owned(), "control")
 }
 
-/// What of `needs` the user may not do.
+/// The part of `needs` that the user lacks.
 pub(crate) async fn ask(
     transport: &(impl Transport + ?Sized),
     keys: &Keys,

@@ -1,16 +1,16 @@
-//! What is checked once, when a queue is opened: whether this server can keep messages.
+//! Checks once, when a queue is opened, whether the server is suitable.
 
 use delayline_core::{Error, ErrorKind};
 
 use crate::info::field;
 
-/// Reads the server's `INFO` text.
+/// Checks the server's `INFO` text.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::ReadOnly`] for a replica; [`ErrorKind::Evicting`] if the server may evict keys and
-/// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0
-/// or built for 32 bits.
+/// `allow_eviction` is not set; [`ErrorKind::Unsupported`] if the server is older than Redis 6.0 or
+/// built for 32 bits.
 pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error> {
     let field = |name| field(info, name);
     if field("role").is_some_and(|role| role == "slave" || role == "replica") {

@@ -1,4 +1,4 @@
-//! The scripts: one for each operation, put together from the files in lua/.
+//! The scripts: one for each operation, assembled from the files in lua/.
 
 mod assemble;
 mod inline;
@@ -15,22 +15,22 @@ use self::assemble::{
 use self::inline::with_functions_inline;
 use crate::layout::{SCHEMA_VERSION, constants};
 
-/// A command and the name of a key that a script calls it on.
+/// A command, and the name of a key on which a script calls it.
 pub(crate) type Need = (String, &'static str);
 
-/// A script as the server gets it.
+/// A script as it is sent to the server.
 #[derive(Debug)]
 pub struct Script {
     /// The name of its file.
     pub name: &'static str,
-    /// Its text, which begins with a line that names the library's version and the script.
+    /// Its source, which starts with a line that names the library's version and the script.
     pub source: String,
-    /// The SHA-1 of its text, in 40 lowercase hexadecimal digits: its name in the server's cache.
+    /// The SHA-1 of its source, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
     /// The names of its `KEYS`, in the order of [`KEY_NAMES`](crate::KEY_NAMES): only those that it
     /// uses, because each key costs every call something.
     pub keys: Vec<&'static str>,
-    /// The commands that stand in it, each with the name of its key.
+    /// The commands that it calls, each with the name of its key.
     pub(crate) needs: BTreeSet<Need>,
 }
 
@@ -44,7 +44,7 @@ macro_rules! files {
 static CONSTANTS: LazyLock<HashMap<String, String>> =
     LazyLock::new(|| constants().into_iter().collect());
 
-/// What scripts include.
+/// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "records.lua" "details.lua"
     "finished.lua" "finish.lua" "remains.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua"
@@ -60,7 +60,7 @@ macro_rules! scripts {
         #[cfg(test)]
         const FILES: &[&str] = &[$(include_str!(concat!("../lua/", $file))),+];
 
-        /// All scripts, for tests and for loading them ahead.
+        /// All scripts, for tests and for loading them in advance.
         #[must_use]
         pub fn all_scripts() -> Vec<&'static Script> {
             vec![$(&*$name),+]
@@ -87,7 +87,7 @@ scripts! {
 }
 
 impl Script {
-    /// The script that carries out `op`.
+    /// The script that executes `op`.
     #[must_use]
     pub fn of(op: &Op) -> &'static Self {
         match op {
@@ -108,7 +108,7 @@ impl Script {
         }
     }
 
-    /// The script that gives a hint.
+    /// The script that rings the bell.
     #[must_use]
     pub fn of_ring() -> &'static Self {
         &RING
@@ -126,7 +126,7 @@ impl Script {
     }
 }
 
-/// Names the script in what a server knows of it: the text, and the lines of errors inside of it.
+/// Names the script in the server's cache and in the lines of errors.
 fn header(name: &str) -> String {
     let name = name.trim_end_matches(".lua");
     format!("-- delayline {}, schema {SCHEMA_VERSION}: {name}\n", env!("CARGO_PKG_VERSION"))

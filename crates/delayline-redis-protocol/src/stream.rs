@@ -1,5 +1,5 @@
-//! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open their
-//! own.
+//! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open
+//! their own.
 
 use delayline_core::{Error, ErrorKind};
 use socket2::{SockRef, TcpKeepalive};
@@ -8,7 +8,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::{Address, TCP_UPKEEP};
 
-/// Any of the streams.
+/// A TCP, TLS or unix socket stream.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
@@ -21,12 +21,13 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// For streams to `address`, over TLS with the authorities in `ca_pem`, or with the system's.
+    /// Creates a dialer for `address`. TLS trusts the authorities in `ca_pem`, or else the
+    /// system's.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Tls`] if the authorities cannot be read, `Unsupported` if the address wants TLS and
-    /// this build has none.
+    /// [`ErrorKind::Tls`] if the authorities cannot be read, `Unsupported` if the address requires
+    /// TLS and this build has none.
     #[cfg(feature = "tls")]
     pub fn new(address: &Address, ca_pem: Option<&[u8]>) -> Result<Self, Error> {
         let tls = match address {
@@ -39,11 +40,11 @@ impl Dialer {
         Ok(Self { address: address.clone(), tls })
     }
 
-    /// For streams to `address`. This build has no TLS.
+    /// Creates a dialer for `address`. This build has no TLS.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] if the address wants TLS.
+    /// [`ErrorKind::Unsupported`] if the address requires TLS.
     #[cfg(not(feature = "tls"))]
     pub fn new(address: &Address, _ca_pem: Option<&[u8]>) -> Result<Self, Error> {
         match address {
@@ -53,6 +54,10 @@ impl Dialer {
     }
 
     /// Opens one stream. It has no time limit of its own.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the stream.
     ///
     /// # Errors
     ///

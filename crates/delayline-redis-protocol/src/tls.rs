@@ -1,7 +1,7 @@
-//! One TLS configuration for all drivers.
+//! The TLS configuration of all drivers.
 //!
-//! The cryptography is named explicitly: the process-wide default of rustls is not ours to set, and
-//! asking for it panics where two are compiled in (redis-rs#1812).
+//! It names the cryptography provider explicitly: the process-wide default of rustls is not ours to
+//! set, and asking for it panics if two are compiled in (redis-rs#1812).
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// A configuration without client certificate that trusts the authorities in `ca_pem`, or where
-/// that is `None` those that the operating system trusts.
+/// A configuration without a client certificate that trusts the authorities in `ca_pem`, or those
+/// of the operating system if that is `None`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Tls`]: `ca_pem` holds no certificate or a damaged one, or the operating system
+/// [`ErrorKind::Tls`] if `ca_pem` contains no certificate or a damaged one, or the operating system
 /// has no authorities.
 pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
     let roots = match ca_pem {
@@ -31,8 +31,8 @@ pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// A TLS session that could not be set up, from the `Debug` text of what rustls says. The text itself
-/// is not passed on: it is not for people, and could quote what the server sent.
+/// The error for a TLS session that could not be set up, from the `Debug` text of a rustls error.
+/// The text itself is left out: it is not readable, and could repeat what the server sent.
 #[must_use]
 pub fn failure(text: &str) -> Error {
     const WORDS: [(&str, &str); 9] = [

@@ -1,4 +1,4 @@
-//! The seam between the protocol and a driver: one script call, one wait, one look at the server.
+//! The interface between the protocol and a driver: script calls, waits, and `INFO`.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,65 +9,65 @@ use delayline_core::{Durability, Error};
 
 use crate::classify::classify;
 
-/// How a script is named in a call.
+/// How a call names its script.
 #[derive(Clone, Copy, Debug)]
 pub enum ScriptName<'a> {
-    /// By the SHA-1 of its text, in 40 lowercase hexadecimal digits: `EVALSHA`.
+    /// By the SHA-1 of its source, in 40 lowercase hexadecimal digits: `EVALSHA`.
     Sha1(&'a str),
-    /// By its whole text: `EVAL`.
+    /// By its whole source: `EVAL`.
     Source(&'a str),
 }
 
 /// One script call as it goes over the wire.
 #[derive(Clone, Copy)]
 pub struct ScriptCall<'a> {
-    /// Which script.
+    /// The script.
     pub script: ScriptName<'a>,
-    /// `KEYS`: keys of one queue, all in one hash slot.
+    /// A key in the same hash slot as the call's keys. It may be written, and it expires.
     pub keys: &'a [Bytes],
     /// `ARGV`.
     pub args: &'a [Bytes],
-    /// What has to be safe before it is answered, if anything has.
+    /// The durability to confirm before the call returns, if any.
     pub fence: Option<Fence<'a>>,
 }
 
-/// What has to be safe before a call is answered: all that the server has executed until then.
+/// The durability to confirm before a call returns. It covers everything that the server has
+/// executed until then (G25).
 #[derive(Clone, Copy, Debug)]
 pub struct Fence<'a> {
-    /// Where it has to be.
+    /// The durability to confirm.
     pub durability: Durability,
     /// A key in the hash slot of the call's, which may be written and expires.
     pub key: &'a Bytes,
 }
 
-/// A reply of a script. Scripts answer with integers, byte strings and arrays only, and the top
-/// level is always an array whose first element is an integer.
+/// The reply of a script. Scripts return only integers, byte strings and arrays; the top level is
+/// always an array whose first element is an integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// No value.
     Nil,
     /// A signed integer.
     Int(i64),
-    /// A byte string, whatever its bytes.
+    /// A byte string with any bytes.
     Bytes(Bytes),
     /// An array.
     Array(Vec<Self>),
 }
 
-/// A call that brought no value.
+/// Why a call returned no value.
 #[derive(Clone, Debug)]
 pub enum CallError {
-    /// The server answered with an error: its whole line, without the leading `-`.
+    /// The server replied with an error: the whole line, without the leading `-`.
     ///
-    /// The protocol reads the line ([`classify`](crate::classify)), so that a driver does not have
-    /// to.
+    /// The protocol interprets the line ([`classify`](crate::classify)), so that drivers need not.
     Reply(String),
-    /// The call failed in this process or on its way; the driver says in which class.
+    /// The call failed in this process or on its way; the driver sets the class.
     Failed(Error),
 }
 
 impl CallError {
-    /// The error, of the class that the server's line has.
+    /// Converts to an error, with the class that follows from the server's line.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Reply(line) => classify(&line),
@@ -82,28 +82,31 @@ impl From<Error> for CallError {
     }
 }
 
-/// What a Redis driver does for the protocol.
+/// What the protocol needs from a Redis driver.
 ///
-/// # To ensure correctness
+/// # Requirements
 ///
-/// - [`call`](Self::call) sends the call at most once. A driver that re-sends by itself after a
-///   lost reply must have that switched off: a second execution may answer differently.
-/// - A call whose bytes may have reached the server, and whose reply did not come, fails with an
+/// - [`call`](Self::call) sends the call at most once. A driver that re-sends on its own after a
+///   lost reply must have that switched off: a second execution may reply differently.
+/// - A call whose bytes may have reached the server, and whose reply did not arrive, fails with an
 ///   error of [`Class::Ambiguous`](delayline_core::Class::Ambiguous); only a call that was
-///   certainly not executed fails with
-///   [`Class::NotExecuted`](delayline_core::Class::NotExecuted).
-/// - A call with a [`fence`](ScriptCall::fence) is answered when what it asks for is confirmed by the
-///   server that has executed the call, and by the same process. What is not confirmed in time fails
-///   with [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed
+///   certainly not executed fails with [`Class::NotExecuted`](delayline_core::Class::NotExecuted).
+/// - A call with a [`fence`](ScriptCall::fence) returns once its durability is confirmed by the
+///   server process that executed the call. What is not confirmed in time fails with
+///   [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed
 ///   is refused before anything is sent.
-/// - Every method answers or fails within a bound, also while the server is silent, and the next
-///   call after the server has healed works again: a dead, silent or poisoned connection is
+/// - Every method returns or fails within a bounded time, even while the server is silent. Once the
+///   server has recovered, the next call works again: a dead, silent or poisoned connection is
 ///   replaced.
-/// - A dropped future leaves the transport usable.
-/// - Neither errors nor logs hold arguments, replies or passwords.
+/// - Dropping a future leaves the transport usable.
+/// - Errors and logs contain no arguments, replies or passwords.
 #[async_trait]
 pub trait Transport: Debug + Send + Sync + 'static {
     /// Runs one script, once.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the script may or may not be executed. The transport stays usable.
     ///
     /// # Errors
     ///
@@ -111,19 +114,26 @@ pub trait Transport: Debug + Send + Sync + 'static {
     async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError>;
 
     /// Waits until an element can be popped from the list `bell`, for at most `timeout`, on a
-    /// connection that carries nothing else. Answers whether one was popped.
+    /// connection that carries no calls. Returns whether one was popped.
     ///
-    /// Only hints are popped, so a popped element that gets lost does no harm.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, an element may be popped and lost. That does no harm: elements of
+    /// the bell are only hints.
     ///
     /// # Errors
     ///
-    /// Like [`call`](Self::call). The caller waits on its own timer meanwhile.
+    /// Like [`call`](Self::call). The caller then relies on its own timer.
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError>;
 
-    /// The `INFO` text of the server that has the key: the default sections.
+    /// Returns the default sections of `INFO` from the server that has the key.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
-    /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` where it is not permitted.
+    /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` if the user may not call it.
     async fn info(&self, key: &Bytes) -> Result<String, CallError>;
 }

@@ -1,4 +1,4 @@
-//! What is different from driver to driver: making a connection, and one request over it.
+//! What differs between drivers: opening a connection, and one request over it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -12,63 +12,74 @@ use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use crate::{Address, CallError, ConnectOptions, Value};
 
-/// Makes connections to one server with one Redis library.
+/// Opens connections to one server with one Redis library.
 /// [`DriverTransport`](crate::DriverTransport) does everything else.
 ///
-/// `Debug` shows the address, and neither user name nor password.
+/// `Debug` shows the address, but neither user name nor password.
 #[async_trait]
 pub trait Driver: Debug + Send + Sync + Sized + 'static {
-    /// A connection of this driver.
+    /// The connections of this driver.
     type Connection: Connection;
 
-    /// For connections to the server at `address`, with the login, the database, the protocol and
-    /// the authorities of `options`. Connects nothing yet.
+    /// Creates a driver for the server at `address`, with the login, the database, the protocol and
+    /// the certificate authorities of `options`. Does not connect yet.
     ///
     /// # Errors
     ///
-    /// What this driver or this build cannot do of it, or authorities that cannot be read.
+    /// If this driver or this build does not support an option, or the authorities cannot be read.
     fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error>;
 
-    /// Makes one connection and logs in. It has no time limit of its own.
+    /// Opens one connection and logs in. It has no time limit of its own.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future must close the connection.
     ///
     /// # Errors
     ///
-    /// What failed. No operation was sent, so a
-    /// [`Class::Ambiguous`](delayline_core::Class::Ambiguous) error counts as
+    /// Why it failed. No operation was sent, so an error of
+    /// [`Class::Ambiguous`](delayline_core::Class::Ambiguous) is treated as
     /// [`ErrorKind::Unreachable`](delayline_core::ErrorKind::Unreachable).
     async fn connect(&self) -> Result<Self::Connection, Error>;
 }
 
-/// One connection, used by many tasks at once. Dropping it closes it.
+/// One connection, shared by many tasks. Dropping it closes it.
 #[async_trait]
 pub trait Connection: Send + Sync + 'static {
-    /// Sends one command at most once and returns its reply. It has no time limit of its own:
-    /// blocking commands use it too.
+    /// Sends one command at most once and returns its reply. It has no time limit of its own,
+    /// because blocking commands use it too.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the command may or may not be executed. The connection must stay
+    /// usable.
     ///
     /// # Errors
     ///
     /// [`CallError::Reply`] with the server's error line. [`CallError::Failed`] otherwise, with an
-    /// error of [`Class::NotExecuted`](delayline_core::Class::NotExecuted) only where the command
-    /// was certainly not sent.
+    /// error of [`Class::NotExecuted`](delayline_core::Class::NotExecuted) only if the command was
+    /// certainly not sent.
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError>;
 
-    /// Whether the connection is known to be lost, so that nothing should be sent over it.
+    /// Whether the connection is known to be lost, so that nothing more should be sent.
     fn is_closed(&self) -> bool;
 }
 
-/// The task of a driver that reads and writes for one connection. Dropping this ends it, and so
-/// closes the socket also where a reply is awaited that will never come (redis-rs#1236).
+/// The task of a driver that reads and writes for one connection. Dropping this aborts the task,
+/// and so closes the socket even while a request waits for a reply that will never come
+/// (redis-rs#1236).
 #[derive(Debug)]
 pub struct DriverTask {
     abort: AbortHandle,
-    /// Changes once, when the task has ended: what is to be said to requests without a reply.
+    /// Changes once, when the task has ended, to the error for requests without a reply.
     end: watch::Receiver<Option<Error>>,
 }
 
 impl DriverTask {
-    /// Watches over a task. `failure` tells from its end how requests fail that it has not answered.
+    /// Watches a task. When it ends, `failure` returns the error for the requests that it has not
+    /// answered.
     ///
-    /// Needs a tokio runtime, and lives on it.
+    /// Needs a tokio runtime, and runs on it.
     pub fn watch<T: Send + 'static>(
         task: JoinHandle<T>,
         failure: impl FnOnce(Result<T, JoinError>) -> Error + Send + 'static,
@@ -82,14 +93,18 @@ impl DriverTask {
         Self { abort, end }
     }
 
-    /// The reply to a request, if it comes before the task ends.
+    /// Returns the reply to a request, unless the task ends first.
     ///
-    /// A request that comes in just while the task ends can be left in its queue, neither read nor
-    /// refused: the queue lives as long as the request, and the request waits for its reply.
+    /// A request that arrives just as the task ends can remain in its queue, neither sent nor
+    /// refused: the queue lives as long as the request, which waits for its reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `reply`; the task continues.
     ///
     /// # Errors
     ///
-    /// The task has ended: its `failure`.
+    /// The error from `failure`, if the task has ended.
     pub async fn unless_ended<T>(&self, reply: impl Future<Output = T>) -> Result<T, Error> {
         let mut end = self.end.clone();
         tokio::select! {
@@ -97,16 +112,16 @@ impl DriverTask {
             reply = reply => Ok(reply),
             ended = end.wait_for(Option::is_some) => {
                 let failure = ended.ok().and_then(|failure| failure.clone());
-                // Nobody tells when the runtime has ended.
+                // There is no failure if the runtime has ended.
                 Err(failure.unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost)))
             }
         }
     }
 
-    /// Whether the task has ended, so that nothing should be sent any more.
+    /// Whether the task has ended, so that nothing more should be sent.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        // It has ended without a word when its runtime has.
+        // The sender is also gone if the runtime has ended.
         self.end.has_changed().unwrap_or(true)
     }
 }
@@ -117,20 +132,19 @@ impl Drop for DriverTask {
     }
 }
 
-/// How the system watches over a TCP connection, the same for all drivers. `TCP_NODELAY` belongs
-/// to it too: a call is one small packet, and waiting for more halves the throughput
-/// (redis-rs#2195).
+/// The TCP settings of all drivers' connections. `TCP_NODELAY` is set as well: a call is one small
+/// packet, and delaying it halves the throughput (redis-rs#2195).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TcpUpkeep {
-    /// An idle connection is probed after this time, so that firewalls and address translators
-    /// don't forget it.
+    /// An idle connection is probed after this time, so that firewalls and address translators do
+    /// not forget it.
     pub keepalive_idle: Duration,
     /// The time between two probes.
     pub keepalive_interval: Duration,
-    /// So many unanswered probes end the connection.
+    /// The number of unanswered probes after which the connection is closed.
     pub keepalive_probes: u32,
-    /// How long sent bytes may stay unacknowledged before the connection ends (Linux).
+    /// How long sent bytes may stay unacknowledged before the connection is closed (Linux).
     pub user_timeout: Duration,
 }
 

@@ -11,7 +11,7 @@ use crate::options::bracketed;
 
 use super::slot::SLOTS;
 
-/// Where a node listens.
+/// The host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     /// Host name or IP address, without brackets.
@@ -31,7 +31,7 @@ impl HostPort {
     }
 }
 
-/// Reads `HOST:PORT`; an IPv6 address stands in brackets.
+/// Parses `HOST:PORT`, with an IPv6 address in brackets.
 impl FromStr for HostPort {
     type Err = Violation;
 

@@ -1,4 +1,4 @@
-//! What every server says of itself, and what others say of it: for operators.
+//! What every server reports about itself, and what others report about it: for operators.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -19,57 +19,59 @@ use super::fleet::{Fleet, Node};
 use super::map::{HostPort, Map, names};
 use super::slot::SLOTS;
 
-/// How the servers of a [`Survey`] belong together.
+/// How the servers of a [`Survey`] are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyKind {
-    /// One server, perhaps with replicas.
+    /// One server, possibly with replicas.
     Single,
     /// A Redis Cluster.
     Cluster,
-    /// Servers that sentinels watch over.
+    /// Servers monitored by sentinels.
     Sentinel,
 }
 
-/// All servers that hold queues or may come to, each with what it said, and the sentinels.
+/// A report on all servers that hold queues or can take over from one that does, and on the
+/// sentinels.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Survey {
-    /// How they belong together.
+    /// How the servers are related.
     pub kind: TopologyKind,
     /// Primaries and replicas.
     pub servers: Vec<ServerReport>,
-    /// The sentinels of the URL.
+    /// The sentinels in the URL.
     pub sentinels: Vec<SentinelReport>,
 }
 
-/// What is known of one server.
+/// What is known about one server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerReport {
-    /// `host:port` as the others name it, the path of a socket, or a node's id where nobody knows more.
+    /// `host:port` as the others name it, the path of a socket, or a node's id if nothing more is
+    /// known.
     pub address: String,
-    /// How the cluster or the sentinels mark it: `master` or `slave`, `fail`, `s_down` and so on.
-    /// Empty for one server.
+    /// Its flags in the cluster or at the sentinels: `master` or `slave`, `fail`, `s_down` and so
+    /// on. Empty for a single server.
     pub flags: Vec<String>,
-    /// The hash slots that a cluster says it serves.
+    /// The hash slots that it serves according to the cluster.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// How many slots it is about to hand on or to take over.
+    /// The number of slots that are being moved to or from it.
     pub slots_in_motion: usize,
     /// The default sections of `INFO`.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, or does not permit it.
+    /// The server cannot be reached, or refuses the command.
     pub info: Result<Fields, Error>,
-    /// The settings that decide what a crash or a failover can lose: `appendfsync`, `save`, and those
-    /// that begin with `min-replicas-` or `cluster-`.
+    /// The settings that decide what a crash or a failover can lose: `appendfsync`, `save`, and
+    /// those that start with `min-replicas-` or `cluster-`.
     ///
     /// # Errors
     ///
     /// Like `info`.
     pub settings: Result<Fields, Error>,
-    /// `CLUSTER INFO`. Empty where there is no cluster.
+    /// `CLUSTER INFO`. Empty outside a cluster.
     ///
     /// # Errors
     ///
@@ -77,11 +79,11 @@ pub struct ServerReport {
     pub cluster: Result<Fields, Error>,
 }
 
-/// What one sentinel says.
+/// The report of one sentinel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentinelReport {
-    /// `host:port` of the URL.
+    /// Its `host:port` in the URL.
     pub address: String,
     /// What it knows.
     ///
@@ -91,7 +93,7 @@ pub struct SentinelReport {
     pub view: Result<SentinelView, Error>,
 }
 
-/// What one sentinel knows of the service.
+/// What one sentinel knows about the service.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentinelView {
@@ -99,7 +101,7 @@ pub struct SentinelView {
     pub service: Fields,
     /// `SENTINEL REPLICAS`.
     pub replicas: Vec<Fields>,
-    /// `SENTINEL SENTINELS`: the other ones.
+    /// `SENTINEL SENTINELS`: the other sentinels.
     pub others: Vec<Fields>,
 }
 

@@ -3,6 +3,7 @@
 mod builds;
 mod faults;
 mod speed;
+mod topologies;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -35,6 +36,8 @@ pub(crate) async fn write_page(
     progress.suspend(|| println!("{client}\n"));
     let faults = faults::measure(progress).await?;
     progress.suspend(|| println!("{}", faults.to_markdown()));
+    let topologies = topologies::measure(messages, progress).await?;
+    progress.suspend(|| println!("{}", topologies.to_markdown()));
     let builds = builds::measure(progress)?;
     progress.suspend(|| println!("{}", builds.to_markdown()));
     let tables = [speed, ratios, client];
@@ -43,8 +46,13 @@ pub(crate) async fn write_page(
     }
     let mut page = format!("{HEAD}```text\n{circumstances}\n```\n\n");
     page += &tables.map(|table| table.to_markdown() + "\n").concat();
-    page += &(faults.to_markdown() + &builds.to_markdown());
+    page += &[topologies, faults, builds].map(|sheet| sheet.to_markdown()).concat();
     Ok(fs::write(directory.join("which-driver.md"), page.trim_end().to_owned() + "\n")?)
+}
+
+/// What a queue behind sentinels and in a cluster costs, as a section of a page.
+pub(crate) async fn topologies(messages: usize, progress: &ProgressBar) -> Result<String> {
+    Ok(topologies::measure(messages, progress).await?.to_markdown())
 }
 
 /// Client cost per message.

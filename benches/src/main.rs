@@ -80,6 +80,9 @@ enum Subject {
     Idle,
     /// Processor time and allocations of the client
     Client,
+    /// What a queue behind sentinels and in a cluster costs the client, and how soon a failover is
+    /// over; not part of everything
+    Topologies,
     /// redis-rs and fred side by side: the page "Which driver?"; not part of everything
     Drivers,
 }
@@ -122,7 +125,8 @@ fn run(args: &Args) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let all = Subject::value_variants().iter().filter(|subject| **subject != Subject::Drivers);
+    let pages = [Subject::Drivers, Subject::Topologies];
+    let all = Subject::value_variants().iter().filter(|subject| !pages.contains(subject));
     let all: Vec<_> = all.copied().collect();
     let subjects = if args.what.is_empty() { &all } else { &args.what };
     let progress = ProgressBar::new(u64::try_from(subjects.len())?);
@@ -134,6 +138,11 @@ fn run(args: &Args) -> Result<()> {
             let directory = args.save.as_deref().context(NEEDS_SAVE)?;
             let page = drivers::write_page(directory, &circumstances, args.messages, &progress);
             runtime.block_on(page)?;
+            continue;
+        }
+        if *subject == Subject::Topologies {
+            let section = runtime.block_on(drivers::topologies(args.messages, &progress))?;
+            progress.suspend(|| println!("{section}"));
             continue;
         }
         for table in runtime.block_on(measure(*subject, args, &progress))? {
@@ -166,7 +175,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::ManyQueues => many_queues::measure(args.messages / 5, progress).await,
         Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
-        Subject::Drivers => bail!("it is a page, not a table"),
+        Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),
     };
     Ok(vec![table?])
 }

@@ -92,7 +92,7 @@ async fn outcome(queue: &dyn Queueing) -> String {
 }
 
 /// Calls every millisecond; answers how many calls that took.
-async fn calls_until_one_works(queue: &dyn Queueing) -> Result<u32> {
+pub(super) async fn calls_until_one_works(queue: &dyn Queueing) -> Result<u32> {
     for calls in 1..10_000 {
         if queue.apply(At::Server, &Op::Stats).await.is_ok() {
             return Ok(calls);

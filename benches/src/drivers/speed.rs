@@ -130,11 +130,11 @@ fn costs_of(way: Way, messages: usize) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)>
 }
 
 #[expect(clippy::cast_precision_loss, reason = "of what is far below 2^52")]
-fn approximate(count: u64) -> f64 {
+pub(super) fn approximate(count: u64) -> f64 {
     count as f64
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }

@@ -52,7 +52,7 @@ use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, 
 pub struct DriverTransport<D: Driver>(Way<D>);
 
 enum Way<D: Driver> {
-    Single(Link<D>),
+    Single(Box<Link<D>>),
     Routed(Router<D>),
 }
 
@@ -77,9 +77,9 @@ impl<D: Driver> DriverTransport<D> {
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
         let way = match &options.topology {
             Topology::Single(address) => {
-                let link = Link::of(address, options)?;
+                let link = Link::of(address, options, None)?;
                 link.connect().await?;
-                Way::Single(link)
+                Way::Single(Box::new(link))
             }
             Topology::Cluster { .. } | Topology::Sentinel { .. } => {
                 Way::Routed(Router::connect(options).await?)
@@ -98,9 +98,9 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// Like [`connect`](Self::connect).
     pub async fn over(driver: D) -> Result<Self, Error> {
-        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT);
+        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, None);
         link.connect().await?;
-        Ok(Self(Way::Single(link)))
+        Ok(Self(Way::Single(Box::new(link))))
     }
 
     /// Reports the state of every server that holds queues or can take over from one that does, and

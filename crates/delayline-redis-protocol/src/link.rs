@@ -1,6 +1,7 @@
 //! The connections of one driver to one server, kept in working order.
 
 mod dial;
+pub(crate) mod doubt;
 pub(crate) mod driver;
 mod ear;
 mod facts;
@@ -19,6 +20,7 @@ use delayline_core::{Error, ErrorKind};
 use tokio::sync::Semaphore;
 
 use self::dial::Dial;
+use self::doubt::Doubt;
 use self::driver::Driver;
 use self::ear::Ear;
 use self::fence::Fences;
@@ -50,20 +52,29 @@ impl<D: Driver> Link<D> {
     /// # Errors
     ///
     /// What the driver cannot do of the options.
-    pub(crate) fn of(address: &Address, options: &ConnectOptions) -> Result<Self, Error> {
+    pub(crate) fn of(
+        address: &Address,
+        options: &ConnectOptions,
+        doubt: Option<&Doubt>,
+    ) -> Result<Self, Error> {
         let driver = D::new(address, options)?;
-        Ok(Self::new(driver, options.connect_timeout, options.response_timeout))
+        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, doubt))
     }
 
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
     /// a call when its reply takes longer than `response_timeout`; a call that has to connect first
-    /// can take both.
-    pub(crate) fn new(driver: D, connect_timeout: Duration, response_timeout: Duration) -> Self {
+    /// can take both. A server that is slow to answer raises `doubt`.
+    pub(crate) fn new(
+        driver: D,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+        doubt: Option<&Doubt>,
+    ) -> Self {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
-            calls: Line::new(Arc::clone(&dial)),
+            calls: Line::new(Arc::clone(&dial), doubt.cloned()),
             ear: Ear::new(Standby::new(Arc::clone(&dial))),
-            fences: Fences::new(Line::new(Arc::clone(&dial)), response_timeout),
+            fences: Fences::new(Line::new(Arc::clone(&dial), doubt.cloned()), response_timeout),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
@@ -74,6 +85,11 @@ impl<D: Driver> Link<D> {
     pub(crate) fn sharded(mut self) -> Self {
         self.ear = self.ear.sharded();
         self
+    }
+
+    /// Whether [`connect`](Self::connect) has nothing to do.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.calls.is_connected()
     }
 
     /// Connects now rather than with the first call.

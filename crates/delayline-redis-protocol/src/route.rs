@@ -19,20 +19,19 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use self::directory::Directory;
-use self::fleet::{Fleet, Node, Nodes};
+use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved};
 pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 use crate::link::Link;
+use crate::link::doubt::{DOUBT, Doubt};
 use crate::link::driver::Driver;
 use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};
 
 /// So often a call goes on to the server that the last one named.
 const MOST_HOPS: usize = 5;
-/// A call that takes longer than this makes us look whether its server still serves its keys.
-const DOUBT: Duration = Duration::from_secs(1);
 /// The time between two looks, at least.
 const APART: Duration = Duration::from_millis(200);
 /// After a sign of a change, one look follows another for so long, or until one shows it.
@@ -55,8 +54,6 @@ struct Shared<D: Driver> {
     map: watch::Sender<Arc<Nodes<D>>>,
     /// When the latest look began that a call waited for, and whether anybody knew.
     latest_look: tokio::sync::Mutex<Option<(Instant, bool)>>,
-    /// A sign of a change was seen.
-    sign: Arc<Notify>,
     /// Who knows of the latest change.
     witness: Mutex<Option<HostPort>>,
     /// The task that looks is alive.
@@ -78,7 +75,6 @@ impl<D: Driver> Router<D> {
             directory,
             map: watch::Sender::new(Arc::default()),
             latest_look: tokio::sync::Mutex::default(),
-            sign: Arc::default(),
             witness: Mutex::default(),
             is_watched: Arc::default(),
         });
@@ -105,20 +101,20 @@ impl<D: Driver> Router<D> {
         let mut map = shared.map.subscribe();
         let mut hops = 0;
         loop {
-            let owner = map.borrow_and_update().owner(slot).cloned();
-            let Some((name, node)) = owner else {
+            let nodes = Arc::clone(&map.borrow_and_update());
+            let Some((name, node)) = nodes.owner(slot) else {
                 shared.noticed(None);
                 return Err(nobody_serves(slot).into());
             };
             let is_replaced = |map: &Arc<Nodes<D>>| {
-                map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, &node))
+                map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, node))
             };
-            if E::IS_BRIEF {
+            if E::IS_BRIEF && !node.link.is_connected() {
                 let ready = tokio::select! {
                     biased;
                     _ = map.wait_for(is_replaced) => None,
                     ready = node.link.connect() => Some(ready),
-                    never = shared.doubt(&node) => match never {},
+                    never = raise_repeatedly(&node.doubt) => match never {},
                 };
                 match ready {
                     Some(Ok(())) => {}
@@ -137,22 +133,21 @@ impl<D: Driver> Router<D> {
             let answer = tokio::select! {
                 // A reply that comes too late counts for nothing.
                 biased;
-                _ = map.wait_for(is_replaced) => return E::replaced(&name),
+                _ = map.wait_for(is_replaced) => return E::replaced(name),
                 answer = errand.run(&node.link) => answer,
-                never = shared.doubt(&node), if E::IS_BRIEF => match never {},
             };
             match &answer {
-                Ok(_) if node.is_in_doubt.load(Ordering::Acquire) => {
+                Ok(_) if node.doubt.is_raised() => {
                     let is_sure = shared.look_after(Instant::now()).await;
                     if !is_sure || is_replaced(&shared.map.borrow()) {
-                        return E::replaced(&name);
+                        return E::replaced(name);
                     }
-                    node.is_in_doubt.store(false, Ordering::Release);
+                    node.doubt.settle();
                     return answer;
                 }
                 Err(CallError::Reply(line)) if line.starts_with("MOVED ") => {
                     hops += 1;
-                    if !shared.moved(line, &name) || hops > MOST_HOPS {
+                    if !shared.moved(line, name) || hops > MOST_HOPS {
                         return answer;
                     }
                 }
@@ -277,17 +272,7 @@ impl<D: Driver> Shared<D> {
         if witness.is_some() {
             *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness;
         }
-        self.sign.notify_one();
-    }
-
-    /// A server that is slow to answer may have been replaced. A server that was frozen answers what
-    /// waited in its sockets before it hears that it was.
-    async fn doubt(&self, node: &Node<D>) -> Infallible {
-        loop {
-            sleep(DOUBT).await;
-            node.is_in_doubt.store(true, Ordering::Release);
-            self.noticed(None);
-        }
+        self.fleet.sign().notify_one();
     }
 
     /// Looks, unless somebody began to after that instant. Answers whether anybody knew.
@@ -310,7 +295,7 @@ impl<D: Driver> Shared<D> {
             && !self.is_watched.swap(true, Ordering::Relaxed)
         {
             let ends = Ends(Arc::clone(&self.is_watched));
-            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(&self.sign), ends));
+            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(self.fleet.sign()), ends));
         }
     }
 }
@@ -349,7 +334,7 @@ impl Drop for Ends {
 impl<D: Driver> Drop for Router<D> {
     fn drop(&mut self) {
         // The task looks up and finds that nobody needs it.
-        self.0.sign.notify_one();
+        self.0.fleet.sign().notify_one();
     }
 }
 
@@ -396,6 +381,14 @@ fn is_sign(error: &CallError) -> bool {
                 | ErrorKind::Timeout
                 | ErrorKind::Unconfirmed
         ),
+    }
+}
+
+/// A server to which no connection comes about may have been replaced as well.
+async fn raise_repeatedly(doubt: &Doubt) -> Infallible {
+    loop {
+        sleep(DOUBT).await;
+        doubt.raise();
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
+use super::doubt::Doubt;
 use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
 use super::health::{Health, health_after, lost};
@@ -47,6 +48,8 @@ impl<C> Held<C> {
 /// Holds the connection. All methods take `&self` and are safe to call from many tasks.
 pub(crate) struct Line<D: Driver> {
     shared: Arc<Shared<D>>,
+    /// Raised when the server is slow to answer.
+    doubt: Option<Doubt>,
 }
 
 struct Shared<D: Driver> {
@@ -77,10 +80,10 @@ enum Found<D: Driver> {
 type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
 
 impl<D: Driver> Line<D> {
-    pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
+    pub(crate) fn new(dial: Arc<Dial<D>>, doubt: Option<Doubt>) -> Self {
         let state =
             State { slot: Slot::Empty, pace: Pace::default(), refusals_ignored_until: None };
-        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }), doubt }
     }
 
     /// The connection, made if there is none that works.
@@ -101,6 +104,11 @@ impl<D: Driver> Line<D> {
         }
     }
 
+    /// Whether there is a connection to use, so that [`get`](Self::get) need not wait.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(&self.shared.lock().slot, Slot::Connected(held) if !held.connection.is_closed())
+    }
+
     /// Sends one command over the connection, at most once.
     ///
     /// # Errors
@@ -114,7 +122,8 @@ impl<D: Driver> Line<D> {
         args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         let abandonment = self.probe_if_dropped(held, limit);
-        let reply = timeout(limit, held.connection.request(command, args)).await;
+        let request = held.connection.request(command, args);
+        let reply = Doubt::timeout(self.doubt.as_ref(), limit, request).await;
         abandonment.disarm();
         let reply = reply.unwrap_or_else(|_| Err(no_reply(limit).into()));
         match &reply {

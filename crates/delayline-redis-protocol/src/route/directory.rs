@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,7 +74,7 @@ async fn cluster<D: Driver>(
     let mut known: Vec<_> = current.nodes().iter().collect();
     fastrand::shuffle(&mut known);
     let (doubted, trusted): (Vec<_>, Vec<_>) =
-        known.into_iter().partition(|(_, node)| node.is_in_doubt.load(Ordering::Acquire));
+        known.into_iter().partition(|(_, node)| node.doubt.is_raised());
     let is_doubted = |name: &HostPort| doubted.iter().any(|(known, _)| known == name);
     let mut names: Vec<&HostPort> = Vec::new();
     let first = first.filter(|name| !is_doubted(name));
@@ -185,8 +184,7 @@ async fn sentinel<D: Driver>(
     }
     // The one that leads a failover is the last to name the new primary, so all are heard if the old one
     // was silent: it must not be believed because the others have not heard yet.
-    let is_doubted =
-        current.owner(0).is_some_and(|(_, node)| node.is_in_doubt.load(Ordering::Acquire));
+    let is_doubted = current.owner(0).is_some_and(|(_, node)| node.doubt.is_raised());
     let mut answers: Vec<Told> = Vec::new();
     while let Some(answer) = asked.join_next().await {
         match answer {

@@ -1,11 +1,12 @@
 //! Servers that others name.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use delayline_core::Error;
+use tokio::sync::Notify;
 
 use crate::link::Link;
+use crate::link::doubt::Doubt;
 use crate::link::driver::Driver;
 use crate::{Address, ConnectOptions};
 
@@ -14,8 +15,8 @@ use super::map::{HostPort, Map};
 /// A server and what is known of it.
 pub(crate) struct Node<D: Driver> {
     pub(crate) link: Link<D>,
-    /// A call was not answered for a while.
-    pub(crate) is_in_doubt: AtomicBool,
+    /// Raised when a call was not answered for a while.
+    pub(crate) doubt: Doubt,
 }
 
 /// Which of them serves which slot.
@@ -27,11 +28,18 @@ pub(crate) struct Fleet {
     options: ConnectOptions,
     is_encrypted: bool,
     is_sharded: bool,
+    /// Given when a node is slow to answer.
+    sign: Arc<Notify>,
 }
 
 impl Fleet {
     pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
-        Self { options, is_encrypted, is_sharded }
+        Self { options, is_encrypted, is_sharded, sign: Arc::default() }
+    }
+
+    /// Notified of every sign that the topology has changed.
+    pub(crate) const fn sign(&self) -> &Arc<Notify> {
+        &self.sign
     }
 
     /// The node of the map, or a new one, which connects on first use.
@@ -53,8 +61,9 @@ impl Fleet {
         } else {
             Address::Tcp { host, port }
         };
-        let link = Link::of(&address, &self.options)?;
+        let doubt = Doubt::new(&self.sign);
+        let link = Link::of(&address, &self.options, Some(&doubt))?;
         let link = if self.is_sharded { link.sharded() } else { link };
-        Ok(Arc::new(Node { link, is_in_doubt: AtomicBool::new(false) }))
+        Ok(Arc::new(Node { link, doubt }))
     }
 }

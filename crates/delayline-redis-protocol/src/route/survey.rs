@@ -146,7 +146,7 @@ impl Place {
 }
 
 async fn single<D: Driver>(address: &Address, options: &ConnectOptions) -> Result<Survey, Error> {
-    let link = Link::<D>::of(address, options)?;
+    let link = Link::<D>::of(address, options, None)?;
     link.connect().await?;
     let (name, is_encrypted) = match address {
         Address::Tcp { host, port } => (Some((host, *port)), false),

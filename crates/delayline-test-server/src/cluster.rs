@@ -283,6 +283,11 @@ impl Cluster {
                         && node.info("replication", "master_link_status") == "up"
                 });
             }
+            for node in &self.nodes[..usize::from(primaries)] {
+                until("a primary has all its replicas", || {
+                    has_online(node, usize::from(replicas.get()))
+                });
+            }
         }
         self.await_all("serve all slots", |node| {
             cluster_info(node, "cluster_state").as_deref() == Some("ok")
@@ -308,6 +313,13 @@ impl Cluster {
 }
 
 const SLOTS: u32 = 16_384;
+
+/// Whether a primary takes so many of its replicas for ready, which is later than they do themselves.
+pub(crate) fn has_online(primary: &Server, replicas: usize) -> bool {
+    let text = primary.try_command(&["INFO", "replication"]).ok();
+    let text = text.and_then(|reply| redis::from_redis_value::<String>(reply).ok());
+    text.is_some_and(|text| text.matches("state=online").count() == replicas)
+}
 
 /// Whether a node knows another one by its id.
 fn knows(node: &Server, id: &str) -> bool {

@@ -1,7 +1,7 @@
 //! A primary with replicas, and sentinels that watch over them.
 
 use crate::builder::Role;
-use crate::cluster::until;
+use crate::cluster::{has_online, until};
 use crate::tls::Identity;
 use crate::{Builder, Certificate, Server};
 
@@ -93,6 +93,7 @@ impl SentinelsBuilder {
                 replica.info("replication", "master_link_status") == "up"
             });
         }
+        until("the primary has all replicas", || has_online(&servers[0], self.replicas));
         let mut sentinel = listening(self.sentinel)
             .config("sentinel monitor", &format!("{SERVICE} 127.0.0.1 {port} 2"))
             .config("sentinel down-after-milliseconds", &format!("{SERVICE} 1000"))

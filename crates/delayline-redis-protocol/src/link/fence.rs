@@ -88,7 +88,7 @@ impl<D: Driver> Fences<D> {
         // The pair under way, and the next one.
         let waited = timeout(self.0.limit * 2, outcome.wait_for(Option::is_some)).await;
         let outcome = waited.ok().and_then(|seen| seen.ok()?.clone());
-        outcome.unwrap_or_else(|| Err(unconfirmed("others were to be confirmed first")))
+        outcome.unwrap_or_else(|| Err(unconfirmed("it was waiting for earlier confirmations")))
     }
 
     /// Joins those who wait for the next pair.
@@ -128,7 +128,7 @@ impl<D: Driver> Shared<D> {
         let wait = LONGEST_WAIT.min(self.limit / 2);
         let write = vec![key, Bytes::new(), "PX".into(), KEY_LIFE_MS.into()];
         let (command, args) = proof.wait(wait);
-        let replies = timeout(self.limit, async {
+        let replies = self.line.within(self.limit, async {
             // In this order: the wait is for the write before it.
             tokio::try_join!(
                 biased;

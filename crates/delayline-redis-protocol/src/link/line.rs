@@ -1,5 +1,6 @@
 //! The one connection that carries all calls, replaced when it fails.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
@@ -123,7 +125,7 @@ impl<D: Driver> Line<D> {
     ) -> Result<Value, CallError> {
         let abandonment = self.probe_if_dropped(held, limit);
         let request = held.connection.request(command, args);
-        let reply = Doubt::timeout(self.doubt.as_ref(), limit, request).await;
+        let reply = self.within(limit, request).await;
         abandonment.disarm();
         let reply = reply.unwrap_or_else(|_| Err(no_reply(limit).into()));
         match &reply {
@@ -131,6 +133,19 @@ impl<D: Driver> Line<D> {
             Err(error) => self.noted(held, error),
         }
         reply
+    }
+
+    /// Awaits a reply. A server that is slow to give it is doubted.
+    ///
+    /// # Errors
+    ///
+    /// It took longer than `limit`.
+    pub(crate) async fn within<F: Future>(
+        &self,
+        limit: Duration,
+        reply: F,
+    ) -> Result<F::Output, Elapsed> {
+        Doubt::timeout(self.doubt.as_ref(), limit, reply).await
     }
 
     /// Whether the connection is still the one to use.
@@ -246,7 +261,7 @@ impl<D: Driver> Shared<D> {
     /// An attempt ended without an outcome: makes room for the next one.
     fn abandoned(&self, attempt: &watch::Receiver<Option<Outcome<D>>>) -> Error {
         let error =
-            Error::with_detail(ErrorKind::Unreachable, "the attempt to connect was stopped");
+            Error::with_detail(ErrorKind::Unreachable, "the connection attempt was aborted");
         let mut state = self.lock();
         if matches!(&state.slot, Slot::Connecting(current) if current.same_channel(attempt)) {
             state.slot = Slot::Empty;

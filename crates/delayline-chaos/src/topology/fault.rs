@@ -271,7 +271,8 @@ impl Stage {
         let start = Instant::now();
         while !blocking(|| self.ground.have_all_left(victim)) {
             if start.elapsed() > LONGEST_FAILOVER {
-                bail!("the sentinels do not agree within {LONGEST_FAILOVER:?}");
+                let logs = blocking(|| self.ground.sentinel_logs());
+                bail!("the sentinels do not agree within {LONGEST_FAILOVER:?}:\n{logs}");
             }
             self.wait(20).await;
         }

@@ -173,6 +173,12 @@ impl Ground {
         })
     }
 
+    /// The last lines of each sentinel's log.
+    pub(super) fn sentinel_logs(&self) -> String {
+        let Self::Sentinel(sentinels) = self else { return String::new() };
+        sentinels.sentinels().iter().map(Server::log_tail).collect::<Vec<_>>().join("\n\n")
+    }
+
     fn is_settled(&self) -> bool {
         let is_linked = |server: &Server| match field(server, "replication", "role").as_deref() {
             Some("master") => field(server, "replication", "slave0")

@@ -250,7 +250,7 @@ impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
         let name = self.queue.as_deref().ok_or_else(|| {
-            Failure::usage("no queue is named").hint("name it with --queue or DELAYLINE_QUEUE")
+            Failure::usage("no queue was given").hint("set it with --queue or DELAYLINE_QUEUE")
         })?;
         name.parse::<QueueName>().map_err(Error::from)?;
         Ok(name)

@@ -11,17 +11,17 @@ use crate::failure::Failure;
 /// The answer is no, or there is nobody to ask.
 pub(crate) fn confirm(deed: &str, askable: bool) -> Result<(), Failure> {
     if !askable || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let sentence = format!("this would {deed}, and there is nobody to ask");
-        return Err(Failure::usage(sentence).hint("--yes does it; nothing was done"));
+        let sentence = format!("this would {deed}, and there is no terminal to ask on");
+        return Err(Failure::usage(sentence).hint("nothing was done; confirm with --yes"));
     }
-    eprint!("This will {deed}. Go on? [y/N] ");
+    eprint!("This will {deed}. Continue? [y/N] ");
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)
         .map_err(|error| Failure::other("the answer could not be read", &error))?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::input("the answer was no; nothing was done")),
+        _ => Err(Failure::input("not confirmed; nothing was done")),
     }
 }
 

@@ -32,7 +32,7 @@ impl FromStr for Cursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).ok_or_else(|| format!("{text:?} is not a cursor that a list has printed"))
+        read(text).ok_or_else(|| format!("{text:?} is not a cursor printed by `delayline list`"))
     }
 }
 

@@ -89,27 +89,27 @@ pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
             "is a Redis server running there? --url or DELAYLINE_URL names another; \
              `delayline demo` needs none"
         }
-        ErrorKind::Tls => "--tls-ca FILE trusts an authority of your own",
-        ErrorKind::Authentication => "DELAYLINE_URL=redis://USER:PASSWORD@HOST names the login",
+        ErrorKind::Tls => "--tls-ca FILE trusts your own certificate authority",
+        ErrorKind::Authentication => "set the login with DELAYLINE_URL=redis://USER:PASSWORD@HOST",
         ErrorKind::PermissionDenied => "the server's `ACL GETUSER` shows what the user may do",
-        ErrorKind::ReadOnly => "name its primary instead",
+        ErrorKind::ReadOnly => "connect to its primary instead",
         ErrorKind::WrongType => {
             "another program uses a key of this queue, whose keys are delayline:{QUEUE}:*: choose \
              another name with --queue, or remove the key that `TYPE` shows as another type"
         }
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {
-            "`CONFIG SET maxmemory-policy noeviction` on the server; --allow-eviction goes on anyhow"
+            "`CONFIG SET maxmemory-policy noeviction` on the server, or use --allow-eviction"
         }
         ErrorKind::Damaged => {
             "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
         }
         ErrorKind::NewerVersion { .. } => "install a newer delayline",
         ErrorKind::OlderVersion { .. } => {
-            "drain the queue with the delayline that wrote it, or choose another name with --queue"
+            "drain the queue with the version that wrote it, or choose another name with --queue"
         }
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
-            "whatever was asked for may have happened; it can be repeated under the same ids"
+            "the operation may have been executed; it is safe to repeat it with the same ids"
         }
         ErrorKind::Unconfirmed => {
             "it was executed: sending it again under the same id is harmless and confirms it, once the \

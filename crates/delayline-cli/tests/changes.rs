@@ -75,7 +75,7 @@ fn many_are_cancelled_only_with_a_yes() {
     let file = format!("{}\nunknown\n\n{file}m-7\n", "\u{1b}".repeat(200));
     let cancel = on(&server, &["cancel", "--file", "-", "--yes", "--json"]);
     let ended = run_with_input(cancel, file.as_bytes()).code(1);
-    assert_eq!(ended.stderr, "line 1: it is longer than the 128 bytes of an id\n");
+    assert_eq!(ended.stderr, "line 1: it is longer than the 128 bytes that an id may have\n");
     let lines = ended.lines();
     assert_eq!((lines.len(), &lines[0]["outcome"]), (1_201, &"not_found".into()));
     assert!(lines[1..].iter().all(|line| line["outcome"] == "cancelled"));
@@ -147,7 +147,7 @@ fn a_queue_is_paused_and_resumed() {
         assert_eq!(ask("pause", &["--json"]).lines()[0]["paused"], true);
         assert_eq!(ask("stats", &["--json"]).lines()[0]["paused"], true);
         assert_eq!(ask("resume", &["--json"]).lines()[0]["paused"], false);
-        assert!(ask("resume", &[]).stdout.contains("go on"));
+        assert!(ask("resume", &[]).stdout.contains("orders: resumed"));
         assert_eq!(ask("stats", &["--json"]).lines()[0]["paused"], false);
     }
 }

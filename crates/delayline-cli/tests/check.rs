@@ -13,7 +13,7 @@ fn a_sound_queue_is_found_sound_and_left_alone() {
     run(on(&server, &["send", "--id", "a", "--payload", "p"])).code(0);
     for driver in DRIVERS {
         let checked = run(on(&server, &["--driver", driver, "check"])).code(0);
-        assert!(checked.stderr.contains("1 messages looked at, 0 faults"), "{}", checked.stderr);
+        assert!(checked.stderr.contains("1 messages examined, 0 faults"), "{}", checked.stderr);
         // Nothing is wrong, so nobody is asked.
         run(on(&server, &["--driver", driver, "check", "--repair"])).code(0);
     }
@@ -24,7 +24,7 @@ fn a_sound_queue_is_found_sound_and_left_alone() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_mended_when_told() {
+fn what_is_wrong_is_named_and_repaired_on_request() {
     for driver in DRIVERS {
         let server = Server::start();
         for id in ["a", "lost", "z"] {
@@ -43,8 +43,8 @@ fn what_is_wrong_is_named_and_mended_when_told() {
         assert!(refused.stderr.contains("--yes"), "{}", refused.stderr);
         assert_eq!(count(&server, "dead"), 0);
 
-        let mended = check(&["--repair", "--yes", "--json"], 0).lines();
-        assert!(mended[0]["mended"].as_u64().unwrap() >= 1, "{mended:?}");
+        let repaired = check(&["--repair", "--yes", "--json"], 0).lines();
+        assert!(repaired[0]["repaired"].as_u64().unwrap() >= 1, "{repaired:?}");
         check(&[], 0);
         assert_eq!((count(&server, "scheduled"), count(&server, "dead")), (2, 1));
         let dead = run(on(&server, &["dead", "list", "--reason", "unreadable"])).code(0);

@@ -13,7 +13,7 @@ fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
     let ended = run(demo).code(0);
     for words in [
         "order-1003  attempt 3",
-        "order-1004  is paid",
+        "order-1004  was paid",
         "order-1005 is a dead letter after 2 failures: there is no such customer",
         "deliveries 8, closed 4, failures 4, dead letters 1, cancelled 1, early 0",
     ] {

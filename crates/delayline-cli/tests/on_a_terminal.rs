@@ -20,7 +20,7 @@ fn a_deletion_is_asked_about_and_only_a_yes_is_a_yes() {
         let (ended, screen) = terminal.end();
         assert_eq!(ended, Some(code), "{answer:?}: {screen}");
         assert!(
-            screen.contains("purge 3 dead letters of the queue orders. Go on? [y/N]"),
+            screen.contains("purge 3 dead letters of the queue orders. Continue? [y/N]"),
             "{screen}"
         );
         assert_eq!(count(&server, "dead"), left, "{answer:?}");

@@ -40,7 +40,7 @@ fn one_message_of_flags() {
         let again = run(on(&server, &flags)).code(0);
         assert!(again.stderr.starts_with("duplicate"), "{}", again.stderr);
         let other = run(on(&server, &["send", "--id", driver, "--payload", "hunter2"])).code(1);
-        assert!(other.stderr.contains("another content"), "{}", other.stderr);
+        assert!(other.stderr.contains("different content"), "{}", other.stderr);
         assert!(!other.stderr.contains("hunter2"));
     }
     let unnamed = run(on(&server, &["send", "--payload", "x", "--json"])).code(0);

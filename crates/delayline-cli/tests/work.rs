@@ -271,7 +271,7 @@ fn stop(child: &mut Running, signal: &str) -> BufReader<ChildStderr> {
     send_signal(child, signal);
     let (mut stderr, mut answer) = (BufReader::new(child.stderr.take().unwrap()), String::new());
     stderr.read_line(&mut answer).unwrap();
-    assert!(answer.contains("once more to stop at once"), "{answer}");
+    assert!(answer.contains("send the signal again to stop at once"), "{answer}");
     stderr
 }
 

@@ -147,9 +147,9 @@ impl fmt::Display for ErrorKind {
                 "the queue has schema version {found}, and this library reads {supported} only: \
                  drain it with the version that wrote it, or choose another name"
             ),
-            Self::ConnectionLost => f.write_str("the connection was lost before the reply came"),
+            Self::ConnectionLost => f.write_str("the connection was lost before the reply arrived"),
             Self::Timeout => f.write_str("no reply came in time"),
-            Self::Unconfirmed => f.write_str("executed, but not confirmed to be safe"),
+            Self::Unconfirmed => f.write_str("executed, but its durability was not confirmed"),
             Self::Protocol => f.write_str("the reply could not be understood"),
             Self::Server => f.write_str("the server answered with an error"),
             Self::Unsupported(capability) => write!(f, "{capability} is not supported here"),
@@ -282,7 +282,7 @@ pub enum Violation {
         most: u64,
     },
     /// An id appears twice in one batch.
-    #[error("the id {id} stands twice in one batch")]
+    #[error("the id {id} appears more than once in the batch")]
     RepeatedId {
         /// The id, in printable form.
         id: String,

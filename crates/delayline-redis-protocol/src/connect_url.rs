@@ -99,7 +99,7 @@ fn several(
         let options = single(&format!("{scheme}://{login}{host}{rest}"), default_port)?;
         for address in options.topology.addresses() {
             if addresses.contains(address) {
-                return Err(malformed("a host stands twice"));
+                return Err(malformed("a host appears more than once"));
             }
             addresses.push(address.clone());
         }
@@ -184,7 +184,7 @@ fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn once<'a>(seen: &mut Vec<&'a str>, name: &'a str) -> Result<(), Violation> {
     if seen.contains(&name) {
-        return Err(malformed("a query parameter stands twice"));
+        return Err(malformed("a query parameter appears more than once"));
     }
     seen.push(name);
     Ok(())
@@ -240,7 +240,7 @@ fn unknown_scheme(scheme: &str) -> Violation {
 }
 
 fn unknown_parameter(known: &str) -> Violation {
-    malformed(format!("an unknown query parameter; known here: {known}"))
+    malformed(format!("unknown query parameter; supported here: {known}"))
 }
 
 fn malformed(reason: impl Into<String>) -> Violation {
@@ -387,16 +387,16 @@ mod tests {
             ("redis://h/1/2", "the database must be a number"),
             ("redis://h/4294967296", "the database must be a number"),
             ("redis://u:12#hunter2@h", "must be written %23"),
-            ("redis://u:12?hunter2@h", "an unknown query parameter; known here: protocol"),
-            ("redis://h?db=1", "an unknown query parameter"),
+            ("redis://u:12?hunter2@h", "unknown query parameter; supported here: protocol"),
+            ("redis://h?db=1", "unknown query parameter"),
             ("redis://h?protocol=hunter2", "the protocol must be resp2 or resp3"),
-            ("redis://h?protocol=resp3&protocol=resp2", "stands twice"),
+            ("redis://h?protocol=resp3&protocol=resp2", "appears more than once"),
             ("redis://h%20i", "the host is not"),
             ("redis://:%ff@h", "not UTF-8"),
             ("redis://[::1", "the host is not a valid address"),
             ("redis-cluster://", "the host is missing"),
             ("redis-cluster://a,,b", "the host is missing"),
-            ("redis-cluster://a,b,a", "a host stands twice"),
+            ("redis-cluster://a,b,a", "a host appears more than once"),
             ("redis-cluster://a:0,b", "the port must be"),
             ("redis-cluster://u:hunter2/x@a,b", "the port must be"),
             ("redis-cluster://a,b/x", "the database must be a number"),
@@ -409,7 +409,7 @@ mod tests {
             ("unix:?db=1", "the path of the unix socket is missing"),
             ("unix://host/path", "a unix socket has no host"),
             ("unix:/a?db=x", "the database must be a number"),
-            ("unix:/a?hunter2=1", "an unknown query parameter"),
+            ("unix:/a?hunter2=1", "unknown query parameter"),
         ];
         for (text, expected) in table {
             let reason = reason(text);

@@ -24,7 +24,7 @@ use crate::transport::Value;
 /// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::Damaged`], or
 /// [`ErrorKind::Protocol`] if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
-    let Value::Array(values) = value else { return Err(unreadable("the reply is no array")) };
+    let Value::Array(values) = value else { return Err(unreadable("the reply is not an array")) };
     let mut reply = Reader(values.into_iter());
     match reply.int()? {
         answer::RESULTS => {}

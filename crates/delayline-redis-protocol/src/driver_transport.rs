@@ -173,7 +173,7 @@ pub(crate) fn wrong_mode(mode: &str) -> Option<Error> {
             "a cluster's URL begins with redis-cluster:// or rediss-cluster://",
         ),
         "sentinel" => (
-            "a sentinel in the place of a server",
+            "a sentinel instead of a server",
             "its URL begins with redis-sentinel:// or rediss-sentinel:// and ends with the service",
         ),
         _ => return None,

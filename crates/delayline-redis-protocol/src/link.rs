@@ -194,5 +194,5 @@ fn no_reply(bound: Duration) -> Error {
 }
 
 fn unexpected(command: &str) -> Error {
-    Error::with_detail(ErrorKind::Protocol, format!("{command} brought a reply of the wrong type"))
+    Error::with_detail(ErrorKind::Protocol, format!("the reply to {command} has the wrong type"))
 }

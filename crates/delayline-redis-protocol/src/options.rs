@@ -108,7 +108,7 @@ impl Topology {
                     names.push(HostPort { host: host.clone(), port: *port });
                 }
                 Address::Tls { .. } => return Err(refused("some are encrypted and some are not")),
-                Address::Unix(_) => return Err(refused("a unix socket leads to one server only")),
+                Address::Unix(_) => return Err(refused("a unix socket reaches only one server")),
             }
         }
         if names.is_empty() { Err(refused("it is empty")) } else { Ok((names, is_encrypted)) }

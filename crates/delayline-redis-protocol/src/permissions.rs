@@ -33,7 +33,7 @@ pub(crate) async fn explained(
         return error;
     }
     if is_from_inside_a_script_of_redis_6(line) && script.needs.contains(&last_write()) {
-        let detail = format!("it may have stopped half-way: {}", refused.detail());
+        let detail = format!("it may have been partly executed: {}", refused.detail());
         return Error::with_detail(ErrorKind::Server, detail).into();
     }
     let needs: Vec<_> = script.needs.iter().cloned().collect();

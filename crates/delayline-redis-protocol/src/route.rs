@@ -177,7 +177,8 @@ trait Errand: Sync {
 
     /// The server has lost the key meanwhile.
     fn replaced(server: &HostPort) -> Result<Self::Answer, CallError> {
-        let detail = format!("{server} no longer serves the queue; whether it did is not known");
+        let detail =
+            format!("{server} no longer serves the queue; whether it executed the call is unknown");
         Err(Error::with_detail(ErrorKind::ConnectionLost, detail).into())
     }
 }
@@ -393,7 +394,7 @@ async fn raise_repeatedly(doubt: &Doubt) -> Infallible {
 }
 
 fn in_circles(slot: u16) -> Error {
-    let detail = format!("the servers of slot {slot} change again and again");
+    let detail = format!("the servers of slot {slot} keep changing");
     Error::with_detail(ErrorKind::Busy, detail)
 }
 

@@ -80,8 +80,9 @@ impl Dialer {
         let Some(connector) = &self.tls else {
             return Err(without_tls());
         };
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Error::with_detail(ErrorKind::Tls, "no certificate can name the host"))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            Error::with_detail(ErrorKind::Tls, "the host cannot appear in a certificate")
+        })?;
         let stream = connector.connect(name, tcp(host, port).await?).await;
         Ok(Box::new(stream.map_err(|error| tls_failure(&error))?))
     }

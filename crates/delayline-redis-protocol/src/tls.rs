@@ -37,8 +37,8 @@ pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
 pub fn failure(text: &str) -> Error {
     const WORDS: [(&str, &str); 9] = [
         ("UnknownIssuer", "the certificate's authority is not trusted"),
-        ("NotValidForName", "the certificate is made out to another host"),
-        ("Expired", "the certificate has run out"),
+        ("NotValidForName", "the certificate is for another host"),
+        ("Expired", "the certificate has expired"),
         ("NotValidYet", "the certificate is not valid yet"),
         ("CaUsedAsEndEntity", "the certificate is an authority's, not a server's"),
         ("InvalidCertificate", "the certificate is not valid"),
@@ -55,10 +55,12 @@ fn given_roots(pem: &[u8]) -> Result<RootCertStore, Error> {
     for certificate in CertificateDer::pem_slice_iter(pem) {
         // Neither error is passed on: it could quote the text, which may hold a key by mistake.
         let certificate = certificate.map_err(|_| refused("the CA text is not valid PEM"))?;
-        roots.add(certificate).map_err(|_| refused("the CA text holds a damaged certificate"))?;
+        roots
+            .add(certificate)
+            .map_err(|_| refused("the CA text contains a damaged certificate"))?;
     }
     if roots.is_empty() {
-        return Err(refused("the CA text holds no certificate"));
+        return Err(refused("the CA text contains no certificate"));
     }
     Ok(roots)
 }
@@ -109,6 +111,6 @@ mod tests {
     fn damaged_certificate_is_refused() {
         let text = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n";
         let error = client_config(Some(text.as_bytes())).unwrap_err();
-        assert_eq!(error.detail(), "the CA text holds a damaged certificate");
+        assert_eq!(error.detail(), "the CA text contains a damaged certificate");
     }
 }

@@ -79,8 +79,8 @@ fn json_error(error: &serde_json::Error) -> CodecError {
     let complaint = match error.classify() {
         Category::Io => "it cannot be written as JSON",
         Category::Syntax => "it is not JSON",
-        Category::Data => "the JSON has not the expected form",
-        Category::Eof => "the JSON ends too soon",
+        Category::Data => "the JSON does not have the expected structure",
+        Category::Eof => "the JSON is truncated",
     };
     match error.line() {
         0 => CodecError::new(complaint),
@@ -131,7 +131,10 @@ mod tests {
     fn a_json_error_tells_the_place_and_not_the_payload() {
         let payload = Bytes::from_static(br#"{"secret": "hunter2"}"#);
         let error = Codec::<u64>::decode(&Json, &payload).unwrap_err();
-        assert_eq!(error.to_string(), "the JSON has not the expected form: line 1, column 0");
+        assert_eq!(
+            error.to_string(),
+            "the JSON does not have the expected structure: line 1, column 0"
+        );
         let error = Codec::<u64>::decode(&Json, &Bytes::from_static(b"1 hunter2")).unwrap_err();
         assert_eq!(error.to_string(), "it is not JSON: line 1, column 3");
     }

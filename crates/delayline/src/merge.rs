@@ -123,7 +123,7 @@ impl Merger {
             let (count, bytes) = (waiting.entries.len(), waiting.bytes);
             drop(waiting);
             telemetry::overloaded(client.label());
-            let detail = format!("{count} sends of {bytes} bytes wait for the backend");
+            let detail = format!("{count} sends of {bytes} bytes are waiting for the backend");
             return Err(delayline_core::Error::with_detail(ErrorKind::Overloaded, detail).into());
         }
         let number = waiting.next_number;

@@ -45,7 +45,9 @@ pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let name = &args.user;
     let fits = |c: char| c.is_ascii_graphic() && !"\"'\\".contains(c);
     if name.is_empty() || !name.chars().all(fits) {
-        return Err(Failure::usage("a user's name holds letters, digits and signs, no quotes"));
+        return Err(Failure::usage(
+            "a user name may have letters, digits and punctuation, but no quotes",
+        ));
     }
     let queue =
         QueueName::new(target.queue()?).map_err(|error| Failure::usage(error.to_string()))?;

@@ -64,7 +64,7 @@ impl Place {
         let queue = target.open_on(target.connect_to(&self.url, self.driver)?, QUEUE).await?;
         let stats = queue.stats().await?;
         if stats.scheduled + stats.ready + stats.leased + stats.dead > 0 {
-            let sentence = format!("the queue {QUEUE} is in use, or left from an earlier run");
+            let sentence = format!("the queue {QUEUE} is in use or left over from an earlier run");
             return Err(Failure::usage(sentence)
                 .hint("`delayline --queue delayline-bench work --until-empty` empties it"));
         }
@@ -74,8 +74,11 @@ impl Place {
 
 /// What the figures depend on, besides the server.
 fn circumstances() -> String {
-    let build =
-        if cfg!(debug_assertions) { "debug build: no figures to go by" } else { "release build" };
+    let build = if cfg!(debug_assertions) {
+        "debug build: these figures mean little"
+    } else {
+        "release build"
+    };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     format!("{build}, {cores} cores, delayline {}", env!("CARGO_PKG_VERSION"))
 }

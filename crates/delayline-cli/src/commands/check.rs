@@ -39,20 +39,20 @@ pub(crate) struct Check {
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
     let queue = target.open().await?;
     let mut audit = queue.check().await?;
-    let mut mended = None;
+    let mut repaired = None;
     if args.repair && !audit.findings.is_empty() {
         if !args.yes {
-            confirm(&format!("mend {} faults of the queue", audit.findings.len()), true)?;
+            confirm(&format!("repair {} faults of the queue", audit.findings.len()), true)?;
         }
-        mended = Some(queue.repair().await?.findings.len());
+        repaired = Some(queue.repair().await?.findings.len());
         // What the first audit could only count is told by the second.
         audit = queue.check().await?;
     }
-    report(&audit, mended, args.json)?;
+    report(&audit, repaired, args.json)?;
     Ok(if audit.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }
 
-fn report(audit: &Audit, mended: Option<usize>, as_json: bool) -> Result<(), Failure> {
+fn report(audit: &Audit, repaired: Option<usize>, as_json: bool) -> Result<(), Failure> {
     for finding in &audit.findings {
         let (what, detail) = describe(finding);
         write(&if as_json {
@@ -64,11 +64,11 @@ fn report(audit: &Audit, mended: Option<usize>, as_json: bool) -> Result<(), Fai
     }
     let (examined, findings) = (audit.examined, audit.findings.len());
     if as_json {
-        let counts = json!({ "examined": examined, "findings": findings, "mended": mended });
+        let counts = json!({ "examined": examined, "findings": findings, "repaired": repaired });
         return write(&json_line(&counts));
     }
-    let mended = mended.map(|mended| format!(", {mended} mended")).unwrap_or_default();
-    eprintln!("{examined} messages looked at{mended}, {findings} faults");
+    let repaired = repaired.map(|repaired| format!(", {repaired} repaired")).unwrap_or_default();
+    eprintln!("{examined} messages examined{repaired}, {findings} faults");
     Ok(())
 }
 

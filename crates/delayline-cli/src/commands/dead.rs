@@ -174,7 +174,7 @@ async fn all(
 }
 
 fn interrupted() -> Failure {
-    Failure::input("interrupted; what was done until now stays done")
+    Failure::input("interrupted; the changes made so far remain")
 }
 
 const DEAD: [State; 1] = [State::Dead];

@@ -43,7 +43,7 @@ struct Seen {
 
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
     let queue: Queue<String> = delayline::connect("memory:").await?.queue("orders").await?;
-    say("A queue in this process; no server is needed. Unpaid orders are to be closed:")?;
+    say("A queue in this process, without a server. It closes unpaid orders:")?;
     for (id, kind, delay_ms) in ORDERS {
         let max_failures = if kind == Kind::Broken { 2 } else { 20 };
         let draft = queue.message(&format!("close {id}")).id(id);
@@ -81,7 +81,7 @@ async fn pay(queue: &Queue<String>) -> Result<(), Failure> {
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     for (id, kind, _) in ORDERS {
         if kind == Kind::PaidInTime && queue.cancel(id).await? == Cancelled::Cancelled {
-            say(&format!("{id}  is paid: its message is cancelled"))?;
+            say(&format!("{id}  was paid: its message is cancelled"))?;
         }
     }
     Ok(())
@@ -99,11 +99,11 @@ async fn handle(job: Job<String>, seen: Arc<Seen>) -> Result<Outcome, &'static s
     let (outcome, words) = match order.map(|(_, kind, _)| kind) {
         Some(Kind::BankIsDown) if job.failures() < 2 => (
             Outcome::retry_in(soon, "the bank is down"),
-            "failed, the bank is down; again in 600 ms",
+            "failed: the bank is down; retried in 600 ms",
         ),
         Some(Kind::Broken) => (
             Outcome::retry_in(soon, "there is no such customer"),
-            "failed, there is no such customer",
+            "failed: there is no such customer",
         ),
         _ => (Outcome::Ack, "closed"),
     };

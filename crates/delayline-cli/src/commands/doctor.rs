@@ -100,7 +100,7 @@ impl Findings {
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
     if target.url.starts_with("memory:") {
-        return Err(Failure::usage("a queue in memory has no server to look at"));
+        return Err(Failure::usage("a queue in memory has no server to check"));
     }
     let name = target.queue()?;
     let connect = target.connect()?;
@@ -168,11 +168,11 @@ impl Findings {
 
 fn password(is_exposed: bool, findings: &mut Findings) {
     let (verdict, detail) = if is_exposed {
-        (Verdict::Beware, "it travels to another host in clear")
+        (Verdict::Beware, "it is sent to another host unencrypted")
     } else {
-        (Verdict::Good, "not sent in clear to another host")
+        (Verdict::Good, "not sent to another host unencrypted")
     };
-    let advice = "whoever can read the network can read it: use rediss://, or a tunnel";
+    let advice = "anyone who can read the network traffic can read it: use rediss:// or a tunnel";
     findings.add("password", verdict, detail, advice);
 }
 
@@ -191,7 +191,7 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
         // A user need not have every role.
         let verdict = if lacks.is_empty() && asked { Verdict::Good } else { Verdict::Beware };
         let detail = match lacks.as_slice() {
-            [] if !asked => "not known: Redis 6 cannot be asked".to_owned(),
+            [] if !asked => "unknown: Redis 6 cannot report them".to_owned(),
             [] => "permitted".to_owned(),
             lacks => format!("lacks {}", lacks.join(", ")),
         };
@@ -219,7 +219,7 @@ async fn queue(backend: &dyn Queueing, findings: &mut Findings) -> Result<(), Fa
     let skewed = ahead.unsigned_abs() > took.as_millis() + 1_000;
     findings.add("queue", Verdict::Good, "it opens", "");
     let is_far = took > Duration::from_millis(50);
-    let advice = "every delivery is late by about that much: come closer to the server";
+    let advice = "every delivery is late by about this much: run workers closer to the server";
     findings.add("round trip", good_unless(is_far), format!("{took:.1?}"), advice);
     let detail = format!("the server's is {ahead} ms ahead of this machine's");
     let advice = "delays are exact all the same, and so are instants by the server's clock; set both \

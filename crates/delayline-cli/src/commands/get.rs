@@ -14,7 +14,7 @@ use crate::time::rfc3339;
 pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure> {
     let ids = input::ids(args.ids)?;
     if args.raw && ids.len() > 1 {
-        return Err(Failure::usage("--raw writes the payload of one message only"));
+        return Err(Failure::usage("--raw takes one message only"));
     }
     let queue = target.open().await?;
     let mut unknown = false;

@@ -29,7 +29,7 @@ pub(super) fn start(paging: &Paging, states: &[State]) -> Result<Option<Cursor>,
     if states.contains(&cursor.state) {
         return Ok(Some(cursor));
     }
-    Err(Failure::usage(format!("{cursor} is a cursor of another state")))
+    Err(Failure::usage(format!("{cursor} is a cursor for another state")))
 }
 
 /// Says which messages to list.
@@ -176,7 +176,7 @@ impl Output {
         }
         let reader = write_on(&self.table.piece())?;
         if let (Some(next), true) = (next, last) {
-            eprintln!("there are more: --after {next}");
+            eprintln!("more messages: --after {next}");
         }
         Ok(reader)
     }

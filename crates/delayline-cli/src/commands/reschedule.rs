@@ -21,7 +21,7 @@ pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, F
     let when = match (&args.delay, &args.at) {
         (Some(delay), _) => When::In(duration(delay).map_err(Failure::usage)?),
         (None, Some(at)) => When::At(instant(at).map_err(Failure::usage)?),
-        (None, None) => return Err(Failure::usage("neither --delay nor --at is given")),
+        (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };
     let ids = input::ids(args.ids)?;
     let queue = target.open().await?;

@@ -40,7 +40,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
                 format!("the message {id} is known as {state} and will not be delivered");
             let hint = match status {
                 Status::Dead => "`delayline dead redrive` makes it due again",
-                _ => "--reuse-finished-id sends it anew",
+                _ => "--reuse-finished-id sends it again",
             };
             return Err(Failure::input(sentence).hint(hint));
         }
@@ -50,7 +50,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             "duplicate"
         }
         Enqueued::Conflict { .. } => {
-            let sentence = format!("the queue knows the id {id} with another content");
+            let sentence = format!("the queue knows the id {id} with different content");
             return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
         }
     };
@@ -89,7 +89,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
             Some(Ok(chunk)) => {
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &bar).await {
                     break Err(failure.hint(
-                        "the lines before were sent; sending the file again sends what is missing",
+                        "the lines before it were sent; send the file again to send the rest",
                     ));
                 }
                 bar.set_message(format!("created {}", counts.created));
@@ -111,7 +111,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
 }
 
 fn interrupted() -> Failure {
-    Failure::input("interrupted").hint("sending the file again sends what is missing")
+    Failure::input("interrupted").hint("send the file again to send the rest")
 }
 
 async fn send_chunk(
@@ -143,7 +143,7 @@ async fn send_chunk(
                 counts.conflict += 1;
                 let id = harmless(&sent.id.to_string());
                 bar.suspend(|| {
-                    eprintln!("line {number}: the queue knows the id {id} with another content");
+                    eprintln!("line {number}: the queue knows the id {id} with different content");
                 });
             }
         }
@@ -154,7 +154,7 @@ async fn send_chunk(
 fn message(args: Send) -> Result<NewMessage, String> {
     let mut headers = Vec::new();
     for header in args.headers {
-        let (name, value) = header.split_once('=').ok_or("a header is written NAME=VALUE")?;
+        let (name, value) = header.split_once('=').ok_or("write a header as NAME=VALUE")?;
         headers.push((name.to_owned(), value.to_owned()));
     }
     let fields = Fields {

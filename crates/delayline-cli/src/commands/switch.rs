@@ -25,7 +25,7 @@ fn say(target: &Target, paused: bool, as_json: bool) -> Result<ExitCode, Failure
         (false, true) => {
             format!("{}: paused; nothing is delivered until it is resumed\n", harmless_line(queue))
         }
-        (false, false) => format!("{}: deliveries go on\n", harmless_line(queue)),
+        (false, false) => format!("{}: resumed\n", harmless_line(queue)),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -33,7 +33,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let command = Command::new(args.exec, timeout, server);
     let queue = target.open().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
-        eprintln!("delayline: the queue is paused; `delayline resume` lets deliveries go on");
+        eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
     }
     let mut builder = Worker::builder(queue)
         .concurrency(args.concurrency)
@@ -130,7 +130,7 @@ fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure>
         loop {
             signals.next().await;
             if !grace.is_zero() {
-                eprintln!("delayline: stopping; once more to stop at once");
+                eprintln!("delayline: stopping; send the signal again to stop at once");
             }
             worker.stop(grace);
             grace = Duration::ZERO;

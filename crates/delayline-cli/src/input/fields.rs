@@ -36,7 +36,7 @@ impl Fields {
         let mut seen = Vec::new();
         for (name, value) in members {
             if seen.contains(&name) {
-                return Err(format!("the field {name:?} stands twice"));
+                return Err(format!("the field {name:?} appears more than once"));
             }
             fields.set(&name, &value)?;
             seen.push(name);
@@ -75,7 +75,7 @@ impl Fields {
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
             unknown => {
                 let shown: String = unknown.chars().take(40).collect();
-                return Err(format!("there is no field {:?}", harmless(&shown)));
+                return Err(format!("unknown field {:?}", harmless(&shown)));
             }
         }
         Ok(())
@@ -202,7 +202,7 @@ fn text(error: impl std::fmt::Display) -> String {
 fn place(error: &serde_json::Error) -> String {
     use serde_json::error::Category;
     let what = match error.classify() {
-        Category::Eof => "the JSON ends too soon",
+        Category::Eof => "the JSON is truncated",
         Category::Data => "it is not a JSON object",
         Category::Syntax | Category::Io => "it is not JSON",
     };
@@ -255,14 +255,17 @@ mod tests {
         for (line, why) in [
             (r#"{"payload": "hunter2"}"#, "it has no id"),
             (r#"{"id": "a"}"#, "it has no payload"),
-            (r#"{"id": "a", "payload": "hunter2""#, "ends too soon"),
+            (r#"{"id": "a", "payload": "hunter2""#, "truncated"),
             (r#""hunter2""#, "not a JSON object"),
             (r#"["hunter2"]"#, "not a JSON object"),
             (r#"{"id": "a", hunter2}"#, "not JSON"),
             (r#"{"id": 7, "payload": "hunter2"}"#, "id must be a string"),
             (r#"{"id": "", "payload": "hunter2"}"#, "the message id is empty"),
-            (r#"{"id": "a", "payload": "hunter2", "dealy": "9s"}"#, "no field \"dealy\""),
-            (r#"{"id": "a", "payload": 1, "payload": "hunter2"}"#, "\"payload\" stands twice"),
+            (r#"{"id": "a", "payload": "hunter2", "dealy": "9s"}"#, "unknown field \"dealy\""),
+            (
+                r#"{"id": "a", "payload": 1, "payload": "hunter2"}"#,
+                "\"payload\" appears more than once",
+            ),
             (r#"{"id": "a", "payload": "hunter2", "payload_base64": ""}"#, "both payload and"),
             (r#"{"id": "a", "payload_base64": "hunter2"}"#, "not base64"),
             (r#"{"id": "a", "payload": "hunter2", "delay": 90}"#, "delay must be a string"),
@@ -279,7 +282,7 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "headers": {"a": 1}}"#, "an object of strings"),
-            ("", "ends too soon"),
+            ("", "truncated"),
         ] {
             let error = message(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");

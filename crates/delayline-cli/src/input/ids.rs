@@ -46,9 +46,10 @@ fn read_ids(input: &mut impl BufRead) -> io::Result<(Vec<MessageId>, u64)> {
     while let Some(line) = next_line(input, limits::MAX_ID_BYTES + 1)? {
         number += 1;
         let id = match line {
-            Line::TooLong => {
-                Err(format!("it is longer than the {} bytes of an id", limits::MAX_ID_BYTES))
-            }
+            Line::TooLong => Err(format!(
+                "it is longer than the {} bytes that an id may have",
+                limits::MAX_ID_BYTES
+            )),
             Line::Whole(mut line) => {
                 if line.last() == Some(&b'\r') {
                     line.pop();

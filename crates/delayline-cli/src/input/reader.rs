@@ -94,7 +94,7 @@ fn message(line: &Line, make_ids: bool) -> Option<Result<NewMessage, String>> {
         if make_ids {
             return Ok(new_id());
         }
-        Err("it has no id; --make-ids makes one, but then sending the file again sends it again"
+        Err("it has no id; --make-ids makes one, but then sending the file again sends a duplicate"
             .to_owned())
     };
     match line {

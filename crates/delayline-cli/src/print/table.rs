@@ -84,7 +84,7 @@ fn note(info: &MessageInfo) -> String {
         MessageState::Leased { deadline, cancel_requested } => {
             parts.push(format!("until {}", rfc3339(deadline)));
             if cancel_requested {
-                parts.push("to be cancelled".to_owned());
+                parts.push("cancel requested".to_owned());
             }
         }
         MessageState::Dead { reason, since } => {

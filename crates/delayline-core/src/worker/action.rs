@@ -107,14 +107,14 @@ pub enum CancelReason {
     TimedOut,
 }
 
-/// Completes a sentence such as "killed, because the worker stops".
+/// Completes a sentence such as "killed, because the worker is stopping".
 impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LeaseLost => "the lease is lost",
-            Self::LeaseTooOld => "the lease has reached its highest age",
+            Self::LeaseTooOld => "the lease has reached its maximum age",
             Self::Requested => "the message is cancelled",
-            Self::Stopping => "the worker stops",
+            Self::Stopping => "the worker is stopping",
             Self::TimedOut => "the handler ran for too long",
         })
     }

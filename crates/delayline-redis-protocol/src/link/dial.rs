@@ -89,9 +89,9 @@ fn fell_silent(detail: &str) -> bool {
 /// Neither side can tell that the other one speaks TLS, or does not.
 fn tls_hint(address: &str) -> &'static str {
     if address.starts_with("rediss://") {
-        "; if the server does not speak TLS there, the URL begins with redis://"
+        "; if the server does not speak TLS, use redis://"
     } else if address.starts_with("redis://") {
-        "; if the server wants TLS there, the URL begins with rediss://"
+        "; if the server expects TLS, use rediss://"
     } else {
         ""
     }

@@ -58,7 +58,7 @@ impl Proof {
             (Self::Replicas(count), Value::Int(confirmed)) => {
                 format!("{confirmed} of {count} replicas confirmed it")
             }
-            _ => "the disk did not have it".to_owned(),
+            _ => "it was not on disk".to_owned(),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run_id<'a, D: Driver>(
 ) -> Result<&'a str, Error> {
     let ask = || async {
         let info = info(line, held, limit).await?;
-        let unnamed = || refusal("Redis", "names no run_id in INFO, which tells servers apart");
+        let unnamed = || refusal("Redis", "reports no run_id in INFO, which identifies a server");
         field(&info, "run_id").map(str::to_owned).ok_or_else(unnamed)
     };
     held.facts.run_id.get_or_try_init(ask).await.map(String::as_str)
@@ -161,7 +161,7 @@ async fn info<D: Driver>(
 ) -> Result<String, Error> {
     match line.request(held, limit, "INFO", Vec::new()).await {
         Ok(Value::Bytes(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),
-        Ok(_) => Err(Error::with_detail(ErrorKind::Busy, "INFO brought a reply of the wrong type")),
+        Ok(_) => Err(Error::with_detail(ErrorKind::Busy, "the reply to INFO has the wrong type")),
         Err(error) => Err(unsent(error)),
     }
 }

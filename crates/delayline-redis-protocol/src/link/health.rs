@@ -35,7 +35,7 @@ pub(crate) fn health_after(error: &CallError) -> Health {
 
 /// The error for a call that finds the last connection lost and may not connect yet.
 pub(crate) fn lost() -> Error {
-    Error::with_detail(ErrorKind::Unreachable, "connections are lost one after the other")
+    Error::with_detail(ErrorKind::Unreachable, "connections are lost repeatedly")
 }
 
 #[cfg(test)]

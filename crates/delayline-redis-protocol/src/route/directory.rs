@@ -247,7 +247,7 @@ pub(super) async fn service_of<D: Driver>(node: &Node<D>, service: &str) -> Resu
         Ok(Value::Array(values)) => Ok(fields(&values)),
         Ok(_) => Err(no_answer("SENTINEL MASTER")),
         Err(CallError::Reply(line)) if line.contains("No such master") => {
-            let detail = format!("{service:?} is not among those that it watches over");
+            let detail = format!("the sentinel does not monitor {service:?}");
             let kind = ErrorKind::Unsupported("the service name of the sentinel URL");
             Err(Error::with_detail(kind, detail))
         }
@@ -305,7 +305,7 @@ pub(super) fn refusal(error: CallError) -> Error {
         CallError::Reply(line) if line.to_ascii_lowercase().contains("command 'sentinel'") => {
             Error::with_detail(
                 ErrorKind::Unsupported("a sentinel URL"),
-                "the server is no sentinel: its URL begins with redis:// or rediss://",
+                "the server is not a sentinel: its URL begins with redis:// or rediss://",
             )
         }
         CallError::Reply(line) => classify(&line),
@@ -314,7 +314,7 @@ pub(super) fn refusal(error: CallError) -> Error {
 }
 
 pub(super) fn no_answer(command: &str) -> Error {
-    Error::with_detail(ErrorKind::Protocol, format!("{command} brought something else"))
+    Error::with_detail(ErrorKind::Protocol, format!("unexpected reply to {command}"))
 }
 
 fn no_news() -> Error {
@@ -322,11 +322,11 @@ fn no_news() -> Error {
 }
 
 fn is_being_replaced() -> Error {
-    Error::with_detail(ErrorKind::Unreachable, "it was silent, and may be replaced just now")
+    Error::with_detail(ErrorKind::Unreachable, "it was silent and may be about to be replaced")
 }
 
 fn no_primary() -> Error {
-    Error::with_detail(ErrorKind::Unreachable, "it is called the primary and is a replica")
+    Error::with_detail(ErrorKind::Unreachable, "it is listed as the primary but is a replica")
 }
 
 /// Why nobody knew.

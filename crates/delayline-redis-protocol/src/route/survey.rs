@@ -348,7 +348,7 @@ async fn ask_all<D: Driver>(
     for (number, place) in places.into_iter().enumerate() {
         let node = match &place.name {
             Some(name) => fleet.node::<D>(name, &Map::default()),
-            None => Err(Error::with_detail(ErrorKind::Unreachable, "nobody knows its address")),
+            None => Err(Error::with_detail(ErrorKind::Unreachable, "its address is unknown")),
         };
         asked.spawn(async move {
             let answers = match node {

@@ -165,7 +165,7 @@ impl Books {
         if delivery.message.payload != life.message.payload
             || delivery.message.headers != life.message.headers
         {
-            return Err(format!("G2: {id} was delivered with another content"));
+            return Err(format!("G2: {id} was delivered with different content"));
         }
         let lease = delivery.lease;
         match life.lease {

@@ -19,10 +19,10 @@ pub fn describe() {
         describe_histogram!(name, unit, text);
     }
     let counters = [
-        (REPEATS, "Operations sent again after a failure"),
+        (REPEATS, "Operations retried after a failure"),
         (ENQUEUED, "Messages sent"),
         (SETTLED, "Leases ended"),
-        (RETRIES, "Messages that are tried again after a failure"),
+        (RETRIES, "Messages retried after a failure"),
         (DEAD, "Messages that became dead letters by a settlement or claim of this process"),
         (LOST, "Settlements and extensions that came too late"),
         (DOORBELL, "Waits for a hint"),

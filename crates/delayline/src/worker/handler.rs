@@ -69,7 +69,7 @@ where
                 Ok(outcome) => outcome.into(),
                 Err(error) if control.reason() == Some(CancelReason::Stopping) => {
                     let error = format!("{error:#}");
-                    tracing::info!(error, "given back, because the worker stops");
+                    tracing::info!(error, "released because the worker is stopping");
                     Outcome::Release
                 }
                 // The alternate form of `anyhow` and `eyre` includes the causes.

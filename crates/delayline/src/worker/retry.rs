@@ -38,9 +38,7 @@ impl Retry {
                     Err(panic) => {
                         // Dropping the panic's payload could panic again.
                         std::mem::forget(panic);
-                        tracing::error!(
-                            "the retry function panicked; the default policy stands in"
-                        );
+                        tracing::error!("the retry function panicked; the default policy is used");
                         by_policy(&RetryPolicy::default(), failures, random)
                     }
                 }

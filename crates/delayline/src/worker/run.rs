@@ -106,7 +106,7 @@ impl Run {
         let mut shutting_down = false;
         for (queue, lane) in self.lanes.iter().enumerate() {
             let consumer = &lane.config.consumer;
-            tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "the worker starts");
+            tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "worker started");
             self.listen(queue, lane.client.looks().subscribe());
         }
         loop {
@@ -122,7 +122,7 @@ impl Run {
                     handle.stop(self.grace);
                 }
                 deadline = stop.wished() => {
-                    tracing::debug!(running = self.handlers.len(), "the worker stops");
+                    tracing::debug!(running = self.handlers.len(), "worker stopping");
                     let deadline = deadline.saturating_duration_since(self.started);
                     self.machine.handle_stop(Moment::at(deadline));
                 }
@@ -136,7 +136,7 @@ impl Run {
             }
         }
         let summary = self.machine.summary();
-        tracing::debug!(?summary, "the worker has stopped");
+        tracing::debug!(?summary, "worker stopped");
         summary
     }
 
@@ -158,7 +158,7 @@ impl Run {
                 }),
                 Action::Ring { queue } => self.call(queue, async move |client| {
                     if let Err(error) = client.backend.ring().await {
-                        tracing::debug!(%error, "a hint could not be handed on");
+                        tracing::debug!(%error, "a hint could not be passed on");
                     }
                     Report::Rung { queue }
                 }),
@@ -315,7 +315,7 @@ impl Run {
             }
             Report::Waited { queue, result } => {
                 if let Err(error) = &result {
-                    tracing::debug!(%error, "no hints at the moment");
+                    tracing::debug!(%error, "hints are unavailable");
                 }
                 self.machine.handle_waited(now, queue, &result);
             }

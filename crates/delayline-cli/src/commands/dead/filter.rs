@@ -89,8 +89,8 @@ fn when(text: &str) -> Result<When, Failure> {
     if let Ok(age) = duration(text) {
         return Ok(When::Ago(age));
     }
-    let at =
-        instant(text).map_err(|why| Failure::usage(format!("{why}; nor is it an age like 2h")))?;
+    let at = instant(text)
+        .map_err(|why| Failure::usage(format!("{why}, nor is it an age such as 2h")))?;
     let at = Timestamp::try_from(at).map_err(|violation| Failure::usage(violation.to_string()))?;
     Ok(When::At(at))
 }

@@ -112,20 +112,26 @@ fn answers(server: &ServerReport, is_primary: bool, findings: &mut Findings) {
     let address = &server.address;
     match &server.info {
         Err(error) if error.kind() == &ErrorKind::PermissionDenied => {
-            let advice = "permit INFO, or look at the server by other means";
-            findings.add_on(address, "server", Verdict::Beware, "the user may not ask", advice);
+            let advice = "permit INFO, or check the server another way";
+            findings.add_on(
+                address,
+                "server",
+                Verdict::Beware,
+                "the user has no permission",
+                advice,
+            );
         }
         Err(error) => {
             let verdict = if is_primary { Verdict::Bad } else { Verdict::Beware };
-            let advice = "start it, or mend the way to it: network, login, --map-address; if it is gone \
+            let advice = "start it, or fix its connection: network, login, --map-address; if it is gone \
                           for good, CLUSTER FORGET or SENTINEL RESET";
             findings.add_on(address, "server", verdict, error.to_string(), advice);
         }
         Ok(_) => {}
     }
     if server.info.is_ok() && server.settings.is_err() {
-        let advice = "what a crash or a failover can lose is known in part only: permit CONFIG GET";
-        let detail = "the user may not ask for them";
+        let advice = "what a crash or a failover can lose is only partly known: permit CONFIG GET";
+        let detail = "the user has no permission to read them";
         findings.add_on(address, "settings", Verdict::Beware, detail, advice);
     }
     let marks = server.flags.iter().filter(|flag| {
@@ -135,8 +141,8 @@ fn answers(server: &ServerReport, is_primary: bool, findings: &mut Findings) {
     let marks: Vec<_> = marks.map(String::as_str).collect();
     if !marks.is_empty() {
         let verdict = if is_primary { Verdict::Bad } else { Verdict::Beware };
-        let detail = format!("the others mark it as {}", marks.join(", "));
-        let advice = "it does not answer the others: look at it and at its network";
+        let detail = format!("the other nodes mark it as {}", marks.join(", "));
+        let advice = "it does not answer the other nodes: check it and its network";
         findings.add_on(address, "server", verdict, detail, advice);
     }
 }
@@ -164,13 +170,15 @@ fn role(survey: &Survey, server: &ServerReport, info: &Fields, findings: &mut Fi
     let name = |is_primary: bool| if is_primary { "primary" } else { "replica" };
     let (verdict, detail, advice) = match (survey.kind, told, is) {
         (_, told, is) if told == is => (Verdict::Good, name(is).to_owned(), ""),
-        (TopologyKind::Single, true, false) => {
-            (Verdict::Bad, name(is).to_owned(), "a replica takes no writes: name its primary")
-        }
+        (TopologyKind::Single, true, false) => (
+            Verdict::Bad,
+            name(is).to_owned(),
+            "a replica accepts no writes: connect to its primary",
+        ),
         (_, told, is) => (
             Verdict::Beware,
-            format!("called a {}, and takes itself for a {}", name(told), name(is)),
-            "a failover may be under way: look again in a minute",
+            format!("listed as a {}, but reports itself as a {}", name(told), name(is)),
+            "a failover may be under way: check again in a minute",
         ),
     };
     findings.add_on(&server.address, "role", verdict, detail, advice);
@@ -184,8 +192,7 @@ fn memory(address: &str, info: &Fields, findings: &mut Findings) {
         limit if is_full => format!("{} of {} MiB used", used >> 20, limit >> 20),
         limit => format!("below the limit of {} MiB", limit >> 20),
     };
-    let advice =
-        "when it is full, messages are refused until workers have made room: raise maxmemory";
+    let advice = "when it is full, messages are refused until workers free memory: raise maxmemory";
     findings.add_on(address, "memory", good_unless(is_full), detail, advice);
 }
 
@@ -202,6 +209,6 @@ fn last_save(address: &str, info: &Fields, findings: &mut Findings) {
         Some((_, what)) => format!("the last {what} failed"),
     };
     let advice =
-        "see the server's log and its disk; with stop-writes-on-bgsave-error it refuses messages";
+        "check the server's log and disk; with stop-writes-on-bgsave-error it refuses messages";
     findings.add_on(address, "last save", good_if(failing.is_none()), detail, advice);
 }

@@ -85,25 +85,27 @@ fn replicas(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
     let is_never = survey.kind == TopologyKind::Sentinel
         && survey.servers.iter().filter(never_promoted).count() >= all;
     let (verdict, detail, advice) = match (survey.kind, all) {
-        (TopologyKind::Single, 0) => (Verdict::Good, "none, and so no failover".to_owned(), ""),
+        (TopologyKind::Single, 0) => {
+            (Verdict::Good, "none, so no failover is possible".to_owned(), "")
+        }
         (TopologyKind::Cluster, 0) => (
             Verdict::Beware,
             "none".to_owned(),
-            "its queues are gone until it is back: give it a replica (CLUSTER REPLICATE)",
+            "its queues are unavailable until it is back: add a replica (CLUSTER REPLICATE)",
         ),
         (_, 0) => (
             Verdict::Beware,
             "none".to_owned(),
-            "nobody can take over: start a replica, or see why it is not connected",
+            "no replica can take over: start one, or find out why it is not connected",
         ),
         _ if online < all => (
             Verdict::Beware,
             format!("{online} of {all} online"),
-            "one that is still being filled cannot take over: see the logs of both",
+            "a replica that is still synchronizing cannot take over: check both servers' logs",
         ),
         _ if is_never => (
             Verdict::Beware,
-            "none of them may be promoted".to_owned(),
+            "none of them can be promoted".to_owned(),
             "replica-priority 0 means never: set it higher on one of them",
         ),
         _ => (Verdict::Good, format!("{online} online"), ""),
@@ -121,11 +123,11 @@ fn lag(primary: &ServerReport, findings: &mut Findings) {
         let detail = if is_late {
             let replica = format!("{}:{}", part(entry, "ip"), part(entry, "port"));
             let bytes = written.saturating_sub(got);
-            format!("{replica} was last heard of {seconds} s ago, and lacks {bytes} bytes")
+            format!("{replica} last responded {seconds} s ago and is {bytes} bytes behind")
         } else {
-            format!("heard of within {LONGEST_LAG_SECONDS} s")
+            format!("responded within {LONGEST_LAG_SECONDS} s")
         };
-        let advice = "a failover to it loses what it lacks: see its load, its disk and the network";
+        let advice = "a failover to it loses these bytes: check its load, disk and network";
         findings.add_on(&primary.address, "lag", good_unless(is_late), detail, advice);
     }
 }
@@ -135,9 +137,9 @@ fn link(replica: &ServerReport, findings: &mut Findings) {
     let Ok(info) = &replica.info else { return };
     if field(info, "role") == "slave" && field(info, "master_link_status") != "up" {
         let seconds = field(info, "master_link_down_since_seconds");
-        let detail = format!("its link to the primary is down for {seconds} s");
+        let detail = format!("its link to the primary has been down for {seconds} s");
         let advice =
-            "a failover to it loses all since: see its log; masterauth, masteruser, network";
+            "a failover to it loses all since: check its log, masterauth, masteruser, network";
         findings.add_on(&replica.address, "lag", Verdict::Beware, detail, advice);
     }
 }
@@ -156,12 +158,12 @@ fn fewest_replicas(primary: &ServerReport, findings: &mut Findings) {
         ),
         (least, all) if all < least => (
             Verdict::Bad,
-            format!("min-replicas-to-write {least}, and {all} online"),
+            format!("min-replicas-to-write {least}, but {all} online"),
             "it refuses messages: bring the replicas back, or lower the setting",
         ),
         (least, all) if all == least => (
             Verdict::Beware,
-            format!("min-replicas-to-write {least} within {lag} s, and no replica to spare"),
+            format!("min-replicas-to-write {least} within {lag} s, with no replica to spare"),
             "safe, but each restart of a replica stops the queues: add one more",
         ),
         _ => (Verdict::Good, format!("min-replicas-to-write {least} within {lag} s"), ""),
@@ -187,9 +189,9 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
         }
         TopologyKind::Cluster => (Verdict::Beware, format!("{lost}: the cluster-node-timeout")),
         TopologyKind::Sentinel => {
-            (Verdict::Beware, format!("{lost}: all from when the primary is cut off"))
+            (Verdict::Beware, format!("{lost}: everything after the primary is cut off"))
         }
-        _ => (Verdict::Beware, format!("by hand {lost}")),
+        _ => (Verdict::Beware, format!("a manual failover {lost}")),
     };
     let advice = match survey.kind {
         TopologyKind::Cluster => {
@@ -204,7 +206,7 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
             "min-replicas-to-write bounds it; by hand, SENTINEL FAILOVER leaves the old primary writable \
              for seconds: CLIENT PAUSE WRITE on it first"
         }
-        _ => "promote a replica only when the primary takes no more writes (CLIENT PAUSE WRITE)",
+        _ => "promote a replica only once the primary accepts no writes (CLIENT PAUSE WRITE)",
     };
     findings.add_on(&primary.address, "failover", verdict, detail, advice);
 }
@@ -221,13 +223,14 @@ fn cluster(survey: &Survey, findings: &mut Findings) {
         survey.servers.iter().flat_map(|it| &it.slots).map(ExactSizeIterator::len).sum();
     let detail = match SLOTS.saturating_sub(slots) {
         0 => "all served".to_owned(),
-        missing => format!("nobody serves {missing} of {SLOTS}"),
+        missing => format!("{missing} of {SLOTS} are not served"),
     };
     let advice = "queues in them are refused: bring their nodes back, or give the slots to others";
     findings.add("slots", good_if(slots == SLOTS), detail, advice);
     for server in survey.servers.iter().filter(|server| server.slots_in_motion > 0) {
-        let detail = format!("{} on their way", server.slots_in_motion);
-        let advice = "queues in them are busy until CLUSTER SETSLOT ... NODE: finish the move";
+        let detail = format!("{} being moved", server.slots_in_motion);
+        let advice =
+            "queues in them are unavailable until CLUSTER SETSLOT ... NODE: finish the move";
         findings.add_on(&server.address, "slots", Verdict::Beware, detail, advice);
     }
     for server in &survey.servers {
@@ -238,7 +241,7 @@ fn cluster(survey: &Survey, findings: &mut Findings) {
         findings.add_on(&server.address, "cluster state", good_if(state == "ok"), state, advice);
     }
     let primaries = survey.servers.iter().filter(|server| !server.slots.is_empty()).count();
-    let advice = "the primaries elect the next one: with fewer than three, none can be lost";
+    let advice = "the primaries elect a new one: with fewer than three, none may fail";
     let detail = format!("{primaries} primaries vote");
     findings.add("election", good_unless(primaries < 3), detail, advice);
     for server in &survey.servers {
@@ -246,7 +249,7 @@ fn cluster(survey: &Survey, findings: &mut Findings) {
         let is_required = field(settings, "cluster-require-full-coverage") == "yes";
         let detail = if is_required { "required" } else { "not required" };
         let advice =
-            "when one slot is lost all queues stop: CONFIG SET cluster-require-full-coverage no";
+            "if one slot is lost, all queues stop: CONFIG SET cluster-require-full-coverage no";
         let verdict = good_unless(is_required);
         findings.add_on(&server.address, "full coverage", verdict, detail, advice);
     }
@@ -261,7 +264,8 @@ fn cluster(survey: &Survey, findings: &mut Findings) {
 fn sentinels(survey: &Survey, findings: &mut Findings) {
     for sentinel in &survey.sentinels {
         if let Err(error) = &sentinel.view {
-            let advice = "start it, or mend the way to it: network, DELAYLINE_SENTINEL_PASSWORD";
+            let advice =
+                "start it, or fix the connection to it: network, DELAYLINE_SENTINEL_PASSWORD";
             findings.add_on(
                 &sentinel.address,
                 "sentinels",
@@ -282,12 +286,13 @@ fn sentinels(survey: &Survey, findings: &mut Findings) {
     let (verdict, advice) = match views.len() {
         answer if answer < needed && survey.sentinels.len() >= needed => (
             Verdict::Bad,
-            "too few for a failover, or for a client that must know the primary: bring them back",
+            "too few for a failover, or for a client to find the primary: bring them back",
         ),
-        _ if known < 3 => (Verdict::Beware, "three are the fewest of which one may fail"),
-        _ if survey.sentinels.len() < known => {
-            (Verdict::Beware, "name all of them in the URL: a majority of those named is believed")
-        }
+        _ if known < 3 => (Verdict::Beware, "three are needed so that one may fail"),
+        _ if survey.sentinels.len() < known => (
+            Verdict::Beware,
+            "list all of them in the URL: clients trust a majority of those listed",
+        ),
         _ => (Verdict::Good, ""),
     };
     let detail = format!(
@@ -299,15 +304,14 @@ fn sentinels(survey: &Survey, findings: &mut Findings) {
     for (address, view) in &views {
         if view.others.len() + 1 < known {
             let detail =
-                format!("knows of {} others, another one of {}", view.others.len(), known - 1);
-            let advice = "it may be cut off, or new: look again, and at its network";
+                format!("knows {} others, another sentinel knows {}", view.others.len(), known - 1);
+            let advice = "it may be cut off or new: check again, and check its network";
             findings.add_on(address, "sentinels", Verdict::Beware, detail, advice);
         }
     }
     let named: BTreeSet<_> = views.iter().map(|(_, view)| primary_named(view)).collect();
     let detail = named.iter().cloned().collect::<Vec<_>>().join(", ");
-    let advice =
-        "they name several: a failover is under way, or one of them is cut off: look again";
+    let advice = "they disagree: a failover is under way, or one of them is cut off: check again";
     findings.add("primary", good_if(named.len() == 1), detail, advice);
     for (address, view) in &views {
         let ms = field(&view.service, "down-after-milliseconds");

@@ -60,9 +60,10 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    At, Backend, Backoff, Cancelled, Class, DeathReason, Durability, Enqueued, ErrorKind, Finding,
-    FinishedIds, Found, Headers, Jitter, Lease, Message, MessageId, MessageInfo, MessageState,
-    Millis, NewMessage, Op, Position, Priority, Purged, QueueName, Queueing, Redriven, Reply,
+    Applied, At, Backend, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Class,
+    DeathReason, Durability, Enqueued, ErrorKind, Finding, FinishedIds, Found, Headers, Jitter,
+    Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page,
+    Position, Priority, Purged, QueueName, Queueing, Redrive, Redriven, Reply, Reschedule,
     Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable,
     limits,
 };

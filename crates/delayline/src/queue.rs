@@ -1,6 +1,7 @@
 //! A typed queue: sending messages, and operations by id.
 
 mod admin;
+mod apply;
 mod batch;
 mod draft;
 mod enqueue;

@@ -1,0 +1,32 @@
+//! Operations as they are.
+
+use delayline_core::{Applied, Op};
+
+use super::Queue;
+use crate::Error;
+
+impl<T, C> Queue<T, C> {
+    /// Applies an operation, and repeats it like every other call: see [`patience`](Self::patience).
+    /// For operations of [`Op`] that have no method here, and where the instant or the revision of an
+    /// answer matters.
+    ///
+    /// ```
+    /// # use delayline::{Op, Queue, Reply};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// let counted = queue.apply(&Op::Stats).await?;
+    /// let Reply::Stats(stats) = counted.reply else { panic!("another reply") };
+    /// println!("{} are ready at {}", stats.ready, counted.at);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; the operation is outside of its limits, or see
+    /// [`patience`](Self::patience).
+    pub async fn apply(&self, op: &Op) -> Result<Applied, Error> {
+        self.client().apply(op).await
+    }
+}

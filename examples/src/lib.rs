@@ -28,6 +28,8 @@ mod guides {
     mod several_queues {}
     #[doc = include_str!("../../docs/guides/testing.md")]
     mod testing {}
+    #[doc = include_str!("../../docs/guides/dashboard.md")]
+    mod dashboard {}
 }
 
 #[cfg(doctest)]

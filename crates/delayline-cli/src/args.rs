@@ -6,6 +6,7 @@ mod dead;
 mod get;
 mod list;
 mod reschedule;
+mod serve;
 mod stats;
 mod switch;
 
@@ -21,6 +22,7 @@ pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
 pub(crate) use self::get::Get;
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::reschedule::Reschedule;
+pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
 use crate::commands::acl::Acl;
@@ -123,6 +125,7 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     Acl(Acl),
     Bench(Bench),
+    Serve(Serve),
     Completions(Completions),
 }
 

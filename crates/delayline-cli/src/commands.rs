@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod reschedule;
 pub(crate) mod send;
+pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod switch;
 pub(crate) mod work;

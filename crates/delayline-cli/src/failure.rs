@@ -5,8 +5,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use delayline::{Class, Error, ErrorKind};
-
-use crate::print::harmless;
+use delayline_json::harmless;
 
 /// Why the program ends, for people and for scripts.
 #[derive(Debug)]

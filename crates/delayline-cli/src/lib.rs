@@ -5,7 +5,6 @@
 mod args;
 mod commands;
 mod confirm;
-mod cursor;
 mod failure;
 mod input;
 mod print;
@@ -14,7 +13,6 @@ mod progress;
 pub mod reading;
 mod report;
 mod signals;
-mod time;
 
 use std::process::ExitCode;
 
@@ -32,8 +30,13 @@ use self::failure::Failure;
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    // The demonstration shows its dead letter itself.
-    let quietest = if matches!(args.verb, Verb::Demo) { Level::ERROR } else { Level::WARN };
+    let quietest = match args.verb {
+        // The demonstration shows its dead letter itself.
+        Verb::Demo => Level::ERROR,
+        // Who did what is told.
+        Verb::Serve(_) => Level::INFO,
+        _ => Level::WARN,
+    };
     log(args.verbose, quietest);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -65,8 +68,14 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
         Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
         Verb::Bench(bench) => commands::bench::run(&args.target, bench).await,
+        Verb::Serve(serve) => commands::serve::run(&args.target, serve).await,
         Verb::Completions(completions) => commands::completions::run(&completions),
     }
+}
+
+/// This machine's clock, for what is shown only.
+fn now() -> delayline::Timestamp {
+    std::time::SystemTime::now().try_into().unwrap_or_default()
 }
 
 /// Logs go to stderr: from `quietest` on, and more with `-v`. Only our own: what a client library would say

@@ -7,7 +7,7 @@ use clap::Parser;
 use delayline::NewMessage;
 
 use crate::args::Args;
-use crate::{input, time};
+use crate::input;
 
 /// Whether a command line can be read. Help and versions are no errors.
 ///
@@ -28,7 +28,7 @@ pub fn arguments(words: impl IntoIterator<Item = OsString>) -> Result<(), String
 ///
 /// What is wrong with it.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    time::duration(text)
+    delayline_json::duration(text)
 }
 
 /// An instant as people write it.
@@ -37,7 +37,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 ///
 /// What is wrong with it.
 pub fn instant(text: &str) -> Result<SystemTime, String> {
-    time::instant(text)
+    delayline_json::instant(text)
 }
 
 /// The messages of a file of JSON lines, or what is wrong with each.

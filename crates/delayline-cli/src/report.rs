@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 
 use delayline::{Bytes, Found, MessageId, Queue, Raw, Timestamp};
+use delayline_json::{self as json, harmless_line, rfc3339};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, SOME_BAD};
-use crate::print::{harmless_line, json, write};
-use crate::time::rfc3339;
+use crate::print::write;
 
 /// What is to be said of ids that were not found: that they are finished, where the queue still
 /// knows that.

@@ -1,24 +1,23 @@
-//! Where a list has ended, as a word for the command line.
+//! Where a list has ended, as a word.
 
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum as _;
-use delayline::{Position, Timestamp};
-
-use crate::args::State;
+use delayline::{Position, Status, Timestamp};
 
 /// A place in the list of a state: its beginning, or a position in it. Written like `dead` or
 /// `dead:5:1796112000007:42`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) state: State,
-    pub(crate) position: Option<Position>,
+pub struct Cursor {
+    /// [`Status::Scheduled`], [`Status::Ready`], [`Status::Leased`] or [`Status::Dead`].
+    pub status: Status,
+    /// Where in the list; `None` at its beginning.
+    pub position: Option<Position>,
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.state.name())?;
+        f.write_str(self.status.name())?;
         match self.position {
             Some(Position { index, instant, sequence }) => {
                 write!(f, ":{index}:{}:{sequence}", instant.as_ms())
@@ -38,19 +37,23 @@ impl FromStr for Cursor {
 
 fn read(text: &str) -> Option<Cursor> {
     let mut parts = text.split(':');
-    let state = State::from_str(parts.next()?, false).ok()?;
-    let Some(index) = parts.next() else { return Some(Cursor { state, position: None }) };
+    let name = parts.next()?;
+    let status = LISTED.into_iter().find(|status| status.name() == name)?;
+    let Some(index) = parts.next() else { return Some(Cursor { status, position: None }) };
     let index = index.parse().ok()?;
     let instant = Timestamp::from_ms(parts.next()?.parse().ok()?).ok()?;
     let sequence = parts.next()?.parse().ok()?;
-    let fits = match state {
-        State::Scheduled | State::Ready => index < Position::LEASED,
-        State::Leased => index == Position::LEASED,
-        State::Dead => index == Position::DEAD,
+    let fits = match status {
+        Status::Leased => index == Position::LEASED,
+        Status::Dead => index == Position::DEAD,
+        _ => index < Position::LEASED,
     };
     let position = Some(Position { index, instant, sequence });
-    (fits && parts.next().is_none()).then_some(Cursor { state, position })
+    (fits && parts.next().is_none()).then_some(Cursor { status, position })
 }
+
+/// What can be listed.
+const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];
 
 #[cfg(test)]
 mod tests {

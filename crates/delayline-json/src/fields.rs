@@ -9,27 +9,42 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::print::harmless;
-use crate::time::{duration, instant};
+use crate::{duration, harmless, instant};
 
-/// What a message is made of, however it was written down.
+/// What a message is made of, however it was written down. Nothing is checked until
+/// [`message`](Self::message).
 #[derive(Default)]
-pub(crate) struct Fields {
-    pub(crate) id: Option<String>,
-    pub(crate) payload: Option<Bytes>,
-    pub(crate) delay: Option<String>,
-    pub(crate) at: Option<String>,
-    pub(crate) priority: Option<Priority>,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) max_failures: Option<u32>,
-    pub(crate) max_crashes: Option<u32>,
-    pub(crate) expires_in: Option<String>,
-    pub(crate) reuse_finished_id: bool,
+pub struct Fields {
+    /// The id.
+    pub id: Option<String>,
+    /// The payload. A message must have one.
+    pub payload: Option<Bytes>,
+    /// How long from now it is due: `90s`, `1h30m`; see [`duration`]. Not with `at`.
+    pub delay: Option<String>,
+    /// When it is due: `2026-12-01T09:00:00Z`; see [`instant`].
+    pub at: Option<String>,
+    /// How urgent it is.
+    pub priority: Option<Priority>,
+    /// Names and values of headers.
+    pub headers: Vec<(String, String)>,
+    /// With how many failures it is a dead letter.
+    pub max_failures: Option<u32>,
+    /// With how many expired leases it is a dead letter.
+    pub max_crashes: Option<u32>,
+    /// How long from now it is worth delivering; see [`duration`].
+    pub expires_in: Option<String>,
+    /// Whether to send it also if a message of this id was finished a short while ago.
+    pub reuse_finished_id: bool,
 }
 
 impl Fields {
-    /// Reads a JSON object. No error repeats a value whose place is the payload's.
-    pub(crate) fn from_json(line: &[u8]) -> Result<Self, String> {
+    /// Reads a JSON object whose members are named like these fields, or `payload_base64`. A payload
+    /// that is no string is sent as compact JSON.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words, without any value whose place is the payload's.
+    pub fn from_json(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         let Object(members) = serde_json::from_str(text).map_err(|error| place(&error))?;
         let mut fields = Self::default();
@@ -82,7 +97,11 @@ impl Fields {
     }
 
     /// The message, checked against every limit. `make_id` makes an id where none was given.
-    pub(crate) fn message(
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words, without the payload.
+    pub fn message(
         self,
         make_id: impl FnOnce() -> Result<String, String>,
     ) -> Result<NewMessage, String> {

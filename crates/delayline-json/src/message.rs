@@ -6,16 +6,20 @@ use delayline::{Headers, Message, MessageId, MessageInfo, MessageState};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::harmless_json;
-use crate::time::rfc3339;
+use crate::{harmless_json, rfc3339};
 
-/// A value as a line, with its line break.
-pub(crate) fn line(value: &impl Serialize) -> Result<String, serde_json::Error> {
+/// A value as a line, with its line break. Nothing in it can steer a terminal.
+///
+/// # Errors
+///
+/// If the value cannot be written as JSON, such as a map whose keys are not text.
+pub fn line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(harmless_json(&serde_json::to_string(value)?) + "\n")
 }
 
 /// A live message without its content.
-pub(crate) fn info(info: &MessageInfo) -> Value {
+#[must_use]
+pub fn info(info: &MessageInfo) -> Value {
     let mut object = id(&info.id);
     object.extend(members(json!({
         "state": info.state.status().name(),
@@ -46,7 +50,8 @@ pub(crate) fn info(info: &MessageInfo) -> Value {
 }
 
 /// All of a live message.
-pub(crate) fn message(message: &Message) -> Value {
+#[must_use]
+pub fn message(message: &Message) -> Value {
     let mut object = members(info(&message.info));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);
@@ -54,24 +59,28 @@ pub(crate) fn message(message: &Message) -> Value {
 }
 
 /// What is known of an id that is not a live message's.
-pub(crate) fn stateless(message: &MessageId, state: &str) -> Value {
+#[must_use]
+pub fn stateless(message: &MessageId, state: &str) -> Value {
     let mut object = id(message);
     object.insert("state".to_owned(), state.into());
     Value::Object(object)
 }
 
 /// An object with the id only, under `id` or `id_base64`.
-pub(crate) fn id(id: &MessageId) -> Map<String, Value> {
+#[must_use]
+pub fn id(id: &MessageId) -> Map<String, Value> {
     [named("id", id.as_bytes())].into_iter().collect()
 }
 
 /// The headers as an object; a value that is not UTF-8 stands under `NAME_base64`.
-pub(crate) fn headers(headers: &Headers) -> Value {
+#[must_use]
+pub fn headers(headers: &Headers) -> Value {
     Value::Object(headers.iter().map(|(name, value)| named(name, value)).collect())
 }
 
 /// Bytes as text, if they are UTF-8, or else in base64.
-pub(crate) fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+#[must_use]
+pub fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text), None),
         Err(_) => (None, Some(STANDARD.encode(bytes))),

@@ -6,7 +6,11 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 
 /// Reads `90s`, `30m`, `1h30m`, `2 days`, `PT30M`. Days have 24 hours; months and years have no
 /// fixed length and are refused, as are negative durations and numbers without a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// What is wrong, in words, with the text.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let said = |why: &dyn std::fmt::Display| format!("{text:?} is not a duration: {why}");
     // The parser's own words name units that are refused below.
     let span: Span =
@@ -21,7 +25,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
 /// agree. Without any of them there is no telling which instant is meant.
-pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
+///
+/// # Errors
+///
+/// What is wrong, in words, with the text.
+pub fn instant(text: &str) -> Result<SystemTime, String> {
     let said = |why: &dyn std::fmt::Display| format!("{text:?} is not an instant: {why}");
     let timestamp = if text.contains('[') {
         text.parse::<Zoned>().map(|zoned| zoned.timestamp())
@@ -36,18 +44,14 @@ pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
 }
 
 /// An instant in UTC, to the millisecond.
-pub(crate) fn rfc3339(instant: delayline::Timestamp) -> String {
+#[must_use]
+pub fn rfc3339(instant: delayline::Timestamp) -> String {
     let ms = i64::try_from(instant.as_ms()).unwrap_or(i64::MAX);
     match Timestamp::from_millisecond(ms) {
         Ok(timestamp) => format!("{timestamp:.3}"),
         // The last day of the year 9999 is beyond what jiff can show in some time zones.
         Err(_) => instant.to_string(),
     }
-}
-
-/// This machine's clock, for what is shown only.
-pub(crate) fn now() -> delayline::Timestamp {
-    SystemTime::now().try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -56,10 +56,6 @@ pub(crate) enum State {
 impl State {
     /// In the order in which they are listed.
     pub(crate) const ALL: [Self; 4] = [Self::Scheduled, Self::Ready, Self::Leased, Self::Dead];
-
-    pub(crate) fn name(self) -> &'static str {
-        Status::from(self).name()
-    }
 }
 
 impl From<State> for Status {

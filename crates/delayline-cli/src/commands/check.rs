@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use delayline::{Audit, Finding};
-use serde_json::{Value, json};
+use delayline::Audit;
+use delayline_json::{finding as finding_of, harmless_line};
+use serde_json::json;
 
 use crate::args::Target;
 use crate::confirm::confirm;
 use crate::failure::{Failure, SOME_BAD};
-use crate::print::{harmless_line, json_line, write};
+use crate::print::{json_line, write};
 
 /// Audit the queue, and repair it with --repair
 ///
@@ -54,7 +55,7 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
 
 fn report(audit: &Audit, repaired: Option<usize>, as_json: bool) -> Result<(), Failure> {
     for finding in &audit.findings {
-        let (what, detail) = describe(finding);
+        let (what, detail) = finding_of(finding);
         write(&if as_json {
             json_line(&json!({ "finding": what, "detail": detail }))
         } else {
@@ -70,23 +71,4 @@ fn report(audit: &Audit, repaired: Option<usize>, as_json: bool) -> Result<(), F
     let repaired = repaired.map(|repaired| format!(", {repaired} repaired")).unwrap_or_default();
     eprintln!("{examined} messages examined{repaired}, {findings} faults");
     Ok(())
-}
-
-/// The kind, and what it is about.
-fn describe(finding: &Finding) -> (&'static str, Value) {
-    match finding {
-        Finding::MalformedEntry { index } => ("malformed_entry", json!(format!("index {index}"))),
-        Finding::MissingRecord { id } => ("missing_record", json!(id.to_string())),
-        Finding::WrongRecord { id } => ("wrong_record", json!(id.to_string())),
-        Finding::InTwoStates { id } => ("in_two_states", json!(id.to_string())),
-        Finding::MissingDetails { id } => ("missing_details", json!(id.to_string())),
-        Finding::Orphan { id } => ("orphan", json!(id.to_string())),
-        Finding::RecordCount { records, indexed } => {
-            ("record_count", json!({ "records": records, "indexed": indexed }))
-        }
-        Finding::Conservation { enqueued, accounted } => {
-            ("conservation", json!({ "enqueued": enqueued, "accounted": accounted }))
-        }
-        _ => ("other", Value::Null),
-    }
 }

@@ -8,20 +8,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Status};
+use delayline_json::{Cursor, duration};
 use serde_json::json;
 
 use self::deed::{Deed, Pace};
 use self::filter::Filter;
 use self::letters::Letters;
+
 use super::list::{self, Pages};
 use crate::args::{DeadList, DeadVerb, Selection, State, Target};
 use crate::confirm::{confirm, number};
-use crate::cursor::Cursor;
 use crate::failure::Failure;
 use crate::print::write;
 use crate::report::{Fate, NOT_FOUND, Report, not_found};
 use crate::signals::Signals;
-use crate::time::duration;
 use crate::{input, progress};
 
 pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Failure> {
@@ -43,7 +43,7 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let wanted = filter.at(queue.server_time().await?);
     let position = wanted.first().max(start.and_then(|cursor| cursor.position));
     if position.is_some() {
-        start = Some(Cursor { state: State::Dead, position });
+        start = Some(Cursor { status: Status::Dead, position });
     }
     let passes = |letter: &MessageInfo| wanted.passes(letter);
     let passes = (!wanted.is_everything()).then_some(&passes as list::Passes<'_>);

@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use delayline::{At, Error, Inspection, Op, Queueing, Role};
+use delayline_json::harmless_line;
 use serde_json::json;
 
 use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD, hint};
-use crate::print::{columns, harmless_line, json_line, write};
+use crate::print::{columns, json_line, write};
 
 /// Check whether the servers are suitable, and suggest fixes
 ///

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use delayline::{Found, Message, MessageId, MessageState};
+use delayline_json::{self as json, harmless, harmless_line, rfc3339};
 
 use crate::args::{Get, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::input;
-use crate::print::{harmless, harmless_line, json, write, write_bytes};
-use crate::time::rfc3339;
+use crate::print::{write, write_bytes};
 
 pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure> {
     let ids = input::ids(args.ids)?;

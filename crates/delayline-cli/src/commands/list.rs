@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Listing, MessageInfo, Queue, Raw, limits};
+use delayline::{Bytes, Listing, MessageInfo, Queue, Raw, Status, limits};
+use delayline_json::{self as json, Cursor};
 use serde_json::json;
 
 use crate::args::{List, Paging, State, Target};
-use crate::cursor::Cursor;
 use crate::failure::Failure;
-use crate::print::{Table, json, write_on};
+use crate::print::{Table, write_on};
 
 pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure> {
     let states = match &args.state {
@@ -26,7 +26,7 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
 pub(super) fn start(paging: &Paging, states: &[State]) -> Result<Option<Cursor>, Failure> {
     let Some(text) = &paging.after else { return Ok(None) };
     let cursor: Cursor = text.parse().map_err(Failure::usage)?;
-    if states.contains(&cursor.state) {
+    if states.iter().any(|&state| Status::from(state) == cursor.status) {
         return Ok(Some(cursor));
     }
     Err(Failure::usage(format!("{cursor} is a cursor for another state")))
@@ -53,7 +53,8 @@ impl<'a> Pages<'a> {
         most: u64,
         passes: Option<Passes<'a>>,
     ) -> Self {
-        let skipped = states.iter().take_while(|&&it| start.is_some_and(|at| at.state != it));
+        let skipped =
+            states.iter().take_while(|&&it| start.is_some_and(|at| at.status != it.into()));
         let mut states = states[skipped.count()..].iter();
         let current = states.next().map(|&state| {
             let listing = queue.list(state.into());
@@ -76,10 +77,12 @@ impl<'a> Pages<'a> {
             };
             let position = listing.position();
             let after = match position {
-                Some(_) => Some(Cursor { state: *state, position }),
+                Some(_) => Some(Cursor { status: (*state).into(), position }),
                 None => {
                     self.next_state();
-                    self.current.as_ref().map(|(state, _)| Cursor { state: *state, position: None })
+                    self.current
+                        .as_ref()
+                        .map(|(state, _)| Cursor { status: (*state).into(), position: None })
                 }
             };
             if !page.is_empty() {

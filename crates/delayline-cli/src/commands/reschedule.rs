@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use delayline::Rescheduled;
+use delayline_json::{duration, instant};
 
 use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
 use crate::input;
 use crate::report::{Fate, NOT_FOUND, Report, not_found};
-use crate::time::{duration, instant};
 
 /// When the messages are due instead.
 enum When {

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent, Status};
+use delayline_json::{Fields, harmless, rfc3339};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::args::{Send, Target};
 use crate::failure::{Failure, SOME_BAD};
-use crate::input::{Fields, Item, new_id, read};
-use crate::print::{harmless, write};
+use crate::input::{Item, new_id, read};
+use crate::print::write;
 use crate::progress;
 use crate::signals::Signals;
-use crate::time::rfc3339;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
     match args.file.clone() {

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use console::Term;
 use delayline::{Bytes, Queue, Raw};
-use serde_json::{Value, json};
+use delayline_json::{self as json, duration, harmless, rfc3339};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Stats, Target};
 use crate::failure::Failure;
-use crate::print::{harmless, write, write_on};
+use crate::now;
+use crate::print::{write, write_on};
 use crate::signals::Signals;
-use crate::time::{duration, now, rfc3339};
 
 pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
     let interval = args.watch.as_deref().map(interval).transpose()?;
@@ -25,7 +25,7 @@ pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failur
         None => {
             let stats = queue.stats().await?;
             write(&if args.json {
-                object(name, &stats).to_string() + "\n"
+                json::stats(name, &stats).to_string() + "\n"
             } else {
                 table(name, &stats)
             })?;
@@ -62,7 +62,7 @@ async fn watch(
         };
         let text = match (as_json, redraw) {
             (true, _) => {
-                let mut object = object(name, &stats);
+                let mut object = json::stats(name, &stats);
                 object["at"] = rfc3339(now()).into();
                 format!("{object}\n")
             }
@@ -80,35 +80,9 @@ async fn watch(
     }
 }
 
-fn counts(stats: &delayline::Stats) -> [(&'static str, u64); 9] {
-    [
-        ("scheduled", stats.scheduled),
-        ("ready", stats.ready),
-        ("leased", stats.leased),
-        ("dead", stats.dead),
-        ("enqueued_total", stats.enqueued_total),
-        ("acked_total", stats.acked_total),
-        ("cancelled_total", stats.cancelled_total),
-        ("purged_total", stats.purged_total),
-        ("expired_total", stats.expired_total),
-    ]
-}
-
-fn object(queue: &str, stats: &delayline::Stats) -> Value {
-    let mut object = json!({
-        "queue": queue,
-        "paused": stats.paused,
-        "earliest_due": stats.earliest_due.map(rfc3339),
-    });
-    for (name, count) in counts(stats) {
-        object[name] = json!(count);
-    }
-    object
-}
-
 fn table(queue: &str, stats: &delayline::Stats) -> String {
     let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
-    for (name, count) in counts(stats) {
+    for (name, count) in json::counts(stats) {
         let name = name.replace('_', " ");
         table += &format!("{name:<16}{count:>12}\n");
     }
@@ -119,7 +93,7 @@ fn table(queue: &str, stats: &delayline::Stats) -> String {
 }
 
 fn line(stats: &delayline::Stats) -> String {
-    let counts = counts(stats).map(|(name, count)| format!("{name} {count}")).join("  ");
+    let counts = json::counts(stats).map(|(name, count)| format!("{name} {count}")).join("  ");
     let paused = if stats.paused { "  paused" } else { "" };
     format!("{}  {counts}{paused}\n", rfc3339(now()))
 }

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use delayline_json::harmless_line;
 use serde_json::json;
 
 use crate::args::{Pause, Resume, Target};
 use crate::failure::Failure;
-use crate::print::{harmless_line, write};
+use crate::print::write;
 
 pub(crate) async fn pause(target: &Target, args: Pause) -> Result<ExitCode, Failure> {
     target.open().await?.pause().await?;

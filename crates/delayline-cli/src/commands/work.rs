@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use delayline::{Job, Outcome, Worker, WorkerHandle};
+use delayline_json::duration;
 
 use self::exec::Command;
 use crate::args::{Target, Work};
 use crate::failure::Failure;
 use crate::signals::Signals;
-use crate::time::duration;
 
 /// A delivered message: its bytes, whatever they are.
 type Delivery = Job<delayline::Bytes>;

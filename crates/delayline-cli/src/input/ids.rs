@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use delayline::{MessageId, limits};
+use delayline_json::harmless_line;
 
 use super::lines::{Line, next_line};
 use crate::failure::Failure;
-use crate::print::harmless_line;
 
 /// The ids of the command line, each once. One that is none is an error.
 pub(crate) fn ids(words: Vec<OsString>) -> Result<Vec<MessageId>, Failure> {

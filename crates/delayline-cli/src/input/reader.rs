@@ -6,11 +6,11 @@ use std::path::Path;
 use std::thread;
 
 use delayline::NewMessage;
+use delayline_json::Fields;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::Fields;
 use super::lines::{Line, next_line};
 use crate::failure::Failure;
 

@@ -3,8 +3,8 @@
 use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
 use delayline::{MessageInfo, MessageState};
 
-use super::harmless_line;
-use crate::time::rfc3339;
+use delayline_json::harmless_line;
+use delayline_json::rfc3339;
 
 /// A table that is printed piece by piece. A column never becomes narrower, so that the pieces fit
 /// together as long as their cells do.

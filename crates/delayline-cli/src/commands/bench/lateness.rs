@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use delayline::{Bytes, Job, Queue, Raw, Worker};
+use delayline_json::duration;
 use hdrhistogram::Histogram;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -13,7 +14,6 @@ use crate::args::{Driver, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{json_line, write};
 use crate::progress;
-use crate::time::duration;
 
 /// How late lone messages reach a handler on an idle server
 ///

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use delayline::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
+use delayline_json::{duration, instant};
 
 use crate::args;
 use crate::failure::Failure;
-use crate::time::{duration, instant};
 
 /// The filters of the command line.
 pub(super) struct Filter {

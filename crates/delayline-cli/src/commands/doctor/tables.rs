@@ -1,12 +1,13 @@
 //! The servers and the sentinels, one a line.
 
 use delayline::{ServerReport, Survey, TopologyKind};
+use delayline_json::harmless_line;
 use serde_json::{Map, Value, json};
 
 use super::servers::{field, is_primary, number, persistence, version_of};
 use super::topology::{bytes_behind, primary_named, primary_of};
 use crate::failure::Failure;
-use crate::print::{columns, harmless_line, json_line, write};
+use crate::print::{columns, json_line, write};
 
 /// As tables, each with an empty line behind it.
 pub(super) fn text(survey: &Survey) -> String {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use delayline::{CancelReason, Outcome};
+use delayline_json::{self as json, rfc3339};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin};
 use tokio::time::{sleep, timeout};
@@ -17,8 +18,6 @@ use tokio::time::{sleep, timeout};
 use super::Delivery;
 use super::group::Group;
 use crate::failure::Failure;
-use crate::print::json;
-use crate::time::rfc3339;
 
 /// The variables that lead to the server, and must not reach a command unasked.
 pub(super) const URL: &str = "DELAYLINE_URL";

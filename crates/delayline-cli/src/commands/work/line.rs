@@ -2,12 +2,11 @@
 
 use std::io::{self, Write as _};
 
+use delayline_json::{self as json, rfc3339, text_or_base64};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Delivery;
-use crate::print::json::{self, text_or_base64};
-use crate::time::rfc3339;
 
 /// A delivery. Bytes that are not UTF-8 stand under another name, in base64.
 #[derive(Serialize)]

@@ -1,0 +1,122 @@
+//! `delayline serve`.
+
+mod listen;
+mod users;
+
+use std::process::ExitCode;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::HOST;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use delayline::{Bytes, Error, Queue, QueueName, Raw};
+use delayline_web::{Access, Dashboard};
+use tokio::net::TcpListener;
+
+use crate::args::{Serve, Target};
+use crate::failure::Failure;
+use crate::print::write;
+use crate::signals::Signals;
+
+pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failure> {
+    let names = names(target, &args)?;
+    let local = args.listen.ip().is_loopback();
+    let access = match &args.users {
+        Some(path) => Access::credentials(users::read(path)?),
+        None if local => Access::everyone(args.role.into()),
+        None => {
+            let sentence = format!("{} can be reached from other machines", args.listen);
+            return Err(Failure::usage(sentence).hint("--users FILE says who may come in"));
+        }
+    };
+    let mut signals = Signals::listen()?;
+    let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());
+    let connection = target.connect()?.connect().await;
+    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    for name in names {
+        let queue: Result<Queue<Bytes, Raw>, Error> = connection.queue_with_codec(&name, Raw).await;
+        dashboard = dashboard.queue(queue.map_err(|error| target.not_opened(&error))?);
+    }
+    let router = dashboard.router();
+    let mut router = router.map_err(|error| Failure::usage(error.to_string()))?;
+    if args.users.is_none() {
+        router = only_local_names(router);
+    }
+    let cannot = |error| Failure::usage(format!("{} cannot be used: {error}", args.listen));
+    let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    write(&format!("http://{address}/\n"))?;
+    if !local {
+        eprintln!(
+            "delayline: passwords and payloads travel unencrypted, unless a proxy with TLS is \
+                   before this"
+        );
+    }
+    listen::serve(listener, router, signals.next()).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The queues, each once.
+fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for name in target.queue.iter().chain(&args.queues) {
+        name.parse::<QueueName>().map_err(Error::from)?;
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    if names.is_empty() {
+        let hint = "name queues as arguments, or one with --queue or DELAYLINE_QUEUE";
+        return Err(Failure::usage("no queue is named").hint(hint));
+    }
+    Ok(names)
+}
+
+/// Answers only those who ask for this machine. The page of another site can let its own name lead
+/// here, and would be taken for a page of this one.
+fn only_local_names(router: Router) -> Router {
+    router.layer(from_fn(async |request: Request, next: Next| -> Response {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        if host.is_some_and(is_local) {
+            return next.run(request).await;
+        }
+        let text = "this server answers under localhost, 127.0.0.1 and [::1] only\n";
+        (StatusCode::FORBIDDEN, text).into_response()
+    }))
+}
+
+fn is_local(host: &str) -> bool {
+    let port = |text: &str| text.chars().all(|it| it.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, number)) if port(number) => name,
+        _ => host,
+    };
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for host in ["localhost", "LocalHost:80", "127.0.0.1:7380", "[::1]", "[::1]:7380"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:80@evil.example",
+            "[::2]:80",
+            "::1",
+            "localhost:x",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Files of users.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use delayline_web::{Credential, Role};
+
+use crate::failure::Failure;
+
+/// Reads a file of users. No error repeats a secret.
+pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
+    let shown = path.display();
+    let cannot = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
+    let mode = std::fs::metadata(path).map_err(cannot)?.permissions().mode();
+    if mode & 0o007 != 0 {
+        let sentence = format!("{shown} can be read by every user of this machine");
+        return Err(Failure::usage(sentence).hint("chmod 600 makes it yours alone"));
+    }
+    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    let credentials = parse(&text).map_err(|why| Failure::usage(format!("{shown}, {why}")))?;
+    if credentials.is_empty() {
+        return Err(Failure::usage(format!("{shown} has no users")));
+    }
+    Ok(credentials)
+}
+
+fn parse(text: &str) -> Result<Vec<Credential>, String> {
+    let mut credentials = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            let read = credential(line).map_err(|why| format!("line {number}: {why}"))?;
+            credentials.push(read);
+        }
+    }
+    Ok(credentials)
+}
+
+fn credential(line: &str) -> Result<Credential, &'static str> {
+    let (role, rest) = word(line);
+    let (kind, rest) = word(rest);
+    let (name, secret) = word(rest);
+    let role = match role {
+        "viewer" => Role::Viewer,
+        "operator" => Role::Operator,
+        "admin" => Role::Admin,
+        _ => return Err("it must begin with viewer, operator or admin"),
+    };
+    if name.is_empty() || secret.is_empty() {
+        return Err("it must have a role, basic or bearer, a name and a secret");
+    }
+    match kind {
+        // A browser sends both with a colon between them.
+        "basic" if name.contains(':') => Err("a user has no colon in the name"),
+        "basic" => Ok(Credential::basic(name, secret, role)),
+        "bearer" => Ok(Credential::bearer(name, secret, role)),
+        _ => Err("after the role there must be basic or bearer"),
+    }
+}
+
+/// The first word, and what comes after it.
+fn word(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_read_line_by_line() {
+        let text =
+            "# comment\n\n admin basic  anna   a long password \nviewer\tbearer\trobot\tt0ken";
+        let shown = format!("{:?}", parse(text).unwrap());
+        for part in ["anna", "Admin", "robot", "Viewer"] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        assert!(!shown.contains("password") && !shown.contains("t0ken"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_secret() {
+        for (line, why) in [
+            ("hunter2", "begin with"),
+            ("root basic anna hunter2", "begin with"),
+            ("admin anna hunter2", "a name and a secret"),
+            ("admin basic anna", "a name and a secret"),
+            ("admin digest anna hunter2", "basic or bearer"),
+            ("admin basic an:na hunter2", "no colon"),
+        ] {
+            let error = parse(&format!("\n{line}")).unwrap_err();
+            assert!(error.starts_with("line 2: ") && error.contains(why), "{line}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

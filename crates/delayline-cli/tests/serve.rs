@@ -1,0 +1,122 @@
+//! `delayline serve`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use delayline_test_server::Server;
+use support::{Running, bare, count, on, run, send, send_signal, start};
+
+/// Starts it on a free port, and waits until it listens. Answers where.
+fn serving(server: &Server, args: &[&str]) -> (Running, String) {
+    let all: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].iter().chain(args).copied().collect();
+    let mut child = start(&mut on(server, &all));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (child, address)
+}
+
+/// Sends a request with these lines; answers its status and all of the answer.
+fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let length = body.len();
+    let request = format!("{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
+}
+
+#[test]
+fn pages_api_metrics_and_health_are_served_until_a_signal() {
+    let server = Server::start();
+    send(&server, &["--id", "order-1", "--payload", "7"]);
+    let (mut child, address) = serving(&server, &["texts"]);
+    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let (status, page) = get("/queues");
+    assert!(status == 200 && page.contains("queue?queue=orders"), "{page}");
+    assert!(page.contains("queue?queue=texts"), "{page}");
+    for path in ["/queue?queue=orders", "/message?queue=orders&id=order-1", "/health"] {
+        assert_eq!(get(path).0, 200, "{path}");
+    }
+    assert!(get("/metrics").1.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"));
+    let head = format!(
+        "POST /api/v1/queues/orders/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
+         application/json"
+    );
+    assert_eq!(ask(&address, &head, r#"{"id": "order-2", "payload": 7}"#).0, 201);
+    assert_eq!(count(&server, "ready"), 2);
+    // A page of another site whose name leads here is not served.
+    let (status, answer) = ask(&address, "GET /queues HTTP/1.1\r\nhost: evil.example", "");
+    assert!(status == 403 && !answer.contains("orders"), "{answer}");
+    let head = format!(
+        "POST /pause?queue=orders HTTP/1.1\r\nhost: {address}\r\nsec-fetch-site: cross-site"
+    );
+    assert_eq!(ask(&address, &head, "").0, 403);
+
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn users_of_a_file_come_in_and_others_do_not() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    let path = users.to_str().unwrap();
+    std::fs::write(&users, "admin basic anna secret\nviewer bearer robot t0ken\n").unwrap();
+    let mode = |mode| std::fs::set_permissions(&users, PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o644);
+    let refused = run(on(&server, &["serve", "--listen", "127.0.0.1:0", "--users", path])).code(2);
+    assert!(refused.stderr.contains("can be read by every user"), "{}", refused.stderr);
+    mode(0o600);
+    let (mut child, address) = serving(&server, &["--users", path]);
+    let pause = "POST /pause?queue=orders HTTP/1.1\r\nhost: queues.example";
+    for (authorization, status) in [
+        ("", 401),
+        ("authorization: Bearer t0ken2", 401),
+        ("authorization: Bearer t0ken", 403),
+        // anna:secret
+        ("authorization: Basic YW5uYTpzZWNyZXQ=", 303),
+    ] {
+        let head = format!("{pause}\r\nx-test: 1\r\n{authorization}");
+        assert_eq!(ask(&address, head.trim_end(), "").0, status, "{authorization}");
+    }
+    send_signal(&child, "-INT");
+    let mut told = String::new();
+    child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(told.contains("visitor=anna action=\"pause\""), "{told}");
+    assert!(!told.contains("secret") && !told.contains("t0ken"), "{told}");
+}
+
+#[test]
+fn other_machines_need_a_login() {
+    let server = Server::start();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let refused = run(on(&server, &["serve", "--listen", address])).code(2);
+        assert!(refused.stderr.contains("--users FILE"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_served() {
+    let server = Server::start();
+    let mut nameless = bare(&["serve", "--listen", "127.0.0.1:0"]);
+    nameless.env("DELAYLINE_URL", server.url());
+    assert!(run(nameless).code(2).stderr.contains("no queue is named"));
+    run(on(&server, &["serve", "--listen", "127.0.0.1:0", "a b"])).code(2);
+    run(on(&server, &["serve", "--listen", "here"])).code(2);
+    let nobody = ["--url", "redis://127.0.0.1:1", "serve", "--listen", "127.0.0.1:0"];
+    run(on(&server, &nobody)).code(3);
+}

@@ -1,0 +1,26 @@
+//! How the `delayline` command and its HTTP API write things down: messages as JSON, places in a
+//! list, times, and text that others wrote.
+//!
+//! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
+//!   payload.
+//! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
+//!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
+//! - [`Cursor`] is the place where a list has ended.
+//! - [`duration`], [`instant`] and [`rfc3339`] are for times.
+//! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
+
+mod cursor;
+mod fields;
+mod finding;
+mod message;
+mod stats;
+mod text;
+mod time;
+
+pub use self::cursor::Cursor;
+pub use self::fields::Fields;
+pub use self::finding::finding;
+pub use self::message::{headers, id, info, line, message, stateless, text_or_base64};
+pub use self::stats::{counts, stats};
+pub use self::text::{harmless, harmless_json, harmless_line};
+pub use self::time::{duration, instant, rfc3339};

@@ -1,0 +1,37 @@
+//! Counts of a queue.
+
+use delayline::Stats;
+use serde_json::{Value, json};
+
+use crate::rfc3339;
+
+/// The counts of a queue under their names: how many messages have each state now, and how many
+/// ever met each fate.
+#[must_use]
+pub fn counts(stats: &Stats) -> [(&'static str, u64); 9] {
+    [
+        ("scheduled", stats.scheduled),
+        ("ready", stats.ready),
+        ("leased", stats.leased),
+        ("dead", stats.dead),
+        ("enqueued_total", stats.enqueued_total),
+        ("acked_total", stats.acked_total),
+        ("cancelled_total", stats.cancelled_total),
+        ("purged_total", stats.purged_total),
+        ("expired_total", stats.expired_total),
+    ]
+}
+
+/// The counts, whether the queue is paused, and the earliest due instant, as an object.
+#[must_use]
+pub fn stats(queue: &str, stats: &Stats) -> Value {
+    let mut object = json!({
+        "queue": queue,
+        "paused": stats.paused,
+        "earliest_due": stats.earliest_due.map(rfc3339),
+    });
+    for (name, count) in counts(stats) {
+        object[name] = json!(count);
+    }
+    object
+}

@@ -1,0 +1,234 @@
+//! Who may do what.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use subtle::{Choice, ConstantTimeEq as _};
+
+/// What a visitor may do. Each role may do all that the ones before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Look, but see no payloads and header values unless
+    /// [`contents_for`](crate::Dashboard::contents_for) says so.
+    Viewer,
+    /// Send, cancel, reschedule and redrive messages; pause and resume queues; check them.
+    Operator,
+    /// Purge dead letters, and repair queues.
+    Admin,
+}
+
+impl Role {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Who makes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    /// A name for the log of actions.
+    pub name: String,
+    /// What the visitor may do.
+    pub role: Role,
+}
+
+impl Visitor {
+    /// A visitor.
+    #[must_use]
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        Self { name: name.into(), role }
+    }
+}
+
+/// Decides who makes a request. Whoever is nobody sees nothing.
+///
+/// ```
+/// use delayline_web::{Access, Credential, Role, Visitor};
+///
+/// // Behind a login of your own, whose middleware has checked a session.
+/// #[derive(Clone)]
+/// struct Session { user: String, is_admin: bool }
+/// let access = Access::resolver(|request| {
+///     let session = request.extensions.get::<Session>()?;
+///     let role = if session.is_admin { Role::Admin } else { Role::Viewer };
+///     Some(Visitor::new(&session.user, role))
+/// });
+///
+/// // Or with fixed credentials.
+/// let access = Access::credentials([
+///     Credential::bearer("prometheus", "a long random token", Role::Viewer),
+///     Credential::basic("anna", "a long password", Role::Admin),
+/// ]);
+/// ```
+#[derive(Clone)]
+pub struct Access(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Everyone(Role),
+    Resolver(Arc<Resolve>),
+    Credentials(Arc<[Credential]>),
+}
+
+type Resolve = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
+
+impl Access {
+    /// Everyone who can reach the router has this role: behind a login of your own, or where only
+    /// this machine can connect.
+    #[must_use]
+    pub const fn everyone(role: Role) -> Self {
+        Self(Kind::Everyone(role))
+    }
+
+    /// A function of the request decides: of its extensions, which middleware of yours may have set,
+    /// or of its headers. It must not block.
+    #[must_use]
+    pub fn resolver(resolve: impl Fn(&Parts) -> Option<Visitor> + Send + Sync + 'static) -> Self {
+        Self(Kind::Resolver(Arc::new(resolve)))
+    }
+
+    /// Fixed tokens and passwords. They travel with each request, so use TLS on a network.
+    #[must_use]
+    pub fn credentials(credentials: impl IntoIterator<Item = Credential>) -> Self {
+        Self(Kind::Credentials(credentials.into_iter().collect()))
+    }
+
+    pub(crate) fn visitor(&self, parts: &Parts) -> Option<Visitor> {
+        match &self.0 {
+            Kind::Everyone(role) => Some(Visitor::new("everyone", *role)),
+            Kind::Resolver(resolve) => resolve(parts),
+            Kind::Credentials(credentials) => find(credentials, parts),
+        }
+    }
+
+    /// Whether a browser should ask for a user and a password.
+    pub(crate) const fn asks(&self) -> bool {
+        matches!(self.0, Kind::Credentials(_))
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Everyone(role) => f.debug_tuple("Everyone").field(role).finish(),
+            Kind::Resolver(_) => f.write_str("Resolver"),
+            Kind::Credentials(list) => f.debug_tuple("Credentials").field(list).finish(),
+        }
+    }
+}
+
+/// A token or a password, whose it is, and what it permits.
+///
+/// The secret is not in the `Debug` output.
+#[derive(Clone)]
+pub struct Credential {
+    visitor: Visitor,
+    basic: bool,
+    secret: String,
+}
+
+impl Credential {
+    /// Sent as `Authorization: Bearer TOKEN`. `name` is for the log of actions. An empty token lets
+    /// nobody in.
+    #[must_use]
+    pub fn bearer(name: impl Into<String>, token: impl Into<String>, role: Role) -> Self {
+        Self { visitor: Visitor::new(name, role), basic: false, secret: token.into() }
+    }
+
+    /// A user and a password, for which browsers ask. An empty password lets nobody in.
+    #[must_use]
+    pub fn basic(user: impl Into<String>, password: impl Into<String>, role: Role) -> Self {
+        Self { visitor: Visitor::new(user, role), basic: true, secret: password.into() }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("visitor", &self.visitor).finish_non_exhaustive()
+    }
+}
+
+/// Compares with every credential, so that the time tells nothing about which one came close.
+fn find(credentials: &[Credential], parts: &Parts) -> Option<Visitor> {
+    let value = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, rest) = value.split_once(' ')?;
+    let (user, secret) = if scheme.eq_ignore_ascii_case("basic") {
+        let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
+        let (user, password) = pair.split_once(':')?;
+        (Some(user.to_owned()), password.to_owned())
+    } else if scheme.eq_ignore_ascii_case("bearer") {
+        (None, rest.trim().to_owned())
+    } else {
+        return None;
+    };
+    let mut found = None;
+    for credential in credentials.iter().filter(|it| it.basic == user.is_some()) {
+        let named = match &user {
+            Some(user) => user.as_bytes().ct_eq(credential.visitor.name.as_bytes()),
+            None => Choice::from(1),
+        };
+        let known = named & secret.as_bytes().ct_eq(credential.secret.as_bytes());
+        if bool::from(known) && !credential.secret.is_empty() {
+            found = Some(&credential.visitor);
+        }
+    }
+    found.cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn visitor(access: &Access, header: &str) -> Option<Visitor> {
+        let request = Request::builder().header(AUTHORIZATION, header).body(()).unwrap();
+        access.visitor(&request.into_parts().0)
+    }
+
+    #[test]
+    fn only_the_right_secret_lets_in() {
+        let access = Access::credentials([
+            Credential::bearer("robot", "t0ken", Role::Viewer),
+            Credential::basic("anna", "pass:word", Role::Admin),
+            Credential::basic("nobody", "", Role::Admin),
+            Credential::bearer("nobody", "", Role::Admin),
+        ]);
+        let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
+        assert_eq!(visitor(&access, "bearer t0ken"), Some(Visitor::new("robot", Role::Viewer)));
+        let anna = Some(Visitor::new("anna", Role::Admin));
+        assert_eq!(visitor(&access, &basic("anna:pass:word")), anna);
+        for header in [
+            "Bearer t0ke",
+            "Bearer t0ken2",
+            "Bearer pass:word",
+            "Bearer ",
+            "Bearer",
+            "t0ken",
+            "Basic t0ken",
+            "Digest t0ken",
+            &basic("anna:"),
+            &basic("anna"),
+            &basic("robot:t0ken"),
+            &basic("nobody:"),
+            &basic("Anna:pass:word"),
+        ] {
+            assert_eq!(visitor(&access, header), None, "{header}");
+        }
+        let shown = format!("{access:?}");
+        assert!(shown.contains("anna") && !shown.contains("pass"), "{shown}");
+    }
+
+    #[test]
+    fn roles_are_in_order() {
+        assert!(Role::Viewer < Role::Operator && Role::Operator < Role::Admin);
+    }
+}

@@ -1,0 +1,164 @@
+//! What visitors do, the same from a page and from the API.
+
+use delayline::{
+    Cancelled, Error, MessageId, Op, Purged, Redriven, Reply, Rescheduled, Schedule, Timestamp,
+};
+
+use crate::Role;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Something to be done to messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Cancel,
+    Reschedule(Schedule),
+    Redrive(Schedule),
+    Purge,
+}
+
+/// What became of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// In a word, with `_` between its parts.
+    pub(crate) word: &'static str,
+    /// Whether it is what was asked for.
+    pub(crate) done: bool,
+    /// When the message is due now.
+    pub(crate) due: Option<Timestamp>,
+}
+
+impl Action {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Reschedule(_) => "reschedule",
+            Self::Redrive(_) => "redrive",
+            Self::Purge => "purge",
+        }
+    }
+
+    pub(crate) const fn needs(self) -> Role {
+        match self {
+            Self::Cancel | Self::Reschedule(_) | Self::Redrive(_) => Role::Operator,
+            Self::Purge => Role::Admin,
+        }
+    }
+
+    fn op(self, ids: Vec<MessageId>) -> Op {
+        match self {
+            Self::Cancel => Op::Cancel(ids),
+            Self::Reschedule(schedule) => {
+                let item = |id| delayline::Reschedule { id, schedule };
+                Op::Reschedule(ids.into_iter().map(item).collect())
+            }
+            Self::Redrive(schedule) => Op::Redrive(delayline::Redrive { ids, schedule }),
+            Self::Purge => Op::Purge(ids),
+        }
+    }
+}
+
+/// Does something to messages, 1,000 at most, in one atomic step. Answers one by one, in order.
+pub(crate) async fn on_messages(
+    context: &Context,
+    queue: &str,
+    ids: Vec<MessageId>,
+    action: Action,
+) -> Result<Vec<Outcome>, Failure> {
+    context.require(action.needs())?;
+    let (name, queue) = context.named(queue)?;
+    let id = if let [id] = &ids[..] { Some(id.to_string()) } else { None };
+    let count = ids.len();
+    let result = queue.apply(&action.op(ids)).await.map_err(Failure::from);
+    let result = result.and_then(|applied| outcomes(applied.reply));
+    let said = result.as_deref().map_or_else(Failure::detail, summary);
+    audit(context, action.name(), name, count, id.as_deref(), &said);
+    result
+}
+
+/// Pauses or resumes a queue. Whether that changed anything.
+pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Result<bool, Failure> {
+    context.require(Role::Operator)?;
+    let (name, queue) = context.named(queue)?;
+    let (op, action) = if pause { (Op::Pause, "pause") } else { (Op::Resume, "resume") };
+    let result = queue.apply(&op).await;
+    let said = result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned());
+    audit(context, action, name, 0, None, &said);
+    Ok(matches!(result?.reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
+}
+
+/// Leaves a line about an action.
+pub(crate) fn audit(
+    context: &Context,
+    action: &'static str,
+    queue: &str,
+    messages: usize,
+    id: Option<&str>,
+    outcome: &str,
+) {
+    tracing::info!(
+        target: "delayline_web::audit",
+        visitor = %delayline_json::harmless_line(&context.visitor.name),
+        action,
+        queue,
+        messages,
+        id,
+        outcome,
+        "action"
+    );
+}
+
+/// How many met which fate: `redriven 5, not_dead 1`.
+pub(crate) fn summary(outcomes: &[Outcome]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for outcome in outcomes {
+        match counts.iter_mut().find(|(word, _)| *word == outcome.word) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((outcome.word, 1)),
+        }
+    }
+    counts.iter().map(|(word, count)| format!("{word} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn outcomes(reply: Reply) -> Result<Vec<Outcome>, Failure> {
+    let plain = |word, done| Outcome { word, done, due: None };
+    Ok(match reply {
+        Reply::Cancel(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Cancelled::Cancelled => plain("cancelled", true),
+                Cancelled::InFlight => plain("in_flight", false),
+                Cancelled::NotFound => plain("not_found", false),
+            })
+            .collect(),
+        Reply::Reschedule(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Rescheduled::Done { due } => {
+                    Outcome { due: Some(due), ..plain("rescheduled", true) }
+                }
+                Rescheduled::InFlight => plain("in_flight", false),
+                Rescheduled::Dead => plain("dead", false),
+                Rescheduled::NotFound => plain("not_found", false),
+            })
+            .collect(),
+        Reply::Redrive(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Redriven::Done { due } => Outcome { due: Some(due), ..plain("redriven", true) },
+                Redriven::NotDead => plain("not_dead", false),
+                Redriven::Unreadable => plain("unreadable", false),
+                Redriven::NotFound => plain("not_found", false),
+            })
+            .collect(),
+        Reply::Purge(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Purged::Purged => plain("purged", true),
+                Purged::NotDead => plain("not_dead", false),
+                Purged::NotFound => plain("not_found", false),
+            })
+            .collect(),
+        _ => return Err(Failure::Protocol),
+    })
+}

@@ -1,0 +1,101 @@
+//! Requests that change messages or a queue. Repeating one does no harm.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use delayline::{MessageId, Schedule};
+use delayline_json::{self as json, rfc3339};
+use serde_json::{Map, Value, json};
+
+use super::Place;
+use super::input::{ids, object, schedule};
+use super::problem::{Problem, answer, problem};
+use crate::act::{self, Action, Outcome};
+use crate::context::Context;
+use crate::failure::Failure;
+
+pub(super) async fn pause(place: Place, context: Context) -> Result<Response, Problem> {
+    switch(&place, &context, true).await
+}
+
+pub(super) async fn resume(place: Place, context: Context) -> Result<Response, Problem> {
+    switch(&place, &context, false).await
+}
+
+async fn switch(place: &Place, context: &Context, pause: bool) -> Result<Response, Problem> {
+    let changed = act::switch(context, &place.queue, pause).await?;
+    let value = json!({ "queue": place.queue, "paused": pause, "changed": changed });
+    Ok(answer(StatusCode::OK, &value))
+}
+
+pub(super) async fn cancel(place: Place, context: Context) -> Result<Response, Problem> {
+    one(&context, place, Action::Cancel).await
+}
+
+pub(super) async fn reschedule(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Action::Cancel.needs())?;
+    let schedule = schedule(&object(request, &["delay", "at"]).await?)?;
+    let missing = || Failure::Wrong("the body must have delay or at".to_owned());
+    one(&context, place, Action::Reschedule(schedule.ok_or_else(missing)?)).await
+}
+
+pub(super) async fn redrive(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Action::Redrive(Schedule::NOW).needs())?;
+    let members = object(request, &["ids", "ids_base64", "delay", "at"]).await?;
+    let schedule = schedule(&members)?.unwrap_or(Schedule::NOW);
+    many(&context, &place, ids(&members)?, Action::Redrive(schedule)).await
+}
+
+pub(super) async fn purge(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Action::Purge.needs())?;
+    let members = object(request, &["ids", "ids_base64"]).await?;
+    many(&context, &place, ids(&members)?, Action::Purge).await
+}
+
+async fn one(context: &Context, place: Place, action: Action) -> Result<Response, Problem> {
+    let (queue, id) = place.id()?;
+    let outcomes = act::on_messages(context, &queue, vec![id.clone()], action).await?;
+    let outcome = outcomes.first().copied().ok_or(Failure::Protocol)?;
+    let value = told(&id, outcome);
+    if outcome.done {
+        return Ok(answer(StatusCode::OK, &Value::Object(value)));
+    }
+    let status = match outcome.word {
+        "not_found" => StatusCode::NOT_FOUND,
+        _ => StatusCode::CONFLICT,
+    };
+    Ok(problem(status, &format!("not done: {}", outcome.word.replace('_', " ")), value))
+}
+
+async fn many(
+    context: &Context,
+    place: &Place,
+    ids: Vec<MessageId>,
+    action: Action,
+) -> Result<Response, Problem> {
+    let outcomes = act::on_messages(context, &place.queue, ids.clone(), action).await?;
+    let results: Vec<Value> =
+        ids.iter().zip(outcomes).map(|(id, it)| Value::Object(told(id, it))).collect();
+    Ok(answer(StatusCode::OK, &json!({ "results": results })))
+}
+
+fn told(id: &MessageId, outcome: Outcome) -> Map<String, Value> {
+    let mut value = json::id(id);
+    value.insert("outcome".to_owned(), outcome.word.into());
+    if let Some(due) = outcome.due {
+        value.insert("due".to_owned(), rfc3339(due).into());
+    }
+    value
+}

@@ -1,0 +1,92 @@
+//! Bodies of requests.
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline::{Bytes, MessageId, Millis, Schedule, Timestamp};
+use serde_json::{Map, Value};
+
+use crate::context::body;
+use crate::failure::Failure;
+
+/// The type of a body, without its parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next()?.trim().to_ascii_lowercase())
+}
+
+/// A whole body and its type.
+pub(super) async fn whole(request: Request) -> Result<(Option<String>, Bytes), Failure> {
+    let kind = media_type(request.headers());
+    Ok((kind, body(request.into_body(), MOST_BODY_BYTES).await?))
+}
+
+/// A JSON object whose members have these names only.
+pub(super) async fn object(
+    request: Request,
+    names: &[&str],
+) -> Result<Map<String, Value>, Failure> {
+    let (kind, body) = whole(request).await?;
+    if kind.as_deref() != Some("application/json") {
+        return Err(Failure::MediaType("application/json"));
+    }
+    let wrong = || Failure::Wrong("the body must be a JSON object".to_owned());
+    let value = serde_json::from_slice(&body).map_err(|_| wrong())?;
+    let Value::Object(members) = value else { return Err(wrong()) };
+    match members.keys().find(|name| !names.contains(&name.as_str())) {
+        None => Ok(members),
+        Some(_) => Err(Failure::Wrong(format!("the body may have these members only: {names:?}"))),
+    }
+}
+
+/// `delay` or `at`, if one of them is there.
+pub(super) fn schedule(members: &Map<String, Value>) -> Result<Option<Schedule>, Failure> {
+    let text = |name: &str| match members.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(Failure::Wrong(format!("{name} must be a string"))),
+    };
+    match (text("delay")?, text("at")?) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Failure::Wrong("it has both delay and at".to_owned())),
+        (Some(delay), None) => {
+            let delay = delayline_json::duration(delay).map_err(Failure::Wrong)?;
+            Ok(Some(Schedule::In(Millis::try_from(delay)?)))
+        }
+        (None, Some(at)) => {
+            let at = delayline_json::instant(at).map_err(Failure::Wrong)?;
+            Ok(Some(Schedule::At(Timestamp::try_from(at)?)))
+        }
+    }
+}
+
+/// `ids`, and `ids_base64` for those that are no text.
+pub(super) fn ids(members: &Map<String, Value>) -> Result<Vec<MessageId>, Failure> {
+    let list = |name: &str| match members.get(name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().ok_or_else(|| strings(name)))
+            .collect::<Result<Vec<_>, _>>(),
+        Some(_) => Err(strings(name)),
+    };
+    let mut all = Vec::new();
+    for id in list("ids")? {
+        all.push(MessageId::new(id.to_owned())?);
+    }
+    for id in list("ids_base64")? {
+        let bytes = STANDARD.decode(id);
+        let bytes = bytes.map_err(|_| Failure::Wrong("ids_base64 must be base64".to_owned()))?;
+        all.push(MessageId::new(bytes)?);
+    }
+    Ok(all)
+}
+
+fn strings(name: &str) -> Failure {
+    Failure::Wrong(format!("{name} must be an array of strings"))
+}
+
+/// A payload of 1 MiB in which every byte is written as `\u00XX`, and room for the rest.
+pub(super) const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;

@@ -1,0 +1,92 @@
+//! Requests that change nothing.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use delayline::{Found, Status, limits};
+use delayline_json::{self as json, Cursor, rfc3339};
+use serde_json::{Value, json};
+
+use super::Place;
+use super::problem::{Problem, answer};
+use crate::context::{Context, counted};
+use crate::failure::Failure;
+
+/// The names of all queues.
+pub(super) async fn queues(context: Context) -> Response {
+    let names: Vec<&String> = context.shared.queues.keys().collect();
+    answer(StatusCode::OK, &json!({ "queues": names }))
+}
+
+/// The counts of one.
+pub(super) async fn queue(place: Place, context: Context) -> Result<Response, Problem> {
+    let (name, queue) = context.named(&place.queue)?;
+    let (stats, at) = counted(queue).await?;
+    let mut object = json::stats(name, &stats);
+    object["at"] = rfc3339(at).into();
+    Ok(answer(StatusCode::OK, &object))
+}
+
+/// Messages of a state, page by page.
+pub(super) async fn list(place: Place, context: Context) -> Result<Response, Problem> {
+    let cursor = context.cursor()?;
+    let status = match (context.params.text("state"), cursor) {
+        (None, None) => Status::Scheduled,
+        (None, Some(cursor)) => cursor.status,
+        (Some(name), _) => LISTED.into_iter().find(|it| it.name() == name).ok_or_else(|| {
+            Failure::Wrong("`state` is scheduled, ready, leased or dead".to_owned())
+        })?,
+    };
+    page(&place, &context, status, cursor).await
+}
+
+/// Dead letters, page by page.
+pub(super) async fn dead(place: Place, context: Context) -> Result<Response, Problem> {
+    page(&place, &context, Status::Dead, context.cursor()?).await
+}
+
+async fn page(
+    place: &Place,
+    context: &Context,
+    status: Status,
+    cursor: Option<Cursor>,
+) -> Result<Response, Problem> {
+    let (name, queue) = context.named(&place.queue)?;
+    let limit = match context.params.text("limit") {
+        None => limits::MAX_PAGE,
+        Some(text) => text.parse().map_err(|_| {
+            Failure::Wrong(format!("`limit` is a number from 1 to {}", limits::MAX_PAGE))
+        })?,
+    };
+    let mut listing = queue.list(status).page_size(limit);
+    if let Some(cursor) = cursor {
+        if cursor.status != status {
+            return Err(Failure::Wrong("`after` belongs to another state".to_owned()).into());
+        }
+        if let Some(position) = cursor.position {
+            listing = listing.after(position);
+        }
+    }
+    let messages = listing.next_page().await?.unwrap_or_default();
+    let messages = context.redacted(name, messages);
+    let next = listing.position().map(|at| Cursor { status, position: Some(at) }.to_string());
+    let messages: Vec<Value> = messages.iter().map(json::info).collect();
+    Ok(answer(StatusCode::OK, &json!({ "messages": messages, "next": next })))
+}
+
+/// What is known of an id.
+pub(super) async fn get(place: Place, context: Context) -> Result<Response, Problem> {
+    let (queue, id) = place.id()?;
+    let value = match context.get(&queue, &id).await? {
+        Found::Live(message) if context.sees_contents() => json::message(&message),
+        Found::Live(message) => json::info(&message.info),
+        Found::Finished(status) => json::stateless(&id, status.name()),
+        Found::Unreadable => json::stateless(&id, "unreadable"),
+        Found::Unknown => {
+            let unknown = "the queue knows no message of this id".to_owned();
+            return Err(Failure::Unknown(unknown).into());
+        }
+    };
+    Ok(answer(StatusCode::OK, &value))
+}
+
+const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];

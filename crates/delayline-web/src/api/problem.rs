@@ -1,0 +1,71 @@
+//! Errors as `application/problem+json` (RFC 9457).
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use delayline::Class;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// A failure, said to a program.
+#[derive(Debug)]
+pub(crate) struct Problem(pub(crate) Failure);
+
+impl<F: Into<Failure>> From<F> for Problem {
+    fn from(failure: F) -> Self {
+        Self(failure.into())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self(failure) = self;
+        let mut more = Map::new();
+        match &failure {
+            Failure::Queue(error) => {
+                more.insert("class".to_owned(), class(error.class()).into());
+            }
+            Failure::Items(items) => {
+                let items = items.iter().take(MOST_ITEMS);
+                let items = items.map(|(index, detail)| json!({"index": index, "detail": detail}));
+                more.insert("errors".to_owned(), items.collect());
+            }
+            _ => {}
+        }
+        problem(failure.status(), &failure.detail(), more)
+    }
+}
+
+/// A problem with members of its own.
+pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>) -> Response {
+    let mut object = more;
+    object.insert("type".to_owned(), "about:blank".into());
+    object.insert("title".to_owned(), status.canonical_reason().into());
+    object.insert("status".to_owned(), status.as_u16().into());
+    object.insert("detail".to_owned(), detail.into());
+    let body = delayline_json::harmless_json(&Value::Object(object).to_string());
+    let headers = [(CONTENT_TYPE, "application/problem+json")];
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        return (status, headers, [(RETRY_AFTER, "1")], body).into_response();
+    }
+    (status, headers, body).into_response()
+}
+
+/// What is known of an operation that failed.
+pub(super) const fn class(class: Class) -> &'static str {
+    match class {
+        Class::NotExecuted => "not_executed",
+        Class::Rejected => "rejected",
+        Class::Ambiguous => "ambiguous",
+    }
+}
+
+/// An answer.
+pub(super) fn answer(status: StatusCode, value: &Value) -> Response {
+    let body = delayline_json::harmless_json(&value.to_string());
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Of the wrong items of a batch so many are told.
+const MOST_ITEMS: usize = 20;

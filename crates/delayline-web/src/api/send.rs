@@ -1,0 +1,176 @@
+//! Messages that come in.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, LOCATION};
+use axum::response::Response;
+use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Schedule, Sent, limits};
+use delayline_json::{self as json, Fields, rfc3339};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Place;
+use super::input::whole;
+use super::problem::{Problem, answer, class, problem};
+use crate::Role;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::ids::encoded;
+
+/// One message, or many.
+pub(super) async fn send(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Role::Operator)?;
+    let (name, queue) = context.named(&place.queue)?;
+    let (kind, body) = whole(request).await?;
+    let single = body.trim_ascii_start().starts_with(b"{");
+    let (count, result) = match kind.as_deref() {
+        Some("application/json") if single => {
+            (1, one(queue, message(&body).map_err(Failure::Wrong)?).await)
+        }
+        Some("application/json") => many(queue, &items(&body)?).await,
+        Some("application/x-ndjson" | "application/jsonl") => many(queue, &lines(&body)?).await,
+        _ => return Err(Failure::MediaType("application/json or application/x-ndjson").into()),
+    };
+    // Sends are many: they are told to those who want to know more.
+    tracing::debug!(
+        target: "delayline_web::audit",
+        visitor = %json::harmless_line(&context.visitor.name),
+        action = "send",
+        queue = name,
+        messages = count,
+        "action"
+    );
+    Ok(result?)
+}
+
+/// Sends one message, together with others that are sent at the same time.
+async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response, Failure> {
+    let mut draft = queue.message(&message.payload).id(message.id);
+    draft = match message.schedule {
+        Schedule::In(delay) => draft.due_in(delay.into()),
+        Schedule::At(due) => draft.due_at(due.into()),
+    };
+    draft = match message.expires {
+        Some(Schedule::In(after)) => draft.expires_in(after.into()),
+        Some(Schedule::At(instant)) => draft.expires_at(instant.into()),
+        None => draft,
+    };
+    for (name, value) in message.headers.iter() {
+        draft = draft.header(name, value.clone());
+    }
+    draft = draft
+        .priority(message.priority)
+        .max_failures(message.max_failures)
+        .max_crashes(message.max_crashes);
+    if message.finished_ids == delayline::FinishedIds::Reuse {
+        draft = draft.reuse_finished_id();
+    }
+    let sent = draft.send().await?;
+    let value = told(&sent);
+    if !sent.is_accepted() {
+        let detail = if sent.is_conflict() {
+            "the queue knows this id with another content; nothing was changed"
+        } else {
+            "the queue knows this message, and will not deliver it; nothing was changed"
+        };
+        return Ok(problem(StatusCode::CONFLICT, detail, value));
+    }
+    let created = matches!(sent.outcome, Enqueued::Created { .. });
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = answer(status, &Value::Object(value));
+    let location = format!("messages/{}", encoded(sent.id.as_bytes()));
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Sends many messages, unless one of them is not valid. Answers how many there are, too.
+async fn many(queue: &Queue<Bytes, Raw>, parts: &[&[u8]]) -> (usize, Result<Response, Failure>) {
+    (parts.len(), all_or_none(queue, parts).await)
+}
+
+async fn all_or_none(queue: &Queue<Bytes, Raw>, parts: &[&[u8]]) -> Result<Response, Failure> {
+    let (mut messages, mut wrong) = (Vec::new(), Vec::new());
+    for (index, part) in parts.iter().enumerate() {
+        match message(part) {
+            Ok(message) => messages.push(message),
+            Err(why) => wrong.push((index, why)),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::Items(wrong));
+    }
+    let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
+    let results = queue.send_many(messages).await;
+    let failed = results.iter().find_map(|result| result.as_ref().err().cloned());
+    let told = ids.iter().zip(&results).map(|(id, result)| match result {
+        Ok(sent) => Value::Object(told(sent)),
+        Err(error) => {
+            let mut value = json::id(id);
+            value.insert("outcome".to_owned(), "failed".into());
+            value.insert("class".to_owned(), class(error.class()).into());
+            value.insert("detail".to_owned(), error.to_string().into());
+            Value::Object(value)
+        }
+    });
+    let told: Value = told.collect();
+    match failed {
+        None => Ok(answer(StatusCode::OK, &json!({ "results": told }))),
+        Some(error) => Ok(not_all(&error, told)),
+    }
+}
+
+/// Some were not sent: the status is that of the first error.
+fn not_all(error: &Error, results: Value) -> Response {
+    let failure = Failure::Queue(error.clone());
+    let more = Map::from_iter([("results".to_owned(), results)]);
+    problem(failure.status(), "some of the messages were not sent; send all of them again", more)
+}
+
+/// What became of a message.
+fn told(sent: &Sent) -> Map<String, Value> {
+    let mut value = json::id(&sent.id);
+    let (outcome, key, detail) = match sent.outcome {
+        Enqueued::Created { due } => ("created", "due", rfc3339(due)),
+        Enqueued::Duplicate { status } => ("duplicate", "state", status.name().to_owned()),
+        Enqueued::Conflict { status } => ("conflict", "state", status.name().to_owned()),
+    };
+    value.insert("outcome".to_owned(), outcome.into());
+    value.insert(key.to_owned(), detail.into());
+    value.insert("accepted".to_owned(), sent.is_accepted().into());
+    value
+}
+
+/// A message without an id gets one.
+fn message(json: &[u8]) -> Result<NewMessage, String> {
+    Fields::from_json(json)?.message(|| Ok(Uuid::now_v7().to_string()))
+}
+
+fn items(body: &[u8]) -> Result<Vec<&[u8]>, Failure> {
+    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| {
+        Failure::Wrong("the body must be a JSON object or an array of them".to_owned())
+    })?;
+    few(items.into_iter().map(|item| item.get().as_bytes()).collect())
+}
+
+fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Failure> {
+    let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    few(lines.collect())
+}
+
+fn few(parts: Vec<&[u8]>) -> Result<Vec<&[u8]>, Failure> {
+    match parts.len() {
+        0 => Err(Failure::Wrong("there is no message in the body".to_owned())),
+        1..=limits::MAX_BATCH => Ok(parts),
+        more => Err(Failure::Wrong(format!(
+            "there are {more} messages in the body; at most {} are allowed",
+            limits::MAX_BATCH
+        ))),
+    }
+}

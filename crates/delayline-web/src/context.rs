@@ -1,0 +1,133 @@
+//! Who asks for what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use delayline::{
+    Bytes, Found, Headers, Message, MessageId, MessageInfo, Op, Queue, Raw, Reply, Stats, Timestamp,
+};
+use http_body_util::LengthLimitError;
+use tokio::time::timeout;
+
+use crate::dashboard::Shared;
+use crate::failure::Failure;
+use crate::ids;
+use crate::params::Params;
+use crate::{Role, Visitor};
+
+/// A request: who makes it, and what its query says.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) visitor: Visitor,
+    pub(crate) params: Params,
+}
+
+impl FromRequestParts<Arc<Shared>> for Context {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let visitor = parts.extensions.get::<Visitor>().cloned();
+        let visitor = visitor.ok_or(Failure::Nobody { asks: false })?;
+        let params = Params::read(parts.uri.query().unwrap_or_default().as_bytes());
+        Ok(Self { shared: Arc::clone(shared), visitor, params })
+    }
+}
+
+impl Context {
+    /// Whether the visitor may do what needs a role.
+    pub(crate) fn may(&self, role: Role) -> bool {
+        self.visitor.role >= role
+    }
+
+    pub(crate) fn require(&self, needs: Role) -> Result<(), Failure> {
+        if self.may(needs) { Ok(()) } else { Err(Failure::Forbidden { needs }) }
+    }
+
+    /// Whether the visitor may see payloads and header values.
+    pub(crate) fn sees_contents(&self) -> bool {
+        self.may(self.shared.contents_for)
+    }
+
+    /// The queue of this name.
+    pub(crate) fn named(&self, name: &str) -> Result<(&str, &Queue<Bytes, Raw>), Failure> {
+        match self.shared.queues.get_key_value(name) {
+            Some((name, queue)) => Ok((name, queue)),
+            None => Err(Failure::Unknown("there is no such queue here".to_owned())),
+        }
+    }
+
+    /// The queue that the query names.
+    pub(crate) fn queue(&self) -> Result<(&str, &Queue<Bytes, Raw>), Failure> {
+        self.named(self.params.text("queue").unwrap_or_default())
+    }
+
+    /// The id in the query.
+    pub(crate) fn id(&self) -> Result<MessageId, Failure> {
+        let id = self.params.bytes("id").unwrap_or_default();
+        Ok(MessageId::new(id.to_vec())?)
+    }
+
+    /// The messages as the visitor may see them in a list.
+    pub(crate) fn redacted(&self, queue: &str, infos: Vec<MessageInfo>) -> Vec<MessageInfo> {
+        let redacted = |info| {
+            let (headers, payload) = (Headers::new(), Bytes::new());
+            let mut message = Message { info, headers, payload };
+            self.shared.redact(queue, &mut message);
+            message.info
+        };
+        infos.into_iter().map(redacted).collect()
+    }
+
+    /// What is known of an id, as the visitor may see it.
+    pub(crate) async fn get(&self, name: &str, id: &MessageId) -> Result<Found, Failure> {
+        let (name, queue) = self.named(name)?;
+        let mut found = queue.get(id.clone()).await?;
+        if let Found::Live(message) = &mut found {
+            self.shared.redact(name, message);
+        }
+        Ok(found)
+    }
+
+    /// Where to continue a list, of which status.
+    pub(crate) fn cursor(&self) -> Result<Option<delayline_json::Cursor>, Failure> {
+        let Some(text) = self.params.text("after") else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Failure::Wrong("`after` must be a cursor that a list has answered".to_owned())
+        })
+    }
+}
+
+/// The counts of a queue, and the instant of the server's clock at which they were true.
+pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timestamp), Failure> {
+    let applied = queue.apply(&Op::Stats).await?;
+    match applied.reply {
+        Reply::Stats(stats) => Ok((stats, applied.at)),
+        _ => Err(Failure::Protocol),
+    }
+}
+
+/// The fields of a form.
+pub(crate) async fn form(request: Request) -> Result<Params, Failure> {
+    Ok(Params::read(&body(request.into_body(), MOST_FORM_BYTES).await?))
+}
+
+/// A whole body, within limits of length and time.
+pub(crate) async fn body(body: Body, most: usize) -> Result<Bytes, Failure> {
+    let read = timeout(BODY_TIMEOUT, to_bytes(body, most)).await.map_err(|_| Failure::Slow)?;
+    read.map_err(|error| match std::error::Error::source(&error) {
+        Some(source) if source.is::<LengthLimitError>() => Failure::TooLarge(most),
+        _ => Failure::Wrong("the body has not come to its end".to_owned()),
+    })
+}
+
+/// The id that stands percent-encoded in a field of a form.
+pub(crate) fn encoded_id(text: &[u8]) -> Result<MessageId, Failure> {
+    Ok(ids::id(text)?)
+}
+
+/// A page of dead letters, whose ids stand there twice and encoded twice.
+const MOST_FORM_BYTES: usize = 256 * 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);

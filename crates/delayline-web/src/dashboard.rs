@@ -1,0 +1,144 @@
+//! From queues to a router.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use delayline::{Bytes, Message, Queue, QueueName, Raw};
+
+use crate::{Access, Role, api, assets, guard, metrics, pages};
+
+/// Makes the router of a dashboard and its HTTP API; see [the crate](crate).
+#[derive(Clone)]
+#[must_use = "a dashboard does nothing until its `router` is served"]
+pub struct Dashboard {
+    access: Access,
+    queues: Vec<Queue<Bytes, Raw>>,
+    contents_for: Role,
+    redact: Option<Arc<Redact>>,
+}
+
+type Redact = dyn Fn(&str, &mut Message) + Send + Sync;
+
+impl Dashboard {
+    /// A dashboard without queues, for those whom `access` lets in.
+    pub const fn new(access: Access) -> Self {
+        Self { access, queues: Vec::new(), contents_for: Role::Operator, redact: None }
+    }
+
+    /// Adds a queue. Its payloads are shown and sent as they are, so it is one of raw bytes, whatever
+    /// codec the program uses: open it with
+    /// [`queue_with_codec`](delayline::Connection::queue_with_codec). How durable its changes are is
+    /// the queue's [`durability`](Queue::durability).
+    pub fn queue(mut self, queue: Queue<Bytes, Raw>) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    /// Shows payloads and header values from this role on: [`Role::Operator`] unless told. The API
+    /// leaves them out for others.
+    pub const fn contents_for(mut self, role: Role) -> Self {
+        self.contents_for = role;
+        self
+    }
+
+    /// Calls `redact` with the queue's name and each message before anything of it is shown, to
+    /// remove what nobody is to see from its payload, its headers or its errors. In lists, where
+    /// messages have no content, payload and headers are empty. It must not block.
+    ///
+    /// ```
+    /// # use delayline_web::{Access, Dashboard, Role};
+    /// # let access = Access::everyone(Role::Viewer);
+    /// let dashboard = Dashboard::new(access).redact(|queue, message| {
+    ///     if queue == "passwords" {
+    ///         message.payload = "(hidden)".into();
+    ///     }
+    /// });
+    /// # drop(dashboard);
+    /// ```
+    pub fn redact(mut self, redact: impl Fn(&str, &mut Message) + Send + Sync + 'static) -> Self {
+        self.redact = Some(Arc::new(redact));
+        self
+    }
+
+    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, the other pages
+    /// beside it, `/api/v1`, `/metrics` for Prometheus, and
+    /// `/health`, which needs no access.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
+    pub fn router(self) -> Result<Router, BuildError> {
+        let Self { access, queues, contents_for, redact } = self;
+        let mut named = BTreeMap::new();
+        for queue in queues {
+            let name = queue.backend().queue_name().map(QueueName::to_string);
+            let name = name.ok_or(BuildError::Unnamed)?;
+            let queue = queue.patience(PATIENCE);
+            if named.insert(name.clone(), queue).is_some() {
+                return Err(BuildError::Twice { name });
+            }
+        }
+        let samples = metrics::Samples::default();
+        let shared = Arc::new(Shared { access, queues: named, contents_for, redact, samples });
+        let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
+        let assets = assets.into_iter().fold(Router::new(), |router, asset| {
+            router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
+        });
+        let router = pages::routes()
+            .merge(assets)
+            .nest(api::BASE, api::router())
+            .route("/metrics", get(metrics::metrics));
+        let router = guard::admit(router, &shared).route("/health", get(metrics::health));
+        Ok(guard::protect(router).with_state(shared))
+    }
+}
+
+impl fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dashboard")
+            .field("access", &self.access)
+            .field("queues", &self.queues)
+            .field("contents_for", &self.contents_for)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no router.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A queue's backend does not tell its name, under which the queue would be shown.
+    #[error("the backend of a queue has no name (see `Backend::queue_name`)")]
+    Unnamed,
+    /// Two queues have the same name.
+    #[error("two queues have the name {name}")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) access: Access,
+    pub(crate) queues: BTreeMap<String, Queue<Bytes, Raw>>,
+    pub(crate) contents_for: Role,
+    redact: Option<Arc<Redact>>,
+    pub(crate) samples: metrics::Samples,
+}
+
+impl Shared {
+    /// Removes what nobody is to see.
+    pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
+        if let Some(redact) = &self.redact {
+            redact(queue, message);
+        }
+    }
+}
+
+/// How long a request goes on trying while the server is unreachable.
+const PATIENCE: Duration = Duration::from_secs(2);

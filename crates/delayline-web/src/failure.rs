@@ -1,0 +1,132 @@
+//! Why a request is not answered as it was asked.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use delayline::{Class, Error, ErrorKind, Violation};
+use maud::html;
+
+use crate::Role;
+use crate::pages::layout;
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The queue's backend refused or failed.
+    Queue(Error),
+    /// The backend answered something else than it was asked.
+    Protocol,
+    /// What was asked makes no sense, in words.
+    Wrong(String),
+    /// Some items of a list make no sense: their places from 0, and why. Nothing was sent.
+    Items(Vec<(usize, String)>),
+    /// There is no such page, queue or message, in words.
+    Unknown(String),
+    /// The visitor may not do that.
+    Forbidden { needs: Role },
+    /// A browser says that another site made it send this.
+    Forged,
+    /// Nobody knows who asks; whether a user and a password would help.
+    Nobody { asks: bool },
+    /// The body is longer than this many bytes.
+    TooLarge(usize),
+    /// The body did not come in time.
+    Slow,
+    /// The body is of another type than these.
+    MediaType(&'static str),
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Queue(error) => status_of(error),
+            Self::Protocol => StatusCode::BAD_GATEWAY,
+            Self::Wrong(_) | Self::Items(_) => StatusCode::BAD_REQUEST,
+            Self::Unknown(_) => StatusCode::NOT_FOUND,
+            Self::Forbidden { .. } | Self::Forged | Self::Nobody { asks: false } => {
+                StatusCode::FORBIDDEN
+            }
+            Self::Nobody { asks: true } => StatusCode::UNAUTHORIZED,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        }
+    }
+
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Queue(error) => error.to_string(),
+            Self::Protocol => "the reply belongs to another operation".to_owned(),
+            Self::Wrong(why) | Self::Unknown(why) => why.clone(),
+            Self::Items(items) => {
+                format!("{} of the messages are not valid; nothing was sent", items.len())
+            }
+            Self::Forbidden { needs } => {
+                format!("this needs the role {}; nothing was done", needs.name())
+            }
+            Self::Forged => "the request comes from another site; nothing was done".to_owned(),
+            Self::Nobody { .. } => "access needs a valid login".to_owned(),
+            Self::TooLarge(limit) => {
+                format!("the body is longer than {limit} bytes; nothing was done")
+            }
+            Self::Slow => "the body did not come in time; nothing was done".to_owned(),
+            Self::MediaType(expected) => format!("the body must be {expected}"),
+        }
+    }
+
+    /// What a caller may do now, in words; empty if the detail says it all.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Queue(error) => match error.class() {
+                Class::NotExecuted => "Nothing was changed. Reload the page to try again.",
+                Class::Rejected => "Nothing was changed.",
+                Class::Ambiguous => {
+                    "It is not known whether it was done. Doing it again does no harm."
+                }
+            },
+            _ => "",
+        }
+    }
+}
+
+/// The status of a backend's error: 400 for input outside of a limit, 503 if it may work later, 504
+/// if nothing is known of the outcome, 502 if the server refuses.
+fn status_of(error: &Error) -> StatusCode {
+    match error.kind() {
+        None | Some(ErrorKind::Invalid(_)) => StatusCode::BAD_REQUEST,
+        Some(ErrorKind::Unsupported(_)) => StatusCode::NOT_IMPLEMENTED,
+        Some(_) => match error.class() {
+            Class::NotExecuted => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Ambiguous => StatusCode::GATEWAY_TIMEOUT,
+            Class::Rejected => StatusCode::BAD_GATEWAY,
+        },
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Queue(error)
+    }
+}
+
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Self {
+        Self::Queue(violation.into())
+    }
+}
+
+/// A page that says so.
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let title = match self {
+            Self::Queue(_) if status.is_server_error() => "The queue cannot be reached",
+            _ => status.canonical_reason().unwrap_or("Error"),
+        };
+        let body = html! {
+            h1 { (title) }
+            p.alert role="alert" { (delayline_json::harmless_line(&self.detail())) "." }
+            @if !self.advice().is_empty() { p { (self.advice()) } }
+            p { a href="queues" { "All queues" } }
+        };
+        (status, layout::bare(title, &body)).into_response()
+    }
+}

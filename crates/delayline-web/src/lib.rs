@@ -1,0 +1,68 @@
+//! A dashboard for [`delayline`] queues, and an HTTP API beside it, as one router.
+//!
+//! [`Dashboard`] makes a [`Router`] of axum's, which is a [`tower`] service as well. Mount it
+//! anywhere: all of its links are relative.
+//!
+//! ```
+//! use axum::Router;
+//! use delayline::{Bytes, Queue, Raw};
+//! use delayline_web::{Access, Dashboard, Role};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Or "redis://127.0.0.1:6379".
+//! let connection = delayline::connect("memory:").await?;
+//! let orders: Queue<Bytes, Raw> = connection.queue_with_codec("orders", Raw).await?;
+//!
+//! let dashboard = Dashboard::new(Access::everyone(Role::Operator)).queue(orders).router()?;
+//! let app: Router = Router::new().nest("/admin/q", dashboard);
+//! # drop(app);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The pages are drawn by the server and work without JavaScript.
+//!
+//! # Security
+//!
+//! - [`Access`] says who may come in, and each visitor has a [`Role`]. What a visitor may not do is
+//!   not offered, and refused if asked for.
+//! - Requests that change something and come from another site are refused, by the headers
+//!   `Sec-Fetch-Site` and `Origin`.
+//! - The content security policy permits no script and no style but the two files that are served
+//!   here. Text from a queue is escaped and shown up to a limit.
+//! - Headers such as `X-Forwarded-For` are never looked at. A proxy that changes the `Host` header
+//!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
+//! - Each action leaves a line of level `INFO` under the target `delayline_web::audit`, with the
+//!   fields `visitor`, `action`, `queue`, `messages` and `outcome`, and `id` if it is about one message.
+//!
+//! # Costs
+//!
+//! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
+//! check or a repair looks at 10,000 messages for each click. A call that fails is repeated for two
+//! seconds; then the page says why.
+
+/// The example of the read-me compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+mod access;
+mod act;
+mod api;
+mod assets;
+mod content;
+mod context;
+mod dashboard;
+mod failure;
+mod guard;
+mod ids;
+mod metrics;
+mod pages;
+mod params;
+mod when;
+
+pub use axum::Router;
+
+pub use self::access::{Access, Credential, Role, Visitor};
+pub use self::dashboard::{BuildError, Dashboard};

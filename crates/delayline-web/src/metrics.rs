@@ -1,0 +1,135 @@
+//! `/metrics` for Prometheus and `/health`, from the counts of each queue.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use delayline::{Stats, Timestamp};
+use tokio::time::Instant;
+
+use crate::context::{Context, counted};
+use crate::dashboard::Shared;
+
+/// The latest counts of each queue: however many ask, a queue is counted once a second.
+#[derive(Default)]
+pub(crate) struct Samples(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Option<Sample>>>>>);
+
+#[derive(Clone, Copy)]
+struct Sample {
+    taken: Instant,
+    /// `None` if the queue could not be counted.
+    counts: Option<(Stats, Timestamp)>,
+}
+
+impl Shared {
+    /// The counts of each queue, at most a second old.
+    async fn sample(&self) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
+        let all = self.queues.iter().map(|(name, queue)| async move {
+            let slot = {
+                // Nothing panics while it is locked.
+                let mut slots = self.samples.0.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(slots.entry(name.clone()).or_default())
+            };
+            // Who comes while it is counted waits for that count.
+            let mut latest = slot.lock().await;
+            let fresh = latest.filter(|sample| sample.taken.elapsed() < FRESH);
+            let sample = match fresh {
+                Some(sample) => sample,
+                None => {
+                    let counts = counted(queue).await.ok();
+                    *latest.insert(Sample { taken: Instant::now(), counts })
+                }
+            };
+            (&name[..], sample.counts)
+        });
+        futures_util::future::join_all(all).await
+    }
+}
+
+/// Answers 200 if every queue can be counted, and 503 otherwise.
+pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.sample().await.iter().all(|(_, counts)| counts.is_some()) {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "a queue cannot be reached\n").into_response()
+}
+
+pub(crate) async fn metrics(context: Context) -> Response {
+    let samples = context.shared.sample().await;
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&samples))
+        .into_response()
+}
+
+/// The metrics in the text format of Prometheus. A queue's name needs no escapes.
+fn exposition(samples: &[(&str, Option<(Stats, Timestamp)>)]) -> String {
+    let mut out = String::new();
+    let known = || samples.iter().filter_map(|&(name, counts)| Some((name, counts?)));
+    head(&mut out, UP, "gauge", "1 if the queue could be counted");
+    for (name, counts) in samples {
+        line(&mut out, UP, &format!("queue=\"{name}\""), u64::from(counts.is_some()));
+    }
+    head(&mut out, MESSAGES, "gauge", "Messages of the queue by state");
+    for (name, (stats, _)) in known() {
+        let states = [
+            ("scheduled", stats.scheduled),
+            ("ready", stats.ready),
+            ("leased", stats.leased),
+            ("dead", stats.dead),
+        ];
+        for (state, count) in states {
+            line(&mut out, MESSAGES, &format!("queue=\"{name}\",state=\"{state}\""), count);
+        }
+    }
+    head(&mut out, OLDEST, "gauge", "How long the oldest unclaimed message has been due");
+    for (name, (stats, at)) in known() {
+        let age = stats.earliest_due.map_or(Duration::ZERO, |due| at.since(due));
+        let _ = writeln!(out, "{OLDEST}{{queue=\"{name}\"}} {}", age.as_secs_f64());
+    }
+    head(&mut out, PAUSED, "gauge", "1 while deliveries are stopped");
+    for (name, (stats, _)) in known() {
+        line(&mut out, PAUSED, &format!("queue=\"{name}\""), u64::from(stats.paused));
+    }
+    for (metric, help, value) in TOTALS {
+        head(&mut out, metric, "counter", help);
+        for (name, (stats, _)) in known() {
+            line(&mut out, metric, &format!("queue=\"{name}\""), value(&stats));
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, metric: &str, kind: &str, help: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
+}
+
+fn line(out: &mut String, metric: &str, labels: &str, value: u64) {
+    let _ = writeln!(out, "{metric}{{{labels}}} {value}");
+}
+
+const UP: &str = "delayline_queue_up";
+const MESSAGES: &str = "delayline_messages";
+const OLDEST: &str = "delayline_oldest_due_age_seconds";
+const PAUSED: &str = "delayline_paused";
+
+type Total = (&'static str, &'static str, fn(&Stats) -> u64);
+
+/// Counted by the server, so they go on where they were after a restart of this process.
+const TOTALS: [Total; 5] = [
+    ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.enqueued_total),
+    ("delayline_queue_acked_total", "Messages ever acked", |stats| stats.acked_total),
+    ("delayline_queue_cancelled_total", "Messages ever cancelled", |stats| stats.cancelled_total),
+    ("delayline_queue_purged_total", "Dead letters ever purged", |stats| stats.purged_total),
+    (
+        "delayline_queue_expired_total",
+        "How often a message went to the dead letters because it had expired",
+        |stats| stats.expired_total,
+    ),
+];
+
+const FRESH: Duration = Duration::from_secs(1);

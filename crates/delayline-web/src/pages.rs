@@ -1,0 +1,49 @@
+//! The pages. All stand beside each other, so that relative links need to know nothing of where the
+//! router is mounted.
+
+mod acts;
+mod check;
+mod dead;
+pub(crate) mod layout;
+mod message;
+mod messages;
+mod overview;
+mod parts;
+mod queue;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use crate::dashboard::Shared;
+use crate::failure::Failure;
+
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/", get(overview::root))
+        .route("/queues", get(overview::page))
+        .route("/queue", get(queue::page))
+        .route("/messages", get(messages::page))
+        .route("/message", get(message::page))
+        .route("/content", get(message::content))
+        .route("/dead", get(dead::page))
+        .route("/check", get(check::page))
+        .route("/pause", post(acts::pause))
+        .route("/resume", post(acts::resume))
+        .route("/cancel", post(acts::cancel))
+        .route("/reschedule", post(acts::reschedule))
+        .route("/redrive", post(acts::redrive))
+        .route("/purge", post(acts::purge))
+        .route("/repair", post(check::repair))
+        .fallback(async || Failure::Unknown("there is no such page".to_owned()))
+        .method_not_allowed_fallback(not_allowed)
+}
+
+async fn not_allowed() -> Response {
+    let failure = Failure::Unknown("this address is not asked in this way".to_owned());
+    let mut response = failure.into_response();
+    *response.status_mut() = axum::http::StatusCode::METHOD_NOT_ALLOWED;
+    response
+}

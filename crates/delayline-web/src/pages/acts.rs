@@ -1,0 +1,169 @@
+//! What the buttons do. Each answers with the page to look at next, so that a reload does nothing
+//! again; what cannot be undone is asked about first.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use delayline::{MessageId, Millis, Schedule, Timestamp, limits};
+use delayline_json::{duration, instant};
+use maud::html;
+
+use super::layout::Frame;
+use super::parts::message_link;
+use crate::act::{self, Action, Outcome};
+use crate::context::{Context, encoded_id, form};
+use crate::failure::Failure;
+use crate::ids::encoded;
+use crate::params::Params;
+
+pub(super) async fn pause(context: Context) -> Result<Response, Failure> {
+    switch(&context, true).await
+}
+
+pub(super) async fn resume(context: Context) -> Result<Response, Failure> {
+    switch(&context, false).await
+}
+
+async fn switch(context: &Context, pause: bool) -> Result<Response, Failure> {
+    let (name, _) = context.queue()?;
+    act::switch(context, name, pause).await?;
+    let note = if pause { "paused" } else { "resumed" };
+    Ok(see(&format!("queue?queue={}&note={note}", encoded(name.as_bytes()))))
+}
+
+pub(super) async fn cancel(context: Context, request: Request) -> Result<Response, Failure> {
+    let fields = form(request).await?;
+    one(&context, &fields, Action::Cancel, Some("Cancel")).await
+}
+
+pub(super) async fn reschedule(context: Context, request: Request) -> Result<Response, Failure> {
+    let fields = form(request).await?;
+    let schedule = when(fields.text("when").unwrap_or_default())?;
+    one(&context, &fields, Action::Reschedule(schedule), None).await
+}
+
+pub(super) async fn redrive(context: Context, request: Request) -> Result<Response, Failure> {
+    let fields = form(request).await?;
+    let action = Action::Redrive(Schedule::NOW);
+    match context.params.bytes("id") {
+        Some(_) => one(&context, &fields, action, None).await,
+        None => many(&context, &fields, action, None).await,
+    }
+}
+
+pub(super) async fn purge(context: Context, request: Request) -> Result<Response, Failure> {
+    let fields = form(request).await?;
+    let sure = Some("Delete");
+    match context.params.bytes("id") {
+        Some(_) => one(&context, &fields, Action::Purge, sure).await,
+        None => many(&context, &fields, Action::Purge, sure).await,
+    }
+}
+
+/// Does something to the message of the query. `sure` is what a button says that asks first.
+async fn one(
+    context: &Context,
+    fields: &Params,
+    action: Action,
+    sure: Option<&str>,
+) -> Result<Response, Failure> {
+    context.require(action.needs())?;
+    let (name, _) = context.queue()?;
+    let id = context.id()?;
+    if let Some(verb) = sure.filter(|_| fields.text("sure").is_none()) {
+        return Ok(ask(context, name, verb, &[id], None));
+    }
+    let outcomes = act::on_messages(context, name, vec![id.clone()], action).await?;
+    let word = outcomes.first().map_or("not_found", |outcome| outcome.word);
+    Ok(see(&format!("{}&note={word}", message_link(name, &id))))
+}
+
+/// Does something to the ticked letters of a page, or to all of it.
+async fn many(
+    context: &Context,
+    fields: &Params,
+    action: Action,
+    sure: Option<&str>,
+) -> Result<Response, Failure> {
+    context.require(action.needs())?;
+    let (name, _) = context.queue()?;
+    let field = match fields.text("scope") {
+        Some("ticked") => "id",
+        Some("page") => "page",
+        _ => return Err(Failure::Wrong("`scope` is `ticked` or `page`".to_owned())),
+    };
+    let ids = fields.all(field).map(encoded_id).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        return Err(Failure::Wrong("no message was ticked; nothing was done".to_owned()));
+    }
+    if ids.len() > limits::MAX_PAGE {
+        return Err(Failure::Wrong(format!("at most {} at once", limits::MAX_PAGE)));
+    }
+    if let Some(verb) = sure.filter(|_| fields.text("sure").is_none()) {
+        return Ok(ask(context, name, verb, &ids, Some(field)));
+    }
+    let outcomes = act::on_messages(context, name, ids, action).await?;
+    let done: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.done).collect();
+    let word = done.first().copied().or_else(|| outcomes.first());
+    let word = word.map_or("not_found", |outcome| outcome.word);
+    let (done, rest) = (done.len(), outcomes.len() - done.len());
+    let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
+    let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+    let of = encoded(name.as_bytes());
+    Ok(see(&format!("dead?queue={of}{after}&note={word}&done={done}&rest={rest}")))
+}
+
+/// Asks whether to go on. If the ids do not stand in the address, they are fields of this name.
+fn ask(
+    context: &Context,
+    queue: &str,
+    verb: &str,
+    ids: &[MessageId],
+    field: Option<&str>,
+) -> Response {
+    let title = match ids {
+        [id] => format!("{verb} {id}?"),
+        _ => format!("{verb} {} messages?", ids.len()),
+    };
+    let back = match ids {
+        [id] if field.is_none() => message_link(queue, id),
+        _ => format!("dead?queue={}", encoded(queue.as_bytes())),
+    };
+    let content = html! {
+        h1 { (title) }
+        p { "This cannot be undone." }
+        ul.ids { @for id in ids { li.id { (id) } } }
+        // Without an action it goes to the address of this page.
+        form method="post" {
+            @if let Some(field) = field {
+                input type="hidden" name="scope" value=(if field == "id" { "ticked" } else { "page" });
+                @for id in ids {
+                    input type="hidden" name=(field) value=(encoded(id.as_bytes()));
+                }
+            }
+            div.actions {
+                button.danger name="sure" value="yes" { (verb) }
+                a.button href=(back) { "Back" }
+            }
+        }
+    };
+    Frame { context, title: &title, queue: Some(queue), here: "" }.page(&content)
+}
+
+/// A duration from now, or an instant.
+fn when(text: &str) -> Result<Schedule, Failure> {
+    let delay = match duration(text) {
+        Ok(delay) => delay,
+        Err(why) => match instant(text) {
+            Ok(at) => return Ok(Schedule::At(Timestamp::try_from(at)?)),
+            Err(_) => return Err(Failure::Wrong(why)),
+        },
+    };
+    Ok(Schedule::In(Millis::try_from(delay)?))
+}
+
+/// Sends the browser to a page beside this one.
+pub(super) fn see(to: &str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
+}

@@ -1,0 +1,128 @@
+//! What all pages have.
+
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::context::Context;
+use crate::ids::encoded;
+
+/// A page of a queue, or without one.
+pub(crate) struct Frame<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) title: &'a str,
+    pub(crate) queue: Option<&'a str>,
+    /// Which of the links is this page.
+    pub(crate) here: &'a str,
+}
+
+impl Frame<'_> {
+    pub(crate) fn page(&self, content: &Markup) -> Response {
+        let Self { context, title, queue, here } = self;
+        let link = |href: &str, name: &str, text: &str| {
+            html! { a href=(href) aria-current=[(name == *here).then_some("page")] { (text) } }
+        };
+        let tabs = queue.map(|queue| {
+            let of = encoded(queue.as_bytes());
+            html! {
+                nav.tabs aria-label="Queue" {
+                    (link(&format!("queue?queue={of}"), "queue", "Queue"))
+                    @for (state, text) in STATES {
+                        (link(&format!("messages?queue={of}&state={state}"), state, text))
+                    }
+                    (link(&format!("dead?queue={of}"), "dead", "Dead letters"))
+                }
+            }
+        });
+        let header = html! {
+            header.top {
+                nav aria-label="Main" {
+                    a.brand href="queues" { "Delayline" }
+                    (link("queues", "overview", "Queues"))
+                    (link("check", "check", "Check"))
+                    a href="api/v1/openapi.json" { "API" }
+                }
+                span.who { (delayline_json::harmless_line(&context.visitor.name)) ", "
+                    (context.visitor.role.name()) }
+            }
+        };
+        let main = html! {
+            @if let Some(queue) = queue {
+                p.crumb { a href="queues" { "Queues" } " / " (queue) }
+            }
+            @if let Some(tabs) = tabs { (tabs) }
+            (notice(context))
+            (content)
+        };
+        Html(document(title, &header, &main).into_string()).into_response()
+    }
+}
+
+/// A page for whoever may not be known.
+pub(crate) fn bare(title: &str, content: &Markup) -> Html<String> {
+    let header = html! { header.top { span.brand { "Delayline" } } };
+    Html(document(title, &header, content).into_string())
+}
+
+fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (title) " - Delayline" }
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="icon" type="image/svg+xml" href=(ICON.name);
+                link rel="stylesheet" href=(STYLE.name);
+                script src=(SCRIPT.name) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                (header)
+                main id="main" tabindex="-1" { (main) }
+                footer { "Times are in UTC, by the clock of the queue's server." }
+            }
+        }
+    }
+}
+
+/// What was just done, by a word from a fixed list: a link cannot put words of its own here.
+fn notice(context: &Context) -> Markup {
+    let number = |name: &str| context.params.text(name)?.parse::<u32>().ok();
+    let Some(word) = context.params.text("note") else { return html! {} };
+    let Some((_, good, text)) = NOTICES.into_iter().find(|(known, ..)| *known == word) else {
+        return html! {};
+    };
+    html! {
+        p.notice.good[good] role="status" {
+            (text)
+            @if let Some(done) = number("done") { " Messages: " (done) "." }
+            @if let Some(rest) = number("rest").filter(|rest| *rest > 0) {
+                " Not done, because they had changed meanwhile: " (rest) "."
+            }
+        }
+    }
+}
+
+pub(crate) const STATES: [(&str, &str); 3] =
+    [("scheduled", "Scheduled"), ("ready", "Ready"), ("leased", "With workers")];
+
+const NOTICES: [(&str, bool, &str); 11] = [
+    ("paused", true, "Paused: nothing is delivered until the queue is resumed."),
+    ("resumed", true, "Resumed: deliveries go on."),
+    ("cancelled", true, "Cancelled."),
+    ("rescheduled", true, "Rescheduled."),
+    ("redriven", true, "Redriven."),
+    ("purged", true, "Deleted."),
+    (
+        "in_flight",
+        false,
+        "A worker has the message. If it was to be cancelled, the worker is told, and the message \
+         ends unless it is acked.",
+    ),
+    ("dead", false, "Nothing was changed: it is a dead letter. Redrive it instead."),
+    ("not_dead", false, "Nothing was changed: it is no dead letter."),
+    ("unreadable", false, "Nothing was changed: its record cannot be read."),
+    ("not_found", false, "Nothing was changed: there is no such message any more."),
+];

@@ -1,0 +1,208 @@
+//! One message.
+
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use delayline::{Found, Message, MessageId, MessageState, Timestamp};
+use maud::{Markup, html};
+
+use super::layout::Frame;
+use super::parts::{message_link, number, tries};
+use crate::Role;
+use crate::content::{Form, short, shown};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::when::time;
+
+pub(super) async fn page(context: Context) -> Result<Response, Failure> {
+    let (name, queue) = context.queue()?;
+    let id = context.id()?;
+    let found = context.get(name, &id).await?;
+    let now = queue.server_time().await?;
+    let content = html! {
+        h1.id { (id) }
+        @match &found {
+            Found::Live(message) => (live(&context, name, now, message)),
+            Found::Finished(status) => {
+                p { "This message is finished: " strong { (status.name()) } "." }
+                p { "The queue remembers that for an hour or more, and nothing else about it." }
+            }
+            Found::Unreadable => p.alert {
+                "The record of this message is damaged. The next claim that comes upon it makes it a \
+                 dead letter; " a href="check" { "a repair" } " does so now."
+            },
+            Found::Unknown => p {
+                "The queue knows no message of this id: it was never sent, or is long finished."
+            },
+        }
+    };
+    let here = match &found {
+        Found::Live(message) => message.info.state.status().name(),
+        _ => "",
+    };
+    let title = id.to_string();
+    let frame = Frame { context: &context, title: &title, queue: Some(name), here };
+    Ok(frame.page(&content))
+}
+
+/// The payload as it is, to be kept in a file.
+pub(super) async fn content(context: Context) -> Result<Response, Failure> {
+    context.require(context.shared.contents_for)?;
+    let (name, _) = context.queue()?;
+    match context.get(name, &context.id()?).await? {
+        Found::Live(message) => {
+            let file = "attachment; filename=\"payload.bin\"";
+            let headers = [(CONTENT_TYPE, "application/octet-stream"), (CONTENT_DISPOSITION, file)];
+            Ok((headers, message.payload).into_response())
+        }
+        _ => Err(Failure::Unknown("there is no such message, or none with a payload".to_owned())),
+    }
+}
+
+fn live(context: &Context, queue: &str, now: Timestamp, message: &Message) -> Markup {
+    let info = &message.info;
+    html! {
+        p.states {
+            span class=(format!("badge {}", info.state.status().name())) {
+                (info.state.status().name())
+            }
+            @match info.state {
+                MessageState::Scheduled => " waits until it is due.",
+                MessageState::Ready => " is due, and waits for a worker.",
+                MessageState::Leased { deadline, cancel_requested } => {
+                    " is with a worker, whose lease ends " (time(now, deadline)) "."
+                    @if cancel_requested { " It is to be cancelled." }
+                }
+                MessageState::Dead { reason, since } => {
+                    " because of " strong { (reason.name().replace('_', " ")) } ", since "
+                    (time(now, since)) "."
+                }
+            }
+        }
+        (actions(context, queue, &info.id, info.state))
+        section {
+            h2 { "Facts" }
+            dl.facts {
+                div { dt { "Due" } dd { (time(now, info.due)) } }
+                div { dt { "Sent" } dd { (time(now, info.enqueued_at)) } }
+                @if let Some(expires) = info.expires_at {
+                    div { dt { "Expires" } dd { (time(now, expires)) } }
+                }
+                div { dt { "Priority" } dd { (info.priority.name()) } }
+                div { dt { "Failures" } dd { (tries(info)) } }
+                div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }
+                div { dt { "Claims" } dd { (number(info.epoch)) } }
+                div { dt { "Place in the order of sends" } dd { (number(info.sequence)) } }
+                div { dt { "Bytes" } dd { (number(bytes(info.payload_bytes))) } }
+            }
+        }
+        @if info.first_error.is_some() || info.last_error.is_some() {
+            section {
+                h2 { "Errors" }
+                dl.errors {
+                    @for (label, error) in
+                        [("Latest", &info.last_error), ("First", &info.first_error)]
+                    {
+                        @if let Some(error) = error {
+                            dt { (label) } dd { pre { (delayline_json::harmless(error)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if context.sees_contents() { (contents(context, queue, message)) } @else {
+            section { h2 { "Content" } p { "Your role does not see headers and payloads." } }
+        }
+    }
+}
+
+fn contents(context: &Context, queue: &str, message: &Message) -> Markup {
+    let form = Form::choose(context.params.text("as"), &message.payload);
+    let (text, count) = shown(&message.payload, form);
+    let link = message_link(queue, &message.info.id);
+    html! {
+        section {
+            h2 { "Headers" }
+            @if message.headers.is_empty() { p { "None." } } @else {
+                table.headers {
+                    thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
+                    tbody {
+                        @for (name, value) in message.headers.iter() {
+                            tr {
+                                th scope="row" { (short(name, 255)) }
+                                td { code { (header(value)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        section id="payload" {
+            h2 { "Payload" }
+            nav.tabs aria-label="Form of the payload" {
+                @for other in Form::ALL {
+                    a href=(format!("{link}&as={}#payload", other.name()))
+                        aria-current=[(other == form).then_some("true")] { (other.name()) }
+                }
+                a href=(link.replacen("message", "content", 1)) { "Download" }
+            }
+            @if count < message.payload.len() {
+                p { "The first " (number(bytes(count))) " of "
+                    (number(bytes(message.payload.len()))) " bytes." }
+            }
+            pre tabindex="0" role="region" aria-label="Payload" { (text) }
+        }
+    }
+}
+
+fn actions(context: &Context, queue: &str, id: &MessageId, state: MessageState) -> Markup {
+    let to = |action: &str| message_link(queue, id).replacen("message", action, 1);
+    let waits = matches!(state, MessageState::Scheduled | MessageState::Ready);
+    let dead = matches!(state, MessageState::Dead { .. });
+    html! {
+        @if context.may(Role::Operator) {
+            div.actions {
+                @if matches!(state, MessageState::Scheduled) {
+                    form method="post" action=(to("reschedule")) {
+                        input type="hidden" name="when" value="0s";
+                        button { "Run now" }
+                    }
+                }
+                @if waits {
+                    form.line method="post" action=(to("reschedule")) {
+                        label { "Due in, or at "
+                            input name="when" required maxlength="80" autocomplete="off"
+                                placeholder="30m or 2030-01-31T09:00:00Z"; }
+                        button { "Reschedule" }
+                    }
+                }
+                @if dead {
+                    form method="post" action=(to("redrive")) { button { "Redrive" } }
+                }
+                @if !dead {
+                    form method="post" action=(to("cancel")) {
+                        button.danger { "Cancel..." }
+                    }
+                }
+                @if dead && context.may(Role::Admin) {
+                    form method="post" action=(to("purge")) { button.danger { "Delete..." } }
+                }
+            }
+        }
+    }
+}
+
+/// A header's value in one line; in hex if it is no text.
+fn header(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) => short(text, 1_024),
+        Err(_) => {
+            let part: String = value.iter().take(256).map(|byte| format!("{byte:02x}")).collect();
+            let dots = if value.len() > 256 { "..." } else { "" };
+            format!("0x{part}{dots}")
+        }
+    }
+}
+
+fn bytes(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,61 @@
+//! The messages of one state.
+
+use axum::response::Response;
+use delayline::Status;
+use delayline_json::Cursor;
+use maud::html;
+
+use super::layout::{Frame, STATES};
+use super::parts::{COLUMNS, row};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::ids::encoded;
+
+pub(super) async fn page(context: Context) -> Result<Response, Failure> {
+    let (name, queue) = context.queue()?;
+    let asked = context.params.text("state").unwrap_or("scheduled");
+    let (status, title) = match asked {
+        "scheduled" => (Status::Scheduled, STATES[0].1),
+        "ready" => (Status::Ready, STATES[1].1),
+        "leased" => (Status::Leased, STATES[2].1),
+        _ => return Err(Failure::Wrong("`state` is scheduled, ready or leased".to_owned())),
+    };
+    let mut listing = queue.list(status).page_size(PAGE);
+    if let Some(cursor) = context.cursor()? {
+        if cursor.status != status {
+            return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
+        }
+        listing = cursor.position.map_or_else(|| listing.clone(), |at| listing.clone().after(at));
+    }
+    let messages = listing.next_page().await?.unwrap_or_default();
+    let now = queue.server_time().await?;
+    let messages = context.redacted(name, messages);
+    let next = listing.position().map(|at| Cursor { status, position: Some(at) });
+    let of = encoded(name.as_bytes());
+    let content = html! {
+        h1 { (title) }
+        @if messages.is_empty() { p { "There are none." } } @else {
+            table.stack {
+                thead { tr {
+                    @for (head, number) in COLUMNS { th.number[number] scope="col" { (head) } }
+                } }
+                tbody { @for info in &messages { (row(name, now, info, &html! {})) } }
+            }
+        }
+        nav.pages aria-label="Pages" {
+            @if context.params.text("after").is_some() {
+                a href=(format!("messages?queue={of}&state={asked}")) { "First page" }
+            }
+            @if let Some(next) = next {
+                a rel="next" href=(format!("messages?queue={of}&state={asked}&after={next}")) {
+                    "Next page"
+                }
+            }
+        }
+    };
+    let frame = Frame { context: &context, title, queue: Some(name), here: status.name() };
+    Ok(frame.page(&content))
+}
+
+/// Messages on a page.
+pub(super) const PAGE: usize = 50;

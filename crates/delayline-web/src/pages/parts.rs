@@ -1,0 +1,135 @@
+//! Pieces of pages.
+
+use delayline::{MessageInfo, MessageState, Stats, Timestamp};
+use maud::{Markup, html};
+
+use crate::content::short;
+use crate::ids::encoded;
+use crate::when::{relative, time};
+
+/// The relative address of a message's page.
+pub(super) fn message_link(queue: &str, id: &delayline::MessageId) -> String {
+    format!("message?queue={}&id={}", encoded(queue.as_bytes()), encoded(id.as_bytes()))
+}
+
+/// A number with its digits in groups of three.
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The messages by state as one bar.
+pub(super) fn bar(stats: &Stats) -> Markup {
+    let parts = [
+        ("scheduled", stats.scheduled),
+        ("ready", stats.ready),
+        ("leased", stats.leased),
+        ("dead", stats.dead),
+    ];
+    let total = parts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+    let label = parts.map(|(name, count)| format!("{} {name}", number(count))).join(", ");
+    let mut start = 0;
+    let pieces = parts.map(|(name, count)| {
+        let width = u128::from(count) * 1_000 / u128::from(total.max(1));
+        let piece = (name, start, width);
+        start += width;
+        piece
+    });
+    html! {
+        svg.bar viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=(label) {
+            rect.none x="0" y="0" width="1000" height="20" {}
+            @for (name, x, width) in pieces {
+                rect class=(name) x=(x) y="0" width=(width) height="20" {}
+            }
+        }
+    }
+}
+
+/// How late the queue is, and since when.
+pub(super) fn overdue(stats: &Stats, now: Timestamp) -> Markup {
+    match stats.earliest_due {
+        Some(due) if due <= now && stats.ready > 0 => html! {
+            span.late[now.since(due).as_secs() >= 10] { "due " (relative(now, due)) }
+        },
+        Some(due) => html! { "next " (relative(now, due)) },
+        None => html! { span.far { "nothing to do" } },
+    }
+}
+
+/// Columns of a list of messages: their names, and whether they are numbers.
+pub(super) const COLUMNS: [(&str, bool); 5] =
+    [("Id", false), ("Due", false), ("Tries", true), ("Bytes", true), ("Note", false)];
+
+/// A row of a list; `first` stands before the id.
+pub(super) fn row(queue: &str, now: Timestamp, info: &MessageInfo, first: &Markup) -> Markup {
+    html! {
+        tr {
+            (first)
+            td.id data-label="Id" { a href=(message_link(queue, &info.id)) { (info.id) } }
+            td data-label="Due" { (time(now, info.due)) }
+            td.number data-label="Tries" { (tries(info)) }
+            td.number data-label="Bytes" {
+                (number(u64::try_from(info.payload_bytes).unwrap_or(u64::MAX)))
+            }
+            td.note data-label="Note" { (note(now, info)) }
+        }
+    }
+}
+
+/// Failures and crashes, each of how many.
+pub(super) fn tries(info: &MessageInfo) -> String {
+    let MessageInfo { failures, max_failures, crashes, max_crashes, .. } = info;
+    match crashes {
+        0 => format!("{failures}/{max_failures}"),
+        _ => format!("{failures}/{max_failures}, crashes {crashes}/{max_crashes}"),
+    }
+}
+
+fn note(now: Timestamp, info: &MessageInfo) -> Markup {
+    html! {
+        @match info.state {
+            MessageState::Dead { reason, since } => {
+                span.badge.dead { (reason.name().replace('_', " ")) } " "
+                span.far { (relative(now, since)) } " "
+            }
+            MessageState::Leased { deadline, cancel_requested } => {
+                span.far { "lease ends " (relative(now, deadline)) } " "
+                @if cancel_requested { span.badge { "to be cancelled" } " " }
+            }
+            MessageState::Scheduled | MessageState::Ready => {}
+        }
+        @if info.priority != delayline::Priority::Normal {
+            span.badge { (info.priority.name()) } " "
+        }
+        @if let Some(error) = &info.last_error { span.error { (short(error, 120)) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_stand_in_groups() {
+        for (value, shown) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
+        {
+            assert_eq!(number(value), shown);
+        }
+    }
+
+    #[test]
+    fn bars_hold_any_counts() {
+        let stats = Stats { scheduled: u64::MAX, dead: u64::MAX, ..Stats::default() };
+        let drawn = bar(&stats).into_string();
+        assert!(drawn.contains(r#"class="scheduled" x="0" y="0" width="1000""#), "{drawn}");
+        assert!(bar(&Stats::default()).into_string().contains("0 dead"));
+    }
+}

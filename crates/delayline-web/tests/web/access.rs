@@ -1,0 +1,243 @@
+//! Who may do what, and from where.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
+
+use crate::support::{ask, call, get, let_die, orders, post, send, site};
+
+const VIEWED: [&str; 7] = [
+    "/queues",
+    "/queue?queue=orders",
+    "/messages?queue=orders&state=ready",
+    "/message?queue=orders&id=order-1",
+    "/message?queue=orders&id=bad-1",
+    "/dead?queue=orders",
+    "/check",
+];
+
+/// Actions, and the role that each needs.
+const ACTIONS: [(&str, Role); 7] = [
+    ("/pause?queue=orders", Role::Operator),
+    ("/resume?queue=orders", Role::Operator),
+    ("/cancel?queue=orders&id=order-1", Role::Operator),
+    ("/reschedule?queue=orders&id=order-1", Role::Operator),
+    ("/redrive?queue=orders&id=bad-1", Role::Operator),
+    ("/purge?queue=orders&id=bad-1", Role::Admin),
+    ("/repair?queue=orders", Role::Admin),
+];
+
+#[tokio::test]
+async fn a_viewer_looks_and_does_nothing() {
+    let orders = orders().await;
+    let_die(&orders, &["bad-1"], "no").await;
+    send(&orders, "order-1", "hunter2").await;
+    let site = site(&orders, Role::Viewer);
+    for uri in VIEWED {
+        let page = get(&site, uri).await.status(200).lacks("hunter2");
+        page.lacks(r#"method="post""#).lacks("Pause").lacks("class=\"button\"");
+    }
+    get(&site, "/content?queue=orders&id=order-1").await.status(403);
+    get(&site, "/check?queue=orders").await.status(403);
+    for (uri, _) in ACTIONS {
+        post(&site, uri, "sure=yes&when=0s").await.status(403).has("nothing was done");
+    }
+    let message = call(&site, "GET", "/queues/orders/messages/order-1", "").await.status(200);
+    assert!(message.json().get("payload").is_none());
+    let before = orders.stats().await.unwrap();
+    assert_eq!((before.ready, before.dead, before.paused), (1, 1, false));
+}
+
+#[tokio::test]
+async fn an_operator_does_what_can_be_undone() {
+    let orders = orders().await;
+    let_die(&orders, &["bad-1"], "no").await;
+    send(&orders, "order-1", "hunter2").await;
+    let site = site(&orders, Role::Operator);
+    get(&site, "/message?queue=orders&id=order-1").await.status(200).has("hunter2");
+    for (uri, needs) in ACTIONS {
+        let answer = post(&site, uri, "sure=yes&when=0s").await;
+        assert_eq!(answer.status == 403, needs == Role::Admin, "{uri}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn contents_may_be_for_others() {
+    let orders = orders().await;
+    send(&orders, "order-1", "hunter2").await;
+    for (role, least, shown) in [
+        (Role::Viewer, Role::Viewer, true),
+        (Role::Operator, Role::Admin, false),
+        (Role::Admin, Role::Admin, true),
+    ] {
+        let dashboard = Dashboard::new(Access::everyone(role)).contents_for(least);
+        let site = dashboard.queue(orders.clone()).router().unwrap();
+        let page = get(&site, "/message?queue=orders&id=order-1").await.status(200);
+        assert_eq!(page.text().contains("hunter2"), shown, "{role:?} {least:?}");
+        let file = get(&site, "/content?queue=orders&id=order-1").await;
+        assert_eq!(file.status == 200, shown);
+    }
+}
+
+#[tokio::test]
+async fn redacted_messages_are_redacted_everywhere() {
+    let orders = orders().await;
+    let_die(&orders, &["bad-1"], "hunter2").await;
+    let draft = orders.message(&"hunter2".into()).id("order-1").header("password", "hunter2");
+    assert!(draft.send().await.unwrap().is_accepted());
+    let dashboard = Dashboard::new(Access::everyone(Role::Admin)).redact(|queue, message| {
+        assert_eq!(queue, "orders");
+        message.payload = "(hidden)".into();
+        message.headers = delayline::Headers::new();
+        message.info.last_error = message.info.last_error.take().map(|_| "(hidden)".to_owned());
+        message.info.first_error = None;
+    });
+    let site = dashboard.queue(orders.clone()).router().unwrap();
+    for uri in [
+        "/message?queue=orders&id=order-1",
+        "/content?queue=orders&id=order-1",
+        "/api/v1/queues/orders/messages/order-1",
+        "/messages?queue=orders&state=ready",
+        "/message?queue=orders&id=bad-1",
+        "/dead?queue=orders",
+        "/api/v1/queues/orders/dead",
+    ] {
+        get(&site, uri).await.status(200).lacks("hunter2");
+    }
+    get(&site, "/content?queue=orders&id=order-1").await.has("(hidden)");
+}
+
+fn guarded(queue: &crate::support::Raws) -> Router {
+    let access = Access::credentials([
+        Credential::bearer("robot", "t0ken", Role::Viewer),
+        Credential::basic("anna", "secret", Role::Operator),
+    ]);
+    Dashboard::new(access).queue(queue.clone()).router().unwrap()
+}
+
+#[tokio::test]
+async fn nobody_comes_in_without_a_credential() {
+    let orders = orders().await;
+    let site = guarded(&orders);
+    for uri in VIEWED.into_iter().chain(["/metrics", "/api/v1/queues", "/nowhere"]) {
+        let answer = get(&site, uri).await.status(401);
+        let asked: Vec<_> = answer.headers.get_all(header::WWW_AUTHENTICATE).iter().collect();
+        assert_eq!(asked.len(), 2, "{uri}");
+        assert!(!answer.text().contains("orders"), "{uri}: {}", answer.text());
+    }
+    let problem = get(&site, "/api/v1/queues").await;
+    assert_eq!(problem.header("content-type"), "application/problem+json");
+    get(&site, "/health").await.status(200);
+    let with = |value: &str| {
+        Request::get("/queues").header("authorization", value).body(Body::empty()).unwrap()
+    };
+    ask(&site, with("Bearer t0ken")).await.status(200).has("robot, viewer");
+    let anna = format!("Basic {}", STANDARD.encode("anna:secret"));
+    ask(&site, with(&anna)).await.status(200).has("anna, operator");
+    ask(&site, with("Bearer t0ken2")).await.status(401);
+}
+
+#[tokio::test]
+async fn a_resolver_decides() {
+    let orders = orders().await;
+    let access = Access::resolver(|request| {
+        let user = request.headers.get("x-user")?.to_str().ok()?;
+        Some(Visitor::new(user, Role::Viewer))
+    });
+    let site = Dashboard::new(access).queue(orders).router().unwrap();
+    get(&site, "/queues").await.status(403).lacks("orders");
+    let request = Request::get("/queues").header("x-user", "<b>").body(Body::empty()).unwrap();
+    ask(&site, request).await.status(200).has("&lt;b&gt;, viewer");
+}
+
+#[tokio::test]
+async fn forged_requests_do_nothing() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Admin);
+    let forged: [&[(&str, &str)]; 7] = [
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "http://queues.example")],
+        &[("origin", "http://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://queues.example:81")],
+        &[("origin", "http://evil.example"), ("x-forwarded-host", "evil.example")],
+    ];
+    for headers in forged {
+        for uri in ["/pause?queue=orders", "/api/v1/queues/orders/pause"] {
+            let request = Request::post(uri).header("host", "queues.example");
+            let request =
+                headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+            ask(&site, request.body(Body::empty()).unwrap()).await.status(403).has("another site");
+        }
+    }
+    assert!(!orders.stats().await.unwrap().paused);
+    // A browser on the page itself, an old one, and a program.
+    let honest: [&[(&str, &str)]; 3] =
+        [&[("sec-fetch-site", "same-origin")], &[("origin", "http://queues.example")], &[]];
+    for headers in honest {
+        let request = Request::post("/pause?queue=orders").header("host", "queues.example");
+        let request = headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+        ask(&site, request.body(Body::empty()).unwrap()).await.status(303);
+    }
+}
+
+#[tokio::test]
+async fn browsers_are_told_to_be_strict() {
+    let site = site(&orders().await, Role::Viewer);
+    for uri in ["/", "/queues", "/nowhere", "/api/v1/queues", "/health", "/metrics"] {
+        let answer = get(&site, uri).await;
+        let policy = answer.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{uri}");
+        assert!(policy.contains("frame-ancestors 'none'"));
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("cache-control"), "no-store", "{uri}");
+        assert_eq!(answer.header("set-cookie"), "");
+    }
+}
+
+/// Where lines of the log end up.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_action_leaves_a_line() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    // For all tests of this program, whose actions are other visitors'.
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(move || writer.clone())
+        .init();
+    let orders = orders().await;
+    send(&orders, "order-1", "hunter2").await;
+    let access = Access::resolver(|_| Some(Visitor::new("anna\n", Role::Admin)));
+    let site = Dashboard::new(access).queue(orders).router().unwrap();
+    post(&site, "/pause?queue=orders", "").await.status(303);
+    post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.status(303);
+    post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let audit: Vec<&str> = text.lines().filter(|line| line.contains(r"visitor=anna\n")).collect();
+    assert_eq!(audit.len(), 3, "{text}");
+    for (line, action) in audit.iter().zip(["pause", "cancel", "repair"]) {
+        assert!(line.contains("delayline_web::audit") && line.contains(action), "{line}");
+        assert!(line.contains(r#"queue="orders""#) && !line.contains("hunter2"), "{line}");
+    }
+    assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
+}

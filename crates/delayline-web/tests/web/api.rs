@@ -1,0 +1,299 @@
+//! The HTTP API.
+
+use axum::body::Body;
+use axum::http::Request;
+use delayline::{Found, limits};
+use delayline_web::{Role, Router};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, ask, call, get, let_die, orders, send, send_later, site};
+
+const MESSAGES: &str = "/queues/orders/messages";
+
+async fn send_as(site: &Router, kind: &str, body: impl Into<Body>) -> Answer {
+    let request = Request::post(format!("/api/v1{MESSAGES}")).header("content-type", kind);
+    ask(site, request.body(body.into()).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_message_is_sent_once_however_often() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let message = r#"{"id": "a/b", "payload": {"total": 9}, "delay": "30m", "priority": "high",
+        "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2, "expires_in": "2h"}"#;
+    let sent = call(&site, "POST", MESSAGES, message).await.status(201);
+    assert_eq!(sent.header("location"), "messages/a%2Fb");
+    assert_eq!(sent.json()["outcome"], "created");
+    let again = call(&site, "POST", MESSAGES, message).await.status(200).json();
+    assert_eq!(
+        again,
+        json!({"id": "a/b", "outcome": "duplicate", "state": "scheduled",
+        "accepted": true})
+    );
+    let other = r#"{"id": "a/b", "payload": 1}"#;
+    let problem = call(&site, "POST", MESSAGES, other).await.status(409);
+    assert_eq!(problem.header("content-type"), "application/problem+json");
+    assert_eq!(problem.json()["outcome"], "conflict");
+    let Found::Live(stored) = orders.get("a/b").await.unwrap() else { panic!("it is not there") };
+    assert_eq!(stored.payload, r#"{"total":9}"#);
+    assert_eq!((stored.info.max_failures, stored.info.max_crashes), (3, 2));
+    assert_eq!(stored.headers.get("shop").unwrap(), "9");
+    assert!(stored.info.expires_at.is_some());
+
+    call(&site, "DELETE", &format!("{MESSAGES}/a%2Fb"), "").await.status(200);
+    let problem = call(&site, "POST", MESSAGES, message).await.status(409).json();
+    assert_eq!((&problem["outcome"], &problem["accepted"]), (&json!("duplicate"), &json!(false)));
+    let reused = message.replace(r#""priority""#, r#""reuse_finished_id": true, "priority""#);
+    call(&site, "POST", MESSAGES, &reused).await.status(201);
+}
+
+#[tokio::test]
+async fn a_message_without_an_id_gets_one() {
+    let site = site(&orders().await, Role::Operator);
+    let sent = call(&site, "POST", MESSAGES, r#"{"payload": "x"}"#).await.status(201).json();
+    let id = sent["id"].as_str().unwrap();
+    let found = call(&site, "GET", &format!("{MESSAGES}/{id}"), "").await.status(200).json();
+    assert_eq!((&found["payload"], &found["state"]), (&json!("x"), &json!("ready")));
+}
+
+#[tokio::test]
+async fn many_messages_are_sent_if_all_are_valid() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let array: Value = (0..1_000).map(|n| json!({"id": format!("m{n}"), "payload": n})).collect();
+    let sent = send_as(&site, "application/json; charset=utf-8", array.to_string()).await;
+    let results = sent.status(200).json();
+    assert_eq!(results["results"].as_array().unwrap().len(), 1_000);
+    assert_eq!(results["results"][999]["id"], "m999");
+    let lines = "{\"id\": \"a\", \"payload\": 1}\n\r\n{\"id\": \"m1\", \"payload\": 2}";
+    let results = send_as(&site, "application/x-ndjson", lines).await.status(200).json();
+    let outcomes: Vec<_> = results["results"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        (&outcomes[0]["outcome"], &outcomes[1]["outcome"]),
+        (&json!("created"), &json!("conflict"))
+    );
+    let lines = "{\"id\": \"b\", \"payload\": 1}\n{\"id\": \"\", \"payload\": \"hunter2\"}\n7\n";
+    let problem = send_as(&site, "application/x-ndjson", lines).await.status(400);
+    let problem = problem.lacks("hunter2").json();
+    let places: Vec<_> =
+        problem["errors"].as_array().unwrap().iter().map(|it| it["index"].as_u64()).collect();
+    assert_eq!(places, [Some(1), Some(2)]);
+    assert_eq!(orders.get("b").await.unwrap(), Found::Unknown);
+    assert_eq!(orders.stats().await.unwrap().enqueued_total, 1_001);
+}
+
+#[tokio::test]
+async fn wrong_messages_are_problems() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let long_id = format!(r#"{{"id": "{}", "payload": 1}}"#, "x".repeat(129));
+    let many: Value = (0..=limits::MAX_BATCH).map(|n| json!({"payload": n})).collect();
+    let many = many.to_string();
+    let deep = "[".repeat(100_000);
+    for (body, why) in [
+        ("", "must be a JSON object"),
+        ("{", "the JSON is truncated"),
+        ("[]", "there is no message"),
+        ("[1", "a JSON object or an array"),
+        ("7", "a JSON object or an array"),
+        (&deep, "a JSON object or an array"),
+        (r#"{"id": "a"}"#, "it has no payload"),
+        (r#"{"payload": 1, "delay": "soon"}"#, "is not a duration"),
+        (r#"{"payload": 1, "delay": "1s", "at": "2030-01-01T00:00Z"}"#, "both delay and at"),
+        (r#"{"payload": 1, "expires": "1s"}"#, "unknown field"),
+        (&long_id, "129 bytes long; at most 128"),
+        (&many, "1001 messages in the body; at most 1000"),
+    ] {
+        let problem = call(&site, "POST", MESSAGES, body).await;
+        let shown: String = body.chars().take(60).collect();
+        assert_eq!(problem.status, 400, "{shown}: {}", problem.text());
+        let detail = problem.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(why), "{shown}: {detail}");
+    }
+    send_as(&site, "text/plain", "{}").await.status(415);
+    send_as(&site, "application/x-www-form-urlencoded", "{}").await.status(415);
+    let large = vec![b' '; 8 * 1024 * 1024 + 1];
+    send_as(&site, "application/json", large).await.status(413);
+    let payload = "x".repeat(limits::MAX_PAYLOAD_BYTES + 1);
+    let body = json!({ "payload": payload }).to_string();
+    call(&site, "POST", MESSAGES, &body).await.status(400).has("1048577 bytes");
+    assert_eq!(orders.stats().await.unwrap().enqueued_total, 0);
+}
+
+#[tokio::test]
+async fn a_message_is_found_changed_and_cancelled() {
+    let orders = orders().await;
+    send_later(&orders, "order-1", 60).await;
+    let site = site(&orders, Role::Operator);
+    let path = format!("{MESSAGES}/order-1");
+    let found = call(&site, "GET", &path, "").await.status(200).json();
+    assert_eq!((&found["state"], &found["payload"]), (&json!("scheduled"), &json!("later")));
+    let when = format!("{path}/reschedule");
+    let done = call(&site, "POST", &when, r#"{"at": "2030-01-31T09:00:00Z"}"#).await.status(200);
+    assert_eq!(done.json()["due"], "2030-01-31T09:00:00.000Z");
+    for wrong in ["{}", r#"{"delay": 1}"#, r#"{"delay": "x"}"#, r#"{"when": "1s"}"#, "[]"] {
+        call(&site, "POST", &when, wrong).await.status(400);
+    }
+    call(&site, "POST", &when, r#"{"delay": "0s"}"#).await.status(200);
+    assert_eq!(orders.stats().await.unwrap().ready, 1);
+    for _ in 0..2 {
+        let done = call(&site, "DELETE", &path, "").await.status(200).json();
+        assert_eq!(done, json!({"id": "order-1", "outcome": "cancelled"}));
+    }
+    let found = call(&site, "GET", &path, "").await.status(200).json();
+    assert_eq!(found, json!({"id": "order-1", "state": "cancelled"}));
+    let nobody = format!("{MESSAGES}/nobody");
+    call(&site, "GET", &nobody, "").await.status(404);
+    let problem = call(&site, "DELETE", &nobody, "").await.status(404).json();
+    assert_eq!(problem["outcome"], "not_found");
+    let problem = call(&site, "POST", &when, r#"{"delay": "1s"}"#).await.status(404).json();
+    assert_eq!(problem["outcome"], "not_found");
+}
+
+#[tokio::test]
+async fn ids_are_any_bytes() {
+    let orders = orders().await;
+    let id = delayline::MessageId::new(&b"\xff/?#%41\0"[..]).unwrap();
+    assert!(orders.message(&"x".into()).id(id).send().await.unwrap().is_accepted());
+    let site = site(&orders, Role::Operator);
+    let path = format!("{MESSAGES}/%FF%2F%3F%23%2541%00");
+    let found = call(&site, "GET", &path, "").await.status(200).json();
+    assert_eq!(found["id_base64"], "/y8/IyU0MQA=");
+    let page = call(&site, "GET", &format!("{MESSAGES}?state=ready"), "").await.status(200).json();
+    assert_eq!(page["messages"][0]["id_base64"], "/y8/IyU0MQA=");
+    call(&site, "DELETE", &path, "").await.status(200);
+}
+
+#[tokio::test]
+async fn lists_have_pages() {
+    let orders = orders().await;
+    for n in 0..7 {
+        send(&orders, &format!("order-{n}"), "x").await;
+    }
+    let site = site(&orders, Role::Viewer);
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{MESSAGES}?state=ready&limit=3{after}");
+        let page = call(&site, "GET", &path, "").await.status(200).json();
+        let messages = page["messages"].as_array().unwrap();
+        assert!(messages.len() <= 3 && messages.iter().all(|it| it.get("payload").is_none()));
+        seen.extend(messages.iter().map(|it| it["id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, (0..7).map(|n| format!("order-{n}")).collect::<Vec<_>>());
+    for wrong in ["limit=0", "limit=101", "limit=x", "state=acked", "state=dead&after=ready"] {
+        call(&site, "GET", &format!("{MESSAGES}?{wrong}"), "").await.status(400);
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_redriven_and_purged() {
+    let orders = orders().await;
+    let_die(&orders, &["a", "b", "c"], "no").await;
+    let site = site(&orders, Role::Admin);
+    let page = call(&site, "GET", "/queues/orders/dead?limit=2", "").await.status(200).json();
+    assert_eq!(
+        (&page["messages"][0]["id"], &page["messages"][0]["reason"]),
+        (&json!("a"), &json!("rejected"))
+    );
+    let body = r#"{"ids": ["a", "x"], "ids_base64": ["Yg=="], "delay": "1h"}"#;
+    let done = call(&site, "POST", "/queues/orders/dead/redrive", body).await.status(200).json();
+    let outcomes: Vec<_> =
+        done["results"].as_array().unwrap().iter().map(|it| it["outcome"].as_str()).collect();
+    assert_eq!(outcomes, [Some("redriven"), Some("not_found"), Some("redriven")]);
+    assert_eq!(orders.stats().await.unwrap().scheduled, 2);
+    let purge = "/queues/orders/dead/purge";
+    let done = call(&site, "POST", purge, r#"{"ids": ["c", "a"]}"#).await.status(200).json();
+    assert_eq!(
+        done,
+        json!({"results": [{"id": "c", "outcome": "purged"},
+        {"id": "a", "outcome": "not_dead"}]})
+    );
+    for wrong in [
+        "{}",
+        r#"{"ids": []}"#,
+        r#"{"ids": ["a", "a"]}"#,
+        r#"{"ids": "a"}"#,
+        r#"{"ids": [1]}"#,
+        r#"{"ids_base64": ["?"]}"#,
+        r#"{"all": true}"#,
+    ] {
+        call(&site, "POST", purge, wrong).await.status(400);
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_counted_paused_and_resumed() {
+    let orders = orders().await;
+    send(&orders, "order-1", "x").await;
+    let site = site(&orders, Role::Operator);
+    let names = call(&site, "GET", "/queues", "").await.status(200).json();
+    assert_eq!(names, json!({"queues": ["orders"]}));
+    for (verb, changed) in [("pause", true), ("pause", false), ("resume", true)] {
+        let path = format!("/queues/orders/{verb}");
+        let done = call(&site, "POST", &path, "").await.status(200).json();
+        assert_eq!(done, json!({"queue": "orders", "paused": verb == "pause", "changed": changed}));
+    }
+    let stats = call(&site, "GET", "/queues/orders", "").await.status(200).json();
+    assert_eq!(
+        (&stats["ready"], &stats["paused"], &stats["queue"]),
+        (&json!(1), &json!(false), &json!("orders"))
+    );
+    assert!(stats["at"].as_str().unwrap().ends_with('Z'));
+    for path in ["/queues/nobody", "/queues/nobody/messages", "/queues/nobody/messages/x"] {
+        let problem = call(&site, "GET", path, "").await.status(404);
+        assert_eq!(problem.header("content-type"), "application/problem+json");
+    }
+}
+
+#[tokio::test]
+async fn a_viewer_reads_only() {
+    let orders = orders().await;
+    let_die(&orders, &["a"], "no").await;
+    let site = site(&orders, Role::Viewer);
+    for (method, path) in [
+        ("POST", "/queues/orders/messages"),
+        ("POST", "/queues/orders/pause"),
+        ("POST", "/queues/orders/resume"),
+        ("DELETE", "/queues/orders/messages/a"),
+        ("POST", "/queues/orders/messages/a/reschedule"),
+        ("POST", "/queues/orders/dead/redrive"),
+        ("POST", "/queues/orders/dead/purge"),
+    ] {
+        let body = r#"{"payload": 1, "ids": ["a"], "delay": "1s"}"#;
+        call(&site, method, path, body).await.status(403).has("needs the role");
+    }
+    assert_eq!(orders.stats().await.unwrap().dead, 1);
+}
+
+/// Every path of the description exists in the methods that it has there, and in no other one; the
+/// crate's own tests see to it that there is no other path.
+#[tokio::test]
+async fn the_description_is_true() {
+    let site = site(&orders().await, Role::Admin);
+    let document = get(&site, "/api/v1/openapi.json").await.status(200);
+    assert_eq!(document.header("content-type"), "application/json");
+    let document = document.json();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let real = path.replace("{queue}", "orders").replace("{id}", "x");
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let described = methods.get(method.to_lowercase()).is_some();
+            let answer = call(&site, method, &real, "{}").await;
+            assert_eq!(answer.status != 405, described, "{method} {path}: {}", answer.text());
+            if described && answer.status.is_success() {
+                let status = answer.status.as_u16().to_string();
+                let responses = &methods[&method.to_lowercase()]["responses"];
+                assert!(responses.get(&status).is_some(), "{method} {path}: {status}");
+            } else {
+                assert_eq!(answer.header("content-type"), "application/problem+json");
+            }
+        }
+    }
+    let text = document.to_string();
+    for (_, rest) in text.match_indices("\"$ref\":\"#").map(|(at, _)| ((), &text[at + 9..])) {
+        let pointer = rest.split('"').next().unwrap();
+        assert!(document.pointer(pointer).is_some(), "{pointer}");
+    }
+    call(&site, "GET", "/nowhere", "").await.status(404);
+}

@@ -1,0 +1,18 @@
+//! The router, asked as a browser or a program would, without a network.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "test code"
+)]
+
+mod access;
+mod actions;
+mod api;
+mod hostile;
+mod metrics;
+mod pages;
+mod redis;
+mod support;

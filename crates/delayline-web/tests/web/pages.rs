@@ -1,0 +1,168 @@
+//! What pages show.
+
+use std::time::Duration;
+
+use axum::Router;
+use delayline::{Bytes, Priority};
+use delayline_web::{Access, BuildError, Dashboard, Role};
+
+use crate::support::{get, let_die, open, orders, send, send_later, site};
+
+#[tokio::test]
+async fn the_overview_counts_every_queue() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let (orders, texts) = (open(&connection, "orders").await, open(&connection, "a/b:c").await);
+    send(&orders, "one", "1").await;
+    send_later(&orders, "two", 3_600).await;
+    texts.pause().await.unwrap();
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders).queue(texts);
+    let page = get(&dashboard.router().unwrap(), "/queues").await.status(200);
+    let page = page.has("queue?queue=orders").has("queue?queue=a%2Fb%3Ac").has("paused");
+    page.has("1 scheduled, 1 ready, 0 leased, 0 dead").has("due ").has("nothing to do");
+}
+
+#[tokio::test]
+async fn a_dashboard_without_queues_says_so() {
+    let site = Dashboard::new(Access::everyone(Role::Viewer)).router().unwrap();
+    get(&site, "/queues").await.status(200).has("There are no queues here.");
+}
+
+#[tokio::test]
+async fn a_name_stands_for_one_queue() {
+    let orders = orders().await;
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer));
+    let error = dashboard.queue(orders.clone()).queue(orders).router().unwrap_err();
+    assert_eq!(error, BuildError::Twice { name: "orders".to_owned() });
+}
+
+#[tokio::test]
+async fn a_queue_leads_to_its_messages() {
+    let orders = orders().await;
+    send_later(&orders, "order-1", 90).await;
+    let site = site(&orders, Role::Viewer);
+    let page = get(&site, "/queue?queue=orders").await.status(200);
+    page.has("messages?state=scheduled&amp;queue=orders").has("dead?&amp;queue=orders");
+    let page = get(&site, "/messages?state=scheduled&queue=orders").await.status(200);
+    page.has("message?queue=orders&amp;id=order-1").has("in 1 min").has(" UTC</time>");
+    get(&site, "/messages?state=ready&queue=orders").await.status(200).has("There are none.");
+    get(&site, "/messages?queue=orders").await.status(200).has("order-1");
+}
+
+#[tokio::test]
+async fn long_lists_have_pages() {
+    let orders = orders().await;
+    for n in 0..70 {
+        send_later(&orders, &format!("order-{n:02}"), 100 + n).await;
+    }
+    let site = site(&orders, Role::Viewer);
+    let first = get(&site, "/messages?queue=orders&state=scheduled").await.status(200);
+    let first = first.has(">order-49<").lacks(">order-50<").lacks("First page");
+    let (_, rest) = first.text().split_once(r#"rel="next" href=""#).unwrap();
+    let next = rest.split('"').next().unwrap().replace("&amp;", "&");
+    let second = get(&site, &format!("/{next}")).await.status(200);
+    second.lacks(">order-49<").has(">order-50<").has(">order-69<").has("First page");
+}
+
+#[tokio::test]
+async fn a_message_is_shown_with_all_that_is_known() {
+    let orders = orders().await;
+    let draft = orders.message(&Bytes::from_static(br#"{"total":9}"#)).id("order-1");
+    let draft = draft.due_in(Duration::from_secs(60)).priority(Priority::High);
+    let draft = draft.header("shop", "9").header("bytes", &b"\xff\x00"[..]);
+    assert!(draft.send().await.unwrap().is_accepted());
+    let site = site(&orders, Role::Operator);
+    let page = get(&site, "/message?queue=orders&id=order-1").await.status(200);
+    let page = page.has("scheduled").has("high").has("0/20").has("0/5").has("0xff00");
+    let page = page.has("{\n  &quot;total&quot;: 9\n}").has("Run now").has("Cancel...");
+    page.lacks("Redrive").lacks("Delete");
+    let page = get(&site, "/message?queue=orders&id=order-1&as=hex").await.status(200);
+    page.has("00000000  7b 22 74 6f 74 61 6c 22  3a 39 7d");
+    let file = get(&site, "/content?queue=orders&id=order-1").await.status(200);
+    assert_eq!((file.text(), file.header("content-type")), (r#"{"total":9}"#, OCTETS));
+    assert!(file.header("content-disposition").starts_with("attachment"));
+}
+
+#[tokio::test]
+async fn what_is_gone_is_told_apart_from_what_never_was() {
+    let orders = orders().await;
+    send(&orders, "order-1", "1").await;
+    orders.cancel("order-1").await.unwrap();
+    let site = site(&orders, Role::Operator);
+    get(&site, "/message?queue=orders&id=order-1").await.status(200).has("cancelled");
+    get(&site, "/message?queue=orders&id=order-2").await.status(200).has("knows no message");
+    get(&site, "/content?queue=orders&id=order-1").await.status(404);
+}
+
+#[tokio::test]
+async fn dead_letters_say_why() {
+    let orders = orders().await;
+    let_die(&orders, &["bad-1", "bad-2"], "no such shop").await;
+    let page = get(&site(&orders, Role::Viewer), "/dead?queue=orders").await.status(200);
+    page.has("bad-1").has("bad-2").has("rejected").has("no such shop").lacks("<form");
+}
+
+#[tokio::test]
+async fn a_check_looks_at_every_message() {
+    let orders = orders().await;
+    for n in 0..250 {
+        send_later(&orders, &n.to_string(), 60).await;
+    }
+    let site = site(&orders, Role::Operator);
+    let page = get(&site, "/check?queue=orders").await.status(200);
+    page.has("250 messages looked at, nothing is wrong.").lacks("Go on").lacks("Repair");
+    let page = get(&site, "/check?queue=orders&after=0:0:0").await.status(200);
+    page.has("250 messages looked at");
+    get(&site, "/check?queue=orders&after=0:0").await.status(400);
+}
+
+#[tokio::test]
+async fn a_list_is_not_led_astray() {
+    let site = site(&orders().await, Role::Admin);
+    for (uri, status) in [
+        ("/queue", 404),
+        ("/queue?queue=nobody", 404),
+        ("/messages?queue=orders&state=acked", 400),
+        ("/messages?queue=orders&state=ready&after=dead", 400),
+        ("/messages?queue=orders&after=x", 400),
+        ("/dead?queue=orders&after=ready", 400),
+        ("/message?queue=orders", 400),
+        ("/message?queue=orders&id=", 400),
+        ("/nowhere", 404),
+        ("/pause?queue=orders", 405),
+    ] {
+        get(&site, uri).await.status(status).has("All queues");
+    }
+}
+
+#[tokio::test]
+async fn the_router_can_be_mounted_anywhere() {
+    let orders = orders().await;
+    let dashboard = || site(&orders, Role::Viewer);
+    let mounts = [
+        Router::new().nest("/admin/q", dashboard()),
+        Router::new().nest("/admin", Router::new().nest("/q", dashboard())),
+        Router::new().nest_service("/admin/q", dashboard()),
+    ];
+    for mount in mounts {
+        let bare = get(&mount, "/admin/q").await.status(307);
+        assert_eq!(bare.header("location"), "q/queues");
+        let page = get(&mount, "/admin/q/queues").await.status(200);
+        // No link leads anywhere but to what stands beside it.
+        for (_, rest) in page.text().match_indices("href=\"").map(|it| page.text().split_at(it.0)) {
+            let link = rest.trim_start_matches("href=\"").split('"').next().unwrap();
+            assert!(!link.starts_with('/') && !link.contains(".."), "{link}");
+        }
+        let (_, rest) = page.text().split_once(r#"rel="stylesheet" href=""#).unwrap();
+        let style = rest.split('"').next().unwrap();
+        let style = get(&mount, &format!("/admin/q/{style}")).await.status(200);
+        assert!(style.header("cache-control").contains("immutable"));
+        get(&mount, "/admin/q/queue?queue=orders").await.status(200);
+        get(&mount, "/admin/q/api/v1/queues/orders").await.status(200);
+        get(&mount, "/admin/q/nowhere").await.status(404);
+    }
+    let service = Router::new().nest_service("/admin/q", dashboard());
+    assert_eq!(get(&service, "/admin/q/").await.status(307).header("location"), "queues");
+    assert_eq!(get(&dashboard(), "/").await.status(307).header("location"), "queues");
+}
+
+const OCTETS: &str = "application/octet-stream";

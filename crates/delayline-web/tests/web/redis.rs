@@ -1,0 +1,42 @@
+//! The same on a real server, also while it is away.
+
+use std::time::Duration;
+
+use delayline::Connect;
+use delayline_test_server::Server;
+use delayline_web::Role;
+
+use crate::support::{call, get, let_die, open, post, send, send_later, site};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_shown_goes_away_and_comes_back() {
+    let server = Server::builder().append_only("always").start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let orders = open(&connection, "orders").await;
+    let_die(&orders, &["bad-1", "bad-2"], "no such shop").await;
+    send(&orders, "order-1", "{}").await;
+    send_later(&orders, "order-2", 3_600).await;
+    let site = site(&orders, Role::Admin);
+    let counts = "1 scheduled, 1 ready, 0 leased, 2 dead";
+    get(&site, "/queues").await.status(200).has(counts);
+    get(&site, "/dead?queue=orders").await.status(200).has("bad-2").has("no such shop");
+    get(&site, "/check?queue=orders").await.status(200).has("4 messages looked at, nothing");
+    post(&site, "/redrive?queue=orders", "scope=page&page=bad-1&page=bad-2").await.leads_to();
+    post(&site, "/cancel?queue=orders&id=order-2", "sure=yes").await.leads_to();
+    let message = r#"{"id":"order-3","payload":{"total":9},"delay":"1h"}"#;
+    call(&site, "POST", "/queues/orders/messages", message).await.status(201);
+
+    server.kill();
+    get(&site, "/queues").await.status(200).has("orders").lacks("scheduled,");
+    get(&site, "/health").await.status(503);
+    let page = get(&site, "/queue?queue=orders").await;
+    assert!(page.status.is_server_error(), "{page:?}");
+    page.has("cannot be reached").has("All queues");
+    let problem = call(&site, "GET", "/queues/orders", "").await;
+    assert!(problem.json()["class"].is_string() && problem.status.is_server_error());
+
+    server.restart();
+    let there = async { while get(&site, "/queue?queue=orders").await.status != 200 {} };
+    tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
+    get(&site, "/queues").await.has("1 scheduled, 3 ready, 0 leased, 0 dead");
+}

@@ -1,0 +1,131 @@
+//! Queues in memory, requests, and answers.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use delayline::{Bytes, Connection, Job, Outcome, Queue, Raw, Worker};
+use delayline_web::{Access, Dashboard, Role, Router};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+pub type Raws = Queue<Bytes, Raw>;
+
+/// A queue `orders` in memory.
+pub async fn orders() -> Raws {
+    let connection = delayline::connect("memory:").await.unwrap();
+    open(&connection, "orders").await
+}
+
+pub async fn open(connection: &Connection, name: &str) -> Raws {
+    connection.queue_with_codec(name, Raw).await.unwrap()
+}
+
+/// A dashboard of one queue for visitors of this role.
+pub fn site(queue: &Raws, role: Role) -> Router {
+    Dashboard::new(Access::everyone(role)).queue(queue.clone()).router().unwrap()
+}
+
+pub async fn send(queue: &Raws, id: &str, payload: impl Into<Bytes>) {
+    assert!(queue.message(&payload.into()).id(id).send().await.unwrap().is_accepted());
+}
+
+pub async fn send_later(queue: &Raws, id: &str, seconds: u64) {
+    let draft = queue.message(&Bytes::from_static(b"later")).id(id);
+    let sent = draft.due_in(Duration::from_secs(seconds)).send().await.unwrap();
+    assert!(sent.is_accepted());
+}
+
+/// Sends messages that a worker rejects for this reason at once.
+pub async fn let_die(queue: &Raws, ids: &[&str], reason: &str) {
+    for id in ids {
+        send(queue, id, "payload").await;
+    }
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let reason = reason.to_owned();
+    worker
+        .run(move |_: Job<Bytes>| {
+            let reason = reason.clone();
+            async move { Ok::<_, std::io::Error>(Outcome::reject(reason)) }
+        })
+        .await;
+    assert_eq!(queue.stats().await.unwrap().dead, u64::try_from(ids.len()).unwrap());
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    #[track_caller]
+    pub fn status(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.body));
+        self
+    }
+
+    /// Checks that the page contains a text.
+    #[track_caller]
+    pub fn has(self, text: &str) -> Self {
+        assert!(self.text().contains(text), "{text} is not in {}", self.text());
+        self
+    }
+
+    /// Checks that the page does not contain a text.
+    #[track_caller]
+    pub fn lacks(self, text: &str) -> Self {
+        assert!(!self.text().contains(text), "{text} is in {}", self.text());
+        self
+    }
+
+    /// Where a form leads to, if it is done.
+    #[track_caller]
+    pub fn leads_to(self) -> String {
+        let answer = self.status(303);
+        format!("/{}", answer.header("location"))
+    }
+}
+
+pub async fn ask(site: &Router, request: Request<Body>) -> Answer {
+    let response = site.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    Answer { status: parts.status, headers: parts.headers, body }
+}
+
+pub async fn get(site: &Router, uri: &str) -> Answer {
+    ask(site, Request::get(uri).body(Body::empty()).unwrap()).await
+}
+
+/// Sends a form as a browser does.
+pub async fn post(site: &Router, uri: &str, fields: &str) -> Answer {
+    let request = Request::post(uri)
+        .header("host", "queues.example")
+        .header("sec-fetch-site", "same-origin")
+        .header("origin", "http://queues.example")
+        .header("content-type", "application/x-www-form-urlencoded");
+    ask(site, request.body(Body::from(fields.to_owned())).unwrap()).await
+}
+
+/// Asks the API.
+pub async fn call(site: &Router, method: &str, path: &str, body: &str) -> Answer {
+    let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
+    let request = request.header("content-type", "application/json");
+    ask(site, request.body(Body::from(body.to_owned())).unwrap()).await
+}

@@ -27,11 +27,10 @@ pub(crate) trait Floor: Sized {
 const RECORD_BYTES: usize = 23 + PAYLOAD_BYTES;
 const DETAILS_BYTES: usize = 60;
 const FINISHED_BYTES: usize = 33;
-const CONTROL_BYTES: usize = 75;
+const CONTROL_BYTES: usize = 92;
 
 const CONTROL: &str = "delayline:{bench}:control";
-const DUE: &str = "delayline:{bench}:due";
-const LEASED: &str = "delayline:{bench}:leased";
+const INDEX: &str = "delayline:{bench}:index";
 const RECORDS: &str = "delayline:{bench}:records";
 const DETAILS: &str = "delayline:{bench}:details";
 const FINISHED: &str = "delayline:{bench}:finished_new";

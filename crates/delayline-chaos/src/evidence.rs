@@ -3,24 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use delayline_core::{Found, MessageId, MessageState, Op, Reply, State, Timestamp};
+use delayline_core::{Found, MessageId, MessageState, Op, Position, Reply, State, Timestamp};
 
 use crate::witness::words;
 
 /// Where an operation has put messages.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// For each message that it touched, the indexes it was put into, with the score there, and
-    /// those it was taken out of.
-    places: BTreeMap<MessageId, BTreeMap<Index, Option<u64>>>,
-}
-
-/// An index of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Index {
-    Due,
-    Leased,
-    Dead,
+    /// For each message that it touched, its score in the index afterwards; `None` if it is not there.
+    places: BTreeMap<MessageId, Option<u64>>,
 }
 
 impl Effects {
@@ -30,15 +21,17 @@ impl Effects {
         let mut position = 0;
         while let Some(command) = words(text, &mut position) {
             let [name, key, rest @ ..] = &command[..] else { continue };
-            let Some(index) = Index::of_key(&text[key.clone()]) else { continue };
+            if !text[key.clone()].ends_with(b":index") {
+                continue;
+            }
             let word = |place: &std::ops::Range<usize>| &text[place.clone()];
             match word(name) {
                 b"ZADD" => {
                     for pair in rest.chunks_exact(2) {
-                        effects.note(word(&pair[1]), index, number(word(&pair[0])));
+                        effects.note(word(&pair[1]), number(word(&pair[0])));
                     }
                 }
-                b"ZREM" => rest.iter().for_each(|member| effects.note(word(member), index, None)),
+                b"ZREM" => rest.iter().for_each(|member| effects.note(word(member), None)),
                 _ => {}
             }
         }
@@ -72,43 +65,31 @@ impl Effects {
     pub(crate) fn agree_with(&self, model: &mut State, now: Timestamp) -> bool {
         let ids: Vec<_> = self.places.keys().cloned().collect();
         let Reply::Get(found) = model.apply(now, &Op::Get(ids)).reply else { return false };
-        self.places.values().zip(&found).all(|(indexes, found)| {
-            let told = indexes.iter().find_map(|(index, score)| Some((*index, (*score)?)));
-            match found {
+        self.places.values().zip(&found).all(|(told, found)| {
+            let score = match found {
                 Found::Live(message) => {
                     let info = &message.info;
-                    let place = match info.state {
+                    // The band stands in front of the instant: a priority level, 4 or 5.
+                    let (band, instant) = match info.state {
                         MessageState::Scheduled | MessageState::Ready => {
-                            // The priority stands in front of the instant.
-                            let level = u64::from(info.priority.level()) << 48;
-                            (Index::Due, level + info.due.as_ms())
+                            (info.priority.level(), info.due)
                         }
-                        MessageState::Leased { deadline, .. } => (Index::Leased, deadline.as_ms()),
-                        MessageState::Dead { since, .. } => (Index::Dead, since.as_ms()),
+                        MessageState::Leased { deadline, .. } => (Position::LEASED, deadline),
+                        MessageState::Dead { since, .. } => (Position::DEAD, since),
                     };
-                    told == Some(place)
+                    Some((u64::from(band) << 48) + instant.as_ms())
                 }
-                Found::Finished(_) | Found::Unknown | Found::Unreadable => told.is_none(),
-            }
+                Found::Finished(_) | Found::Unknown | Found::Unreadable => None,
+            };
+            *told == score
         })
     }
 
-    fn note(&mut self, member: &[u8], index: Index, score: Option<u64>) {
+    fn note(&mut self, member: &[u8], score: Option<u64>) {
         // The sequence number, and the id.
         let id = member.get(8..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok());
         if let Some(id) = id {
-            self.places.entry(id).or_default().insert(index, score);
-        }
-    }
-}
-
-impl Index {
-    fn of_key(key: &[u8]) -> Option<Self> {
-        match key.rsplit(|byte| *byte == b':').next()? {
-            b"due" => Some(Self::Due),
-            b"leased" => Some(Self::Leased),
-            b"dead" => Some(Self::Dead),
-            _ => None,
+            self.places.insert(id, score);
         }
     }
 }

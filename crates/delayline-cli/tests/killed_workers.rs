@@ -160,10 +160,15 @@ fn close_orders(driver: &str) {
 /// before anybody has looked, the next one is hit.
 fn wait_for_work(server: &Server, workers: &[Running]) {
     assert_eq!(workers.len(), WORKERS);
-    let entries = |key: &str| server.command(&["ZCARD", &format!("delayline:{{orders}}:{key}")]);
+    // The bands of the index: waiting messages by priority, then leased ones.
+    let band = |band: u64| (band << 48).to_string();
+    let entries = |from: u64, to: u64| {
+        let before = format!("({}", band(to));
+        server.command(&["ZCOUNT", "delayline:{orders}:index", &band(from), &before])
+    };
     let none = delayline_test_server::Reply::Int(0);
     let begin = Instant::now();
-    while entries("leased") == none && entries("due") != none {
+    while entries(4, 5) == none && entries(0, 4) != none {
         assert!(begin.elapsed() < Duration::from_secs(60), "nobody works");
     }
 }

@@ -279,18 +279,14 @@ pub enum Finding {
         /// The id.
         id: MessageId,
     },
-    /// An id that is in two indexes.
-    InTwoStates {
-        /// The id.
-        id: MessageId,
-    },
-    /// A leased or dead message without the details that its state requires.
+    /// A message whose details contradict its place in the index, or a leased or dead one without
+    /// details.
     MissingDetails {
         /// The id.
         id: MessageId,
     },
     /// Data about an id that has no message: details or content without a record, or a record that
-    /// is in no index. An audit reports only the number of such records, a repair their ids.
+    /// is not in the index. An audit reports only the number of such records, a repair their ids.
     Orphan {
         /// The id.
         id: MessageId,

@@ -10,7 +10,6 @@ pub fn finding(finding: &Finding) -> (&'static str, Value) {
         Finding::MalformedEntry { index } => ("malformed_entry", json!(format!("index {index}"))),
         Finding::MissingRecord { id } => ("missing_record", json!(id.to_string())),
         Finding::WrongRecord { id } => ("wrong_record", json!(id.to_string())),
-        Finding::InTwoStates { id } => ("in_two_states", json!(id.to_string())),
         Finding::MissingDetails { id } => ("missing_details", json!(id.to_string())),
         Finding::Orphan { id } => ("orphan", json!(id.to_string())),
         Finding::RecordCount { records, indexed } => {

@@ -1,9 +1,9 @@
--- For the scripts that audit: what is wrong with an index entry, noted in `results` as a kind and two
+-- For the scripts that audit: what is wrong with an entry of the index, noted in `results` as a kind and two
 -- values:
---   1 malformed entry: index, ''         5 missing details: id, ''
---   2 missing record: id, ''             6 record count: records, indexed
---   3 wrong record: id, ''               7 conservation: enqueued, accounted
---   4 in two states: id, ''              8 orphan: id, ''
+--   FOUND_MALFORMED_ENTRY: band, ''      FOUND_RECORD_COUNT: records, indexed
+--   FOUND_MISSING_RECORD: id, ''         FOUND_CONSERVATION: enqueued, accounted
+--   FOUND_WRONG_RECORD: id, ''           FOUND_ORPHAN: id, ''
+--   FOUND_MISSING_DETAILS: id, ''
 
 local results = {ANSWER_RESULTS, now, control.revision, 0, 0, 0, 0, 0, 0}
 
@@ -12,36 +12,60 @@ local function find(kind, first, second)
   results[n + 1], results[n + 2], results[n + 3] = kind, first, second
 end
 
-local function in_another(index, member)
-  return index ~= due and redis.call('ZSCORE', key.due, member)
-    or index ~= leased and redis.call('ZSCORE', key.leased, member)
-    or index ~= dead and redis.call('ZSCORE', key.dead, member)
+-- Whether details say what the band does.
+local function fits(band, details)
+  local state, reason = LEASE_CLOSED, 0
+  if details then
+    state, reason = byte(details, DETAILS_STATE), byte(details, DETAILS_REASON)
+  end
+  return (band == AT_LEASED) == (state ~= LEASE_CLOSED) and (band == AT_DEAD) == (reason ~= 0)
 end
 
-local function examine(index, number, member)
+local function examine(band, member)
   local id = sub(member, MEMBER_ID_FROM)
   if #member < MEMBER_ID_FROM or #id > MAX_ID_BYTES then
-    return find(FOUND_MALFORMED_ENTRY, number, '')
+    return find(FOUND_MALFORMED_ENTRY, band, '')
   end
-  local record, details =
-    redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
+  local record, details = redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
   local _, limits = read_record(record)
   if not has_content(id, record) then
     return find(FOUND_MISSING_RECORD, id, '')
-  elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
+  elseif member_of(record, id) ~= member or band <= LAST_LEVEL and level_of(record) ~= band then
     return find(FOUND_WRONG_RECORD, id, '')
-  elseif in_another(index, member) then
-    return find(FOUND_IN_TWO_STATES, id, '')
   end
-  local phase = PHASE_WAITING
-  if details then
-    phase = readable_details(details) and sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
-      and sub(details, DETAILS_FIXED) == fixed_of(record, limits) and byte(details, DETAILS_PHASE) or -1
-  end
-  local fits = index == due and phase == PHASE_WAITING
-    or index == leased and (phase == PHASE_LEASED or phase == PHASE_CANCELLING)
-    or index == dead and phase == PHASE_DEAD
-  if not fits then
+  local readable = not details or readable_details(details)
+    and sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
+    and sub(details, DETAILS_FIXED) == fixed_of(record, limits)
+  if not readable or not fits(band, details) then
     find(FOUND_MISSING_DETAILS, id, '')
+  end
+end
+
+-- Examines up to `limit` entries behind the position, and notes the position of the last. Calls `wrong`, if
+-- there is one, for each of which it finds something. Answers how many it examined.
+local function examine_entries(position, limit, wrong)
+  local examined = 0
+  for band = 0, AT_DEAD do
+    local entries = walk(band, 0, MAX_TIMESTAMP, position, limit - examined)
+    for i = 1, #entries, 2 do
+      local member, before = entries[i], #results
+      examine(band, member)
+      if wrong and #results > before then
+        wrong(member)
+      end
+      examined = examined + 1
+      results[6], results[7] = band, tonumber(entries[i + 1]) - band * BAND
+      results[8], results[9] = sequence_of(member)
+    end
+  end
+  return examined
+end
+
+-- Calls `found` for each range of scores that no place has, with the band in front of it.
+local function each_gap(found)
+  found(0, '-inf', '(0')
+  for band = 0, AT_DEAD do
+    local to = band < AT_DEAD and format('(%.0f', (band + 1) * BAND) or '+inf'
+    found(band, format('(%.0f', band * BAND + MAX_TIMESTAMP), to)
   end
 end

@@ -2,14 +2,13 @@
 
 --@include prelude.lua
 --@include lists.lua
+--@include places.lua
 --@include records.lua
 --@include details.lua
 --@include finished.lua
 
-local results, new_finished, new_details, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {}
--- Where a message stands is not looked up. It is leased only if its details were not readable.
-local old_due = {}
-local old_leased, old_dead = old_due, old_due
+local results, new_finished, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
+local removed, gone = {}, {}
 
 --@include finish.lua
 --@include write.lua
@@ -27,20 +26,20 @@ local past = finished_of(2, #ARGV)
 -- DECIDE
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
-  local phase = entry and record and readable_details(entry)
-    and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE) and byte(entry, DETAILS_PHASE)
-    or PHASE_WAITING
+  local state = entry and record and readable_details(entry)
+    and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE) and byte(entry, DETAILS_STATE)
+    or LEASE_CLOSED
   if not record then
     local was_cancelled = past[i] and byte(past[i], FINISHED_STATUS) == CANCELLED
     results[3 + i] = was_cancelled and CANCEL_DONE or CANCEL_NOT_FOUND
-  elseif phase == PHASE_LEASED or phase == PHASE_CANCELLING then
-    if phase == PHASE_LEASED then
-      push(new_details, id, string.char(PHASE_CANCELLING) .. sub(entry, DETAILS_PHASE + 1))
+  elseif state ~= LEASE_CLOSED and place_of(member_of(record, id)) == AT_LEASED then
+    if state == LEASE_OPEN then
+      push(new_details, id, string.char(LEASE_CANCELLING) .. sub(entry, DETAILS_STATE + 1))
     end
     results[3 + i] = CANCEL_IN_FLIGHT
   else
     finish(id, digest_of(record), CANCELLED, '')
-    old_due[#gone] = member_of(record, id)
+    removed[#gone] = member_of(record, id)
     results[3 + i] = CANCEL_DONE
   end
 end

@@ -9,6 +9,7 @@
 --@include prelude.lua
 --@include lists.lua
 --@include scheduling.lua
+--@include places.lua
 --@include records.lua
 --@include details.lua
 --@include remains.lua
@@ -16,7 +17,7 @@
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
 local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, -1}, 0, {}, false
-local new_details, new_leased, new_dead, new_records, old_due = {}, {}, {}, {}, {}
+local new_details, new_places, new_records, removed = {}, {}, {}, {}
 local journaled, ring = false, false
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
@@ -30,8 +31,8 @@ local first_left
 
 -- When the first lease ends; nil if there is none.
 local function first_end_of_lease()
-  local first = tonumber(redis.call('ZRANGE', key.leased, '0', '0', 'WITHSCORES')[2] or NEVER)
-  return first <= MAX_TIMESTAMP and math.max(0, first) or nil
+  local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, LAST_LEASED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  return first and tonumber(first) - AT_LEASED * BAND
 end
 
 -- State::next_claimable: the earliest due instant or end of a lease, of what is there after the writes.
@@ -49,7 +50,8 @@ local function next_claimable()
     next = math.min(first_left, lease_end or NEVER)
     if next == NEVER then
       next = nil
-      if control.uses ~= USES_ALL and redis.call('ZCARD', key.due) > #old_due then
+      local leaving = #new_places / 2 + #removed
+      if control.uses ~= USES_ALL and redis.call('ZCOUNT', key.index, '0', LAST_WAITING) > leaving then
         control.uses, changed, next = USES_ALL, true, now -- which levels are used was not known
       end
     end
@@ -57,7 +59,7 @@ local function next_claimable()
 end
 
 -- READ
---@reads leased, due, records, details, journal_new, journal_old
+--@reads index, records, details, journal_new, journal_old
 read_journal()
 local is_repeated = last_claim and sub(last_claim, JOURNAL_CLAIM_ID) == claim_id
 local lease_end = first_end_of_lease()
@@ -93,7 +95,7 @@ local hands_on = more or not sleeps and next and next < now + SAFETY_POLL
 ring = hands_on and redis.call('LLEN', key.bell) == 0
 
 -- WRITE
-changed = changed or #old_due > 0
+changed = changed or #new_places > 0 or #removed > 0
 -- An idle worker that finds nothing new does not write each time.
 local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= STEADY
 if changed or hands_on or not fresh then

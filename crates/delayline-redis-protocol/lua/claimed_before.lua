@@ -12,17 +12,18 @@ local function claimed_before()
     local id = sub(last_claim, position, position + length - 1)
     position = position + length
     local entry, record = redis.call('HGET', key.details, id), false
-    if entry and readable_details(entry) and sub(entry, DETAILS_CLAIM_ID) == claim_id then
+    if entry and readable_details(entry) and sub(entry, DETAILS_CLAIM_ID) == claim_id
+      and byte(entry, DETAILS_STATE) ~= LEASE_CLOSED then
       record = redis.call('HGET', key.records, id)
     end
     local content = read_record(record)
     if content then
-      local score = tonumber(redis.call('ZSCORE', key.leased, member_of(record, id)) or 0)
-      local whole = score > now and score <= MAX_TIMESTAMP and whole_record(id, record, content)
+      local band, its_deadline = place_of(member_of(record, id))
+      local whole = band == AT_LEASED and its_deadline > now and whole_record(id, record, content)
       if whole then
         local n = #results
         results[n + 1], results[n + 2] = id, whole
-        results[n + 3] = struct.pack(INSTANT, score) .. entry
+        results[n + 3] = struct.pack(INSTANT, its_deadline) .. entry
         delivered = delivered + 1
       end
     end

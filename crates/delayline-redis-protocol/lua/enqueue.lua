@@ -6,6 +6,7 @@
 --@include prelude.lua
 --@include bell.lua
 --@include scheduling.lua
+--@include places.lua
 --@include records.lua
 --@include finished.lua
 --@include write.lua
@@ -33,31 +34,30 @@ local function put_unusual_record()
   new_records[2 * created] = record
 end
 
--- For a message of this id that is live. Reads its details; sets known_digest and status.
+-- For a message of this id that is live. Reads its place; sets known_digest and status.
 --@inline
 local function judge_live()
-  local record, entry = records[i], redis.call('HGET', key.details, id)
-  local phase = entry and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
-    and byte(entry, DETAILS_PHASE) or PHASE_WAITING
+  local record = records[i]
+  local band, instant = place_of(member_of(record, id))
   known_digest, status = digest_of(record), READY
-  if phase == PHASE_DEAD then
+  if band == AT_DEAD then
     status = DEAD
-  elseif phase ~= PHASE_WAITING then
+  elseif band == AT_LEASED then
     status = LEASED
-  elseif tonumber(redis.call('ZSCORE', key.due, member_of(record, id)) or 0) % LEVEL > now then
+  elseif band and instant > now then
     status = SCHEDULED
   end
 end
 
 -- READ
---@reads due, records
+--@reads index, records
 local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', key.records, unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)
 
 -- DECIDE
 local results, created, first_due, last = {ANSWER_RESULTS, now, 0}, 0, NEVER, 0
-local new_due, new_records, new_contents, reused = {}, {}, {}, {}
+local new_places, new_records, new_contents, reused = {}, {}, {}, {}
 local pack, char = struct.pack, string.char
 local enqueued_at = pack(INSTANT, now)
 -- All but the last byte of a sequence number is mostly that of the one before.
@@ -89,7 +89,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
         high = sub(pack(U64, sequence), HIGH_SEQUENCE)
       end
       score = score or due_score(level, due)
-      new_due[2 * created - 1], new_due[2 * created] = score, high .. low .. id
+      new_places[2 * created - 1], new_places[2 * created] = score, high .. low .. id
       new_records[2 * created - 1] = id
       if not expires and byte(item, NEW_MESSAGE_FORM) < LARGE then
         -- Shortcuts put_unusual_record.
@@ -114,7 +114,7 @@ local ring = created > 0 and rings(first_due)
 -- needs no look at the key. An entry without a record, left by a file that was torn there, does not
 -- keep its message from being sent again.
 if created > 0 then
-  --@first ZADD due
+  --@first ZADD index
   ask()
   write()
   commit()

@@ -16,15 +16,15 @@ end
 local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
-local results, new_leased = {ANSWER_RESULTS, now, 0}, {}
-local deadline = format('%d', after(tonumber(ARGV[2])))
+local results, new_places = {ANSWER_RESULTS, now, 0}, {}
+local deadline = format('%d', AT_LEASED * BAND + after(tonumber(ARGV[2])))
 for i, id in ipairs(ids) do
   local entry = stored[i]
-  local phase = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
-    and byte(entry, DETAILS_PHASE)
-  if phase == PHASE_LEASED or phase == PHASE_CANCELLING then
-    push(new_leased, deadline, sub(entry, DETAILS_SEQUENCE) .. id)
-    results[3 + i] = phase == PHASE_LEASED and EXTEND_DONE or EXTEND_CANCELLING
+  local state = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
+    and byte(entry, DETAILS_STATE)
+  if state == LEASE_OPEN or state == LEASE_CANCELLING then
+    push(new_places, deadline, sub(entry, DETAILS_SEQUENCE) .. id)
+    results[3 + i] = state == LEASE_OPEN and EXTEND_DONE or EXTEND_CANCELLING
   elseif entry or redis.call('HEXISTS', key.records, id) == 1 then
     results[3 + i] = EXTEND_STALE
   else
@@ -33,7 +33,7 @@ for i, id in ipairs(ids) do
 end
 
 -- WRITE
-if #new_leased > 0 then
+if #new_places > 0 then
   ask()
   begin_writes()
   write()

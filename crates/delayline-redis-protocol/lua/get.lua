@@ -1,9 +1,10 @@
 -- State::get. ARGV: now, ids.
--- Results, three for each id: record, details ('' if there are none) and the instant of its index
--- (due, deadline or death) of a live message; the status of a finished one, '' and 0;
+-- Results, three for each id: record, details ('' if there are none) and the score in `index` of a live
+-- message; the status of a finished one, '' and 0;
 -- GET_UNKNOWN, '' and 0; GET_UNREADABLE, '' and 0 for one that cannot be read.
 
 --@include prelude.lua
+--@include places.lua
 --@include records.lua
 --@include details.lua
 --@include finished.lua
@@ -28,16 +29,12 @@ for i, id in ipairs(ids) do
   local whole = content and (details == '' or readable_details(details))
     and whole_record(id, record, content)
   if whole then
-    local phase, member = byte(details, DETAILS_PHASE) or PHASE_WAITING, member_of(record, id)
-    if phase == PHASE_WAITING then
-      score = redis.call('ZSCORE', key.due, member)
-    elseif phase == PHASE_DEAD then
-      score = redis.call('ZSCORE', key.dead, member)
+    local band, instant = place_of(member_of(record, id))
+    if band then
+      score = band * BAND + instant
     else
-      score = redis.call('ZSCORE', key.leased, member)
+      whole = nil
     end
-    score = math.max(0, tonumber(score or 0)) % LEVEL
-    whole = score <= MAX_TIMESTAMP and whole
   end
   if whole then
     results[n + 1], results[n + 2], results[n + 3] = whole, details, score

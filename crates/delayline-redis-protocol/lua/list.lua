@@ -1,8 +1,7 @@
 -- State::list. ARGV: now, status, limit, and the position to go on from, if any: index, instant,
 -- sequence in two halves.
--- Results: 1 if there may be more, then for each message its index, member, the first bytes of
--- its record, the length of its payload, details ('' if there are none) and the instant of its
--- index.
+-- Results: 1 if there may be more, then for each message its band, member, the first bytes of
+-- its record, the length of its payload, details ('' if there are none) and the instant of its place.
 
 --@include prelude.lua
 --@include records.lua
@@ -11,39 +10,35 @@
 local status, limit, position = tonumber(ARGV[2]), tonumber(ARGV[3]), position_from(4)
 local results, listed = {ANSWER_RESULTS, now, control.revision, 0}, 0
 
-local function list(number, index, base, from, to)
-  if position and position.index > number or listed >= limit then
-    return
-  end
-  local after_position = position and position.index == number and position or nil
-  local found = walk(index, base, from, to, after_position, limit - listed)
+local function list(band, from, to)
+  local found = walk(band, from, to, position, limit - listed)
   for i = 1, #found, 2 do
     local member, score = found[i], tonumber(found[i + 1])
     local id = sub(member, MEMBER_ID_FROM)
     local record, payload, n = redis.call('HGET', key.records, id), 0, #results
     local content = read_record(record)
-    if content then
+    if content and sub(record, RECORD_SEQUENCE) == sub(member, MEMBER_SEQUENCE) then
       local _
       _, payload = content_lengths(record, content)
     end
-    results[n + 1], results[n + 2] = number, member
+    results[n + 1], results[n + 2] = band, member
     results[n + 3], results[n + 4] = sub(record or '', 1, RECORD_HEAD_BYTES), payload
     results[n + 5] = redis.call('HGET', key.details, id) or ''
-    results[n + 6] = score - base
+    results[n + 6] = score - band * BAND
     listed = listed + 1
   end
 end
 
 if status == LEASED then
-  list(AT_LEASED, leased, 0, 0, MAX_TIMESTAMP)
+  list(AT_LEASED, 0, MAX_TIMESTAMP)
 elseif status == DEAD then
-  list(AT_DEAD, dead, 0, 0, MAX_TIMESTAMP)
+  list(AT_DEAD, 0, MAX_TIMESTAMP)
 else
   for level = 0, LAST_LEVEL do
     if status == READY then
-      list(level, due, level * LEVEL, 0, now)
+      list(level, 0, now)
     else
-      list(level, due, level * LEVEL, now + 1, MAX_TIMESTAMP)
+      list(level, now + 1, MAX_TIMESTAMP)
     end
   end
 end

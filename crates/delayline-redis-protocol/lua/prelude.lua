@@ -54,7 +54,7 @@ do
   if math.max(revision, sequence, acked, cancelled, purged, expired) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
   end
-  if not stored and redis.call('ZCARD', key.due) > 0 then
+  if not stored and redis.call('ZCARD', key.index) > 0 then
     uses = USES_ALL -- the record was lost, the messages were not
   end
   control = {

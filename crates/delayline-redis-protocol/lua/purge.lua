@@ -1,36 +1,35 @@
 -- State::purge. ARGV: now, the ids. Results: PURGE_DONE, PURGE_NOT_DEAD, PURGE_NOT_FOUND.
 
 --@include prelude.lua
+--@include places.lua
 --@include records.lua
 --@include finished.lua
 
-local results, new_finished, old_dead, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {}
+local results, new_finished, removed, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {}
 
 --@include finish.lua
 --@include write.lua
 
 -- READ
---@reads records
+--@reads records, index
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
-local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(2, #ARGV)
 
 -- DECIDE
 for i, id in ipairs(ids) do
-  local record, entry = records[i], stored[i]
+  local record = records[i]
   if not record then
     local was_purged = past[i] and byte(past[i], FINISHED_STATUS) == PURGED
     results[3 + i] = was_purged and PURGE_DONE or PURGE_NOT_FOUND
-  elseif not entry or byte(entry, DETAILS_PHASE) ~= PHASE_DEAD
-    or sub(entry, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
+  elseif place_of(member_of(record, id)) ~= AT_DEAD then
     results[3 + i] = PURGE_NOT_DEAD
   else
     finish(id, digest_of(record), PURGED, '')
-    old_dead[#gone] = member_of(record, id)
+    removed[#gone] = member_of(record, id)
     results[3 + i] = PURGE_DONE
   end
 end

@@ -1,8 +1,8 @@
 -- Records: what was enqueued, as `record` in layout.rs describes it. An ordinary message needs 23 bytes
 -- beside its payload. Large contents stand in `contents`, so that scripts that need none do not read them.
 
--- The id's member in `due`, `leased` and `dead`: ties in a sorted set go by the bytes of the
--- member, so the sequence number in front keeps first-in-first-out.
+-- The id's member in `index`: ties in a sorted set go by the bytes of the member, so the sequence number in
+-- front keeps first-in-first-out.
 local function member_of(record, id)
   return sub(record, RECORD_SEQUENCE) .. id
 end

@@ -5,12 +5,13 @@
 --@include lists.lua
 --@include bell.lua
 --@include scheduling.lua
+--@include places.lua
 --@include records.lua
 --@include details.lua
 --@include write.lua
 
 -- READ
---@reads records, details
+--@reads records, details, index
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
   ids[i - 2] = ARGV[i]
@@ -20,15 +21,15 @@ local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
 local results = {ANSWER_RESULTS, now, 0}
-local revived, new_details, new_due, old_dead = {}, {}, {}, {}
+local revived, new_details, new_places = {}, {}, {}
 for i, id in ipairs(ids) do
   local record, entry = records[i], stored[i]
   if not record then
     results[3 + i] = REDRIVE_NOT_FOUND
-  elseif not entry or byte(entry, DETAILS_PHASE) ~= PHASE_DEAD
-    or sub(entry, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
+  elseif place_of(member_of(record, id)) ~= AT_DEAD then
     results[3 + i] = REDRIVE_NOT_DEAD
-  elseif not readable_details(entry) or digest_of(record) == NO_DIGEST or not has_content(id, record) then
+  elseif not (entry and readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE))
+    or digest_of(record) == NO_DIGEST or not has_content(id, record) then
     results[3 + i] = REDRIVE_UNREADABLE
   else
     local position, _, expires_at = read_record(record)
@@ -36,19 +37,18 @@ for i, id in ipairs(ids) do
       push(revived, id, sub(record, 1, RECORD_FORM - 1) .. string.char(byte(record, RECORD_FORM) - EXPIRES)
         .. sub(record, RECORD_FORM + 1, position - INSTANT_BYTES - 1) .. sub(record, position))
     end
-    local d, member = read_details(entry), member_of(record, id)
-    d.phase, d.settled, d.reason, d.failures, d.crashes = PHASE_WAITING, 0, 0, 0, 0
+    local d = read_details(entry)
+    d.state, d.settled, d.reason, d.failures, d.crashes = LEASE_CLOSED, 0, 0, 0, 0
     d.due = due -- for a repair, if no more than this is written
     push(new_details, id, write_details(d))
-    push(new_due, due_score(d.level, due), member)
-    old_dead[#old_dead + 1] = member
+    push(new_places, due_score(d.level, due), member_of(record, id))
     results[3 + i] = due
   end
 end
-local ring = #new_due > 0 and rings(due)
+local ring = #new_places > 0 and rings(due)
 
 -- WRITE
-if #new_due > 0 then
+if #new_places > 0 then
   ask()
   begin_writes()
   write()

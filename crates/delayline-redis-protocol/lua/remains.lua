@@ -6,22 +6,18 @@ local function finished_as(id)
   return redis.call('HGET', key.finished_new, id) or redis.call('HGET', key.finished_old, id)
 end
 
--- Whether a message stands in another index than the one that `member` was found in, or under
--- another member: then the entry found is a stray one.
-local function stands_elsewhere(id, member, record, in_due, in_leased)
-  if redis.call('ZSCORE', key.dead, member)
-    or not in_due and redis.call('ZSCORE', key.due, member)
-    or not in_leased and redis.call('ZSCORE', key.leased, member) then
+local function is_id(id)
+  return #id >= 1 and #id <= MAX_ID_BYTES
+end
+
+-- Whether an entry that leads to no readable message may go: it never belonged to one, its message has
+-- finished, or the record of that id has a place of its own.
+local function is_stray(id, member, record)
+  if not is_id(id) or not record and finished_as(id) then
     return true
   end
   local other = record and member_of(record, id)
-  return other and other ~= member and (redis.call('ZSCORE', key.due, other)
-    or redis.call('ZSCORE', key.leased, other) or redis.call('ZSCORE', key.dead, other))
-end
-
--- Whether details belong to the sequence number, and to the record, if that can be read.
-local function belong_together(details, sequence, fixed)
-  return sub(details, DETAILS_SEQUENCE) == sequence and (not fixed or sub(details, DETAILS_FIXED) == fixed)
+  return other and other ~= member and redis.call('ZSCORE', key.index, other)
 end
 
 -- What is left of a message that cannot be read: details of a dead letter, and a record, a new one
@@ -38,11 +34,6 @@ local function remains(member, record, due)
       .. string.char(STRAY_LEVEL + LIMITED) .. limits .. sub(record or '', 1, SMALL)
   end
   local d = fresh_details(sub(member, MEMBER_SEQUENCE), fixed_of(stub or record, limits))
-  d.due = due
-  bury(d, UNREADABLE)
+  d.due, d.reason = due, UNREADABLE
   return write_details(d), stub
-end
-
-local function is_id(id)
-  return #id >= 1 and #id <= MAX_ID_BYTES
 end

@@ -5,41 +5,40 @@
 --@include lists.lua
 --@include bell.lua
 --@include scheduling.lua
+--@include places.lua
 --@include records.lua
 --@include write.lua
 
 -- READ
---@reads records
+--@reads records, index
 local ids = {}
 for i = 2, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
-local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
-local results, new_due, first_due = {ANSWER_RESULTS, now, 0}, {}, NEVER
+local results, new_places, first_due = {ANSWER_RESULTS, now, 0}, {}, NEVER
 for i, id in ipairs(ids) do
-  local record, entry = records[i], stored[i]
-  local phase = entry and record and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
-    and byte(entry, DETAILS_PHASE) or PHASE_WAITING
-  if not read_record(record) then
+  local record = records[i]
+  local band = read_record(record) and place_of(member_of(record, id))
+  if not band then
     results[3 + i] = RESCHEDULE_NOT_FOUND
-  elseif phase == PHASE_DEAD then
-    results[3 + i] = RESCHEDULE_DEAD
-  elseif phase ~= PHASE_WAITING then
+  elseif band == AT_LEASED then
     results[3 + i] = RESCHEDULE_IN_FLIGHT
+  elseif band == AT_DEAD then
+    results[3 + i] = RESCHEDULE_DEAD
   else
     local due = instant(ARGV[2 * i + 1], 1)
-    push(new_due, due_score(level_of(record), due), member_of(record, id))
+    push(new_places, due_score(level_of(record), due), member_of(record, id))
     first_due = math.min(first_due, due)
     results[3 + i] = due
   end
 end
-local ring = #new_due > 0 and rings(first_due)
+local ring = #new_places > 0 and rings(first_due)
 
 -- WRITE
-if #new_due > 0 then
+if #new_places > 0 then
   ask()
   begin_writes()
   write()

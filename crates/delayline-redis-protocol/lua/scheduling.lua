@@ -1,4 +1,4 @@
--- For the scripts that give messages a due instant.
+-- For the scripts that give messages a due instant, or bury them.
 
 -- An instant in an argument: 1 byte (1: from now on, 0: absolute), 6 bytes of milliseconds.
 local function instant(argument, position)
@@ -9,8 +9,13 @@ local function instant(argument, position)
   return ms
 end
 
--- The score of a message in `due`, as text.
+-- The score of a waiting message, as text.
 local function due_score(level, due)
   control.uses = bit.bor(control.uses, 2 ^ level)
-  return format('%d', level * LEVEL + due)
+  return format('%d', level * BAND + due)
+end
+
+-- The score of a message that dies now, as text.
+local function dead_score()
+  return format('%d', AT_DEAD * BAND + now)
 end

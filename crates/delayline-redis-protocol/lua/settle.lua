@@ -10,7 +10,7 @@
 --@include finished.lua
 
 local results, first_due, ring = {ANSWER_RESULTS, now, 0}, NEVER, false
-local new_finished, new_details, new_due, new_dead, ended, gone = {}, {}, {}, {}, {}, {}
+local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 
 --@include finish.lua
 --@include write.lua
@@ -31,7 +31,7 @@ end
 -- Gives a message back, or buries it. Answers its status.
 local function give_back(id, entry, item, kind)
   local d = read_details(entry)
-  d.settled, d.phase = kind, PHASE_WAITING
+  d.settled, d.state, d.reason = kind, LEASE_CLOSED, 0
   local delay, text = struct.unpack(INSTANT, item, SETTLEMENT_DELAY_FROM), sub(item, SETTLEMENT_ERROR_FROM)
   if kind == SNOOZE then
     d.due = after(delay)
@@ -39,22 +39,20 @@ local function give_back(id, entry, item, kind)
     d.failures = d.failures + 1
     note_error(d, text)
     if d.failures >= d.max_failures then
-      bury(d, MAX_FAILURES)
+      d.reason = MAX_FAILURES
     else
       d.due = after(delay)
     end
   elseif kind == REJECT then
     note_error(d, text)
-    bury(d, REJECTED)
+    d.reason = REJECTED
   end
-  local member = d.sequence .. id
-  ended[#ended + 1] = member
   push(new_details, id, write_details(d))
-  if d.phase == PHASE_DEAD then
-    push(new_dead, format('%d', now), member)
+  if d.reason ~= 0 then
+    push(new_places, dead_score(), d.sequence .. id)
     return DEAD
   end
-  push(new_due, due_score(d.level, d.due), member)
+  push(new_places, due_score(d.level, d.due), d.sequence .. id)
   first_due = math.min(first_due, d.due)
   return d.due > now and SCHEDULED or READY
 end
@@ -68,24 +66,23 @@ local function settle_others()
     if not entry then
       status = settle_without_details(i, lease, kind)
     elseif readable_details(entry) and sub(entry, DETAILS_LEASE) == lease then
-      if byte(entry, DETAILS_PHASE) == PHASE_LEASED then
+      if byte(entry, DETAILS_STATE) == LEASE_OPEN then
         status = give_back(ARGV[1 + i], entry, item, kind)
       elseif kind == byte(entry, DETAILS_SETTLED) and kind ~= ACK then
-        local reason = byte(entry, DETAILS_PHASE) == PHASE_DEAD and byte(entry, DETAILS_REASON)
+        local reason = byte(entry, DETAILS_REASON)
         local died = reason == MAX_FAILURES or reason == REJECTED
         status = died and SETTLE_ALREADY_ENDED - DEAD or SETTLE_ALREADY_DONE
       end
     end
     results[3 + i] = status
   end
-  ring = #new_due > 0 and rings(first_due)
+  ring = first_due < NEVER and rings(first_due)
 end
 
--- For write: leases that are in no index. Details may be all that is left of their message, and
--- a newer message of that id stays then.
+-- For write: some of the messages that ended were not in the index. Details may be all that was left of them,
+-- and a newer message of that id stays then.
 --@inline
 local function spare_newer()
-  -- `ended` begins with the members of `gone`.
   for n = #gone, 1, -1 do
     local record = redis.call('HGET', key.records, gone[n])
     if record and sub(record, RECORD_SEQUENCE) ~= sub(ended[n], MEMBER_SEQUENCE) then
@@ -107,9 +104,9 @@ for i = 1, count do
   local is_ack = #item == LEASE_BYTES
   local lease = is_ack and item or sub(item, SETTLEMENT_LEASE)
   -- What else stands in the details of a message that goes does not matter.
-  local phase = entry and #entry >= DETAILS_BYTES and sub(entry, DETAILS_LEASE) == lease
-    and byte(entry, DETAILS_PHASE)
-  if phase == PHASE_CANCELLING or is_ack and phase == PHASE_LEASED then
+  local state = entry and #entry >= DETAILS_BYTES and sub(entry, DETAILS_LEASE) == lease
+    and byte(entry, DETAILS_STATE)
+  if state == LEASE_CANCELLING or is_ack and state == LEASE_OPEN then
     local status = CANCELLED_BYTE
     if is_ack then
       status, results[3 + i], control.acked = ACKED_BYTE, ACKED, control.acked + 1
@@ -129,7 +126,7 @@ if #others > 0 then
 end
 
 -- WRITE
-if #ended > 0 then
+if #gone > 0 or #new_places > 0 then
   ask()
   begin_writes()
   write()

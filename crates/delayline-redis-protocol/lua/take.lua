@@ -9,9 +9,9 @@ local function ready_messages(wanted)
     local is_used = levels % 2
     levels = (levels - is_used) / 2
     if is_used == 1 then
-      local base, room, before = level * LEVEL, wanted - count, seen[level] or 0
+      local base, room, before = level * BAND, wanted - count, seen[level] or 0
       local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
-      local found = redis.call('ZRANGEBYSCORE', key.due, format('%d', base), last,
+      local found = redis.call('ZRANGEBYSCORE', key.index, format('%d', base), last,
         'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
       seen[level] = before + math.min(#found / 2, room)
       for i = 1, math.min(#found, 2 * room), 2 do
@@ -23,7 +23,7 @@ local function ready_messages(wanted)
       end
       local left = found[2 * room + 2]
       if not left and room > 0 then
-        left = redis.call('ZRANGEBYSCORE', key.due, '(' .. last,
+        left = redis.call('ZRANGEBYSCORE', key.index, '(' .. last,
           format('%d', base + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
       end
       if left then
@@ -35,10 +35,10 @@ local function ready_messages(wanted)
 end
 
 -- State::take: leases ready messages, and buries those that have expired or cannot be read.
--- Reads due, records and details; sets results, delivered, first_left and what is to be written.
+-- Reads index, records and details; sets results, delivered, first_left and what is to be written.
 --@inline
 local function take()
-  local deadline_text = format('%d', deadline)
+  local leased_score = format('%d', AT_LEASED * BAND + deadline)
   local bytes, looked_at, taken, lengths = 0, 0, {}, {}
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
@@ -59,7 +59,7 @@ local function take()
       end
       local record, member, entry = records[i], members[i], stored[i]
       local sequence, form = sub(member, MEMBER_SEQUENCE), byte(record or '', RECORD_FORM)
-      local whole, half_phase
+      local whole
       -- Shortcuts read_record for an ordinary record: a function call for each message is measurable.
       local content, limits, expires_at = RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
       if not form or form >= LIMITED or byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE then
@@ -67,10 +67,11 @@ local function take()
       end
       local fits = content and #id > 0 and #id <= MAX_ID_BYTES
         and sub(record, RECORD_SEQUENCE) == sequence
-      if fits and entry and not (readable_details(entry) and byte(entry, DETAILS_PHASE) == PHASE_WAITING
-        and sub(entry, DETAILS_SEQUENCE) == sequence
+      if fits and entry and not (readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sequence
         and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)) then
-        judge_half()
+        -- Those of an earlier message of that id do not matter.
+        fits = readable_details(entry) and sub(entry, DETAILS_SEQUENCE) ~= sequence
+        entry = nil
       end
       if fits and expires_at > now then
         local headers, payload = 0, #record - content + 1
@@ -85,7 +86,6 @@ local function take()
         whole = form < LARGE and record or whole_record(id, record, content)
       end
       looked_at = looked_at + 1
-      old_due[looked_at] = member
       if whole then
         local its_details, due_at, answer = nil, due[i], due[i]
         if entry then
@@ -107,8 +107,8 @@ local function take()
             its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
           end
         end
-        local n, m = #new_leased, #new_details
-        new_leased[n + 1], new_leased[n + 2] = deadline_text, member
+        local n, m = #new_places, #new_details
+        new_places[n + 1], new_places[n + 2] = leased_score, member
         new_details[m + 1], new_details[m + 2] = id, its_details
         delivered = delivered + 1
         taken[delivered], lengths[delivered] = id, #id
@@ -134,47 +134,26 @@ local function take()
   end
 end
 
--- For take: a due message whose details do not say that it waits. It is the half of an operation that a
--- torn file has left, or what is left of an earlier message of that id. Sets entry, fits and half_phase.
---@inline
-local function judge_half()
-  if readable_details(entry) and sub(entry, DETAILS_SEQUENCE) ~= sequence then
-    entry = false
-  elseif readable_details(entry) and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)
-    and not redis.call('ZSCORE', key.leased, member) and not redis.call('ZSCORE', key.dead, member) then
-    half_phase = byte(entry, DETAILS_PHASE)
-    fits = half_phase == PHASE_LEASED -- nobody has that lease
-  else
-    fits = false
-  end
-end
-
--- For take: a due message that has expired or cannot be read, or whose end a torn file has kept the half
--- of. Sets deaths and what is to be written.
+-- For take: a due message that has expired or cannot be read. Sets deaths and what is to be written.
 --@inline
 local function bury_due()
-  local left, stub
-  local expired = fits and expires_at <= now
-  local reason = expired and EXPIRED or UNREADABLE
-  if half_phase == PHASE_CANCELLING then
-    push(new_leased, format('%d', now), member) -- the next claim takes it back, and that is its end
-  elseif half_phase == PHASE_DEAD then
-    left, reason = entry, byte(entry, DETAILS_REASON)
-  elseif expired then
+  local left, stub, reason
+  if fits and expires_at <= now then
     local d = entry and read_details(entry)
       or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
-    d.due = due[i]
-    bury(d, reason)
-    left = write_details(d)
+    d.state, d.due, d.reason = LEASE_CLOSED, due[i], EXPIRED
+    left, reason = write_details(d), EXPIRED
     control.expired = control.expired + 1
-  elseif is_id(id) and not stands_elsewhere(id, member, record, true, false)
-    and (record or not finished_as(id)) then
+  elseif not is_stray(id, member, record) then
     left, stub = remains(member, record, due[i])
+    reason = UNREADABLE
   end
   if left then
     push(new_details, id, left)
-    push(new_dead, format('%d', now), member)
+    push(new_places, dead_score(), member)
     push(deaths, reason, id)
+  else
+    removed[#removed + 1] = member
   end
   if stub then
     push(new_records, id, stub)

@@ -1,17 +1,12 @@
--- For the scripts that page through the sorted sets.
+-- For the scripts that page through the index.
 
-local due = {
-  count = function(from, to) return redis.call('ZCOUNT', key.due, from, to) end,
-  range = function(from, to) return redis.call('ZRANGE', key.due, from, to, 'WITHSCORES') end,
-}
-local leased = {
-  count = function(from, to) return redis.call('ZCOUNT', key.leased, from, to) end,
-  range = function(from, to) return redis.call('ZRANGE', key.leased, from, to, 'WITHSCORES') end,
-}
-local dead = {
-  count = function(from, to) return redis.call('ZCOUNT', key.dead, from, to) end,
-  range = function(from, to) return redis.call('ZRANGE', key.dead, from, to, 'WITHSCORES') end,
-}
+local function count(from, to)
+  return redis.call('ZCOUNT', key.index, from, to)
+end
+
+local function range(first, last)
+  return redis.call('ZRANGE', key.index, first, last, 'WITHSCORES')
+end
 
 -- The sequence number of a member, in two halves: as one number it would be rounded.
 local function sequence_of(member)
@@ -30,14 +25,14 @@ local function position_from(first)
   }
 end
 
--- The rank of the first entry after a score and a sequence number, by binary search among equal
--- scores: a million messages may be due in one millisecond.
-local function rank_after(index, score, position)
-  local first = index.count('-inf', format('(%.0f', score))
-  local last = index.count('-inf', score)
+-- The rank of the first entry after a position, by binary search among equal scores: a million messages may be
+-- due in one millisecond.
+local function rank_after(position)
+  local score = position.index * BAND + position.instant
+  local first, last = count('-inf', format('(%.0f', score)), count('-inf', score)
   while first < last do
     local middle = math.floor((first + last) / 2)
-    local high, low = sequence_of(index.range(middle, middle)[1])
+    local high, low = sequence_of(range(middle, middle)[1])
     if high > position.high or high == position.high and low > position.low then
       last = middle
     else
@@ -47,17 +42,20 @@ local function rank_after(index, score, position)
   return first
 end
 
--- State::walk: up to `limit` entries with instants of `from` to `to` and scores from `base` on, after the
--- position if there is one.
-local function walk(index, base, from, to, position, limit)
-  local first = index.count('-inf', format('(%.0f', base + from))
-  local last = index.count('-inf', base + to)
-  if position then
-    first = math.max(first, rank_after(index, base + position.instant, position))
+-- State::walk: up to `limit` entries of a band with instants of `from` to `to`, after the position if that is in
+-- the band; none if it is in a later one.
+local function walk(band, from, to, position, limit)
+  if limit <= 0 or position and position.index > band then
+    return {}
+  end
+  local first = count('-inf', format('(%.0f', band * BAND + from))
+  local last = count('-inf', band * BAND + to)
+  if position and position.index == band then
+    first = math.max(first, rank_after(position))
   end
   last = math.min(last, first + limit)
   if first >= last then
     return {}
   end
-  return index.range(first, last - 1)
+  return range(first, last - 1)
 end

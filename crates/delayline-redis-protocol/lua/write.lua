@@ -5,9 +5,8 @@
 --   new_finished                    id, value     remembered as finished
 --   new_details, new_records, new_contents   id, value
 --   revived                         id, value     records that lose their expiry
---   new_due, new_leased, new_dead   score, member places that messages go to
---   old_due, old_leased, old_dead   member        places that they leave
---   ended                           member        places in `leased` that settled messages leave
+--   new_places                      score, member places that messages go to
+--   removed, ended                  member        messages that leave the index; `ended` by a lease
 --   reused                          id            forgotten as finished
 --   gone                            id            messages that are no more
 --   journaled                       bytes         the claim that is remembered
@@ -23,6 +22,7 @@ local function ask()
   end
   --@with gone
   if #gone > 0 then
+    --@look details
     --@ask HDEL records, HDEL details
     if bit.band(control.uses, USES_CONTENTS) ~= 0 then
       --@look contents
@@ -38,20 +38,10 @@ local function ask()
     --@look details
     --@ask HSET details
   end
-  --@with new_due
-  if #new_due > 0 then
-    --@look due
-    --@ask ZADD due
-  end
-  --@with new_leased
-  if #new_leased > 0 then
-    --@look leased
-    --@ask ZADD leased
-  end
-  --@with new_dead
-  if #new_dead > 0 then
-    --@look dead
-    --@ask ZADD dead
+  --@with new_places
+  if #new_places > 0 then
+    --@look index
+    --@ask ZADD index
   end
   --@with new_records
   if #new_records > 0 then
@@ -69,25 +59,15 @@ local function ask()
     --@look finished_old
     --@ask HDEL finished_new, HDEL finished_old
   end
-  --@with old_due
-  if #old_due > 0 then
-    --@look due
-    --@ask ZREM due
-  end
-  --@with old_leased
-  if #old_leased > 0 then
-    --@look leased
-    --@ask ZREM leased
+  --@with removed
+  if #removed > 0 then
+    --@look index
+    --@ask ZREM index
   end
   --@with ended
   if #ended > 0 then
-    --@look leased
-    --@ask ZREM leased, HGET records
-  end
-  --@with old_dead
-  if #old_dead > 0 then
-    --@look dead
-    --@ask ZREM dead
+    --@look index
+    --@ask ZREM index, HGET records
   end
   --@with journaled
   if journaled then
@@ -108,8 +88,8 @@ local function begin_writes()
   redis.call('HDEL', key.records, '')
 end
 
--- State::insert and State::remove, for all messages at once. A message's new place is written before its
--- old one is cleared, so that wherever a script is stopped the message is somewhere.
+-- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
+-- somewhere: one ZADD moves it, and what is told of it elsewhere is written before and removed after.
 --@inline
 local function write()
   --@with new_finished
@@ -129,17 +109,9 @@ local function write()
   if #new_details > 0 then
     redis.call('HSET', key.details, unpack(new_details))
   end
-  --@with new_due
-  if #new_due > 0 then
-    redis.call('ZADD', key.due, unpack(new_due))
-  end
-  --@with new_leased
-  if #new_leased > 0 then
-    redis.call('ZADD', key.leased, unpack(new_leased))
-  end
-  --@with new_dead
-  if #new_dead > 0 then
-    redis.call('ZADD', key.dead, unpack(new_dead))
+  --@with new_places
+  if #new_places > 0 then
+    redis.call('ZADD', key.index, unpack(new_places))
   end
   --@with new_records
   if #new_records > 0 then
@@ -154,23 +126,13 @@ local function write()
     redis.call('HDEL', key.finished_new, unpack(reused))
     redis.call('HDEL', key.finished_old, unpack(reused))
   end
-  --@with old_due
-  if #old_due > 0 then
-    redis.call('ZREM', key.due, unpack(old_due))
-  end
-  --@with old_leased
-  if #old_leased > 0 then
-    redis.call('ZREM', key.leased, unpack(old_leased))
+  --@with removed
+  if #removed > 0 then
+    redis.call('ZREM', key.index, unpack(removed))
   end
   --@with ended
-  if #ended > 0 then
-    if redis.call('ZREM', key.leased, unpack(ended)) < #ended and #gone > 0 then
-      spare_newer()
-    end
-  end
-  --@with old_dead
-  if #old_dead > 0 then
-    redis.call('ZREM', key.dead, unpack(old_dead))
+  if #ended > 0 and redis.call('ZREM', key.index, unpack(ended)) < #ended then
+    spare_newer()
   end
   --@with gone
   if #gone > 0 then

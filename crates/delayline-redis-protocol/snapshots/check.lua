@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: check
+-- delayline 0.1.0, schema 2: check
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -104,28 +104,20 @@ if not position or byte(record, 23) < 32 then
 return position
 end
 local headers, payload = content_lengths(record, position)
-return redis.call('HSTRLEN', KEYS[7], id) == 2 + headers + payload
+return redis.call('HSTRLEN', KEYS[5], id) == 2 + headers + payload
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
-local due = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[2], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[2], from, to, 'WITHSCORES') end,
-}
-local leased = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[3], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[3], from, to, 'WITHSCORES') end,
-}
-local dead = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[4], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[4], from, to, 'WITHSCORES') end,
-}
+local function count(from, to)
+return redis.call('ZCOUNT', KEYS[2], from, to)
+end
+local function range(first, last)
+return redis.call('ZRANGE', KEYS[2], first, last, 'WITHSCORES')
+end
 local function sequence_of(member)
 return struct.unpack('>I4I4', sub(member .. '\0\0\0\0\0\0\0\0', 1, 8))
 end
@@ -138,12 +130,12 @@ index = tonumber(ARGV[first]), instant = tonumber(ARGV[first + 1]),
 high = tonumber(ARGV[first + 2]), low = tonumber(ARGV[first + 3]),
 }
 end
-local function rank_after(index, score, position)
-local first = index.count('-inf', format('(%.0f', score))
-local last = index.count('-inf', score)
+local function rank_after(position)
+local score = position.index * 281474976710656 + position.instant
+local first, last = count('-inf', format('(%.0f', score)), count('-inf', score)
 while first < last do
 local middle = math.floor((first + last) / 2)
-local high, low = sequence_of(index.range(middle, middle)[1])
+local high, low = sequence_of(range(middle, middle)[1])
 if high > position.high or high == position.high and low > position.low then
 last = middle
 else
@@ -152,53 +144,74 @@ end
 end
 return first
 end
-local function walk(index, base, from, to, position, limit)
-local first = index.count('-inf', format('(%.0f', base + from))
-local last = index.count('-inf', base + to)
-if position then
-first = math.max(first, rank_after(index, base + position.instant, position))
+local function walk(band, from, to, position, limit)
+if limit <= 0 or position and position.index > band then
+return {}
+end
+local first = count('-inf', format('(%.0f', band * 281474976710656 + from))
+local last = count('-inf', band * 281474976710656 + to)
+if position and position.index == band then
+first = math.max(first, rank_after(position))
 end
 last = math.min(last, first + limit)
 if first >= last then
 return {}
 end
-return index.range(first, last - 1)
+return range(first, last - 1)
 end
 local results = {0, now, control.revision, 0, 0, 0, 0, 0, 0}
 local function find(kind, first, second)
 local n = #results
 results[n + 1], results[n + 2], results[n + 3] = kind, first, second
 end
-local function in_another(index, member)
-return index ~= due and redis.call('ZSCORE', KEYS[2], member)
-or index ~= leased and redis.call('ZSCORE', KEYS[3], member)
-or index ~= dead and redis.call('ZSCORE', KEYS[4], member)
+local function fits(band, details)
+local state, reason = 0, 0
+if details then
+state, reason = byte(details, 1), byte(details, 3)
 end
-local function examine(index, number, member)
+return (band == 4) == (state ~= 0) and (band == 5) == (reason ~= 0)
+end
+local function examine(band, member)
 local id = sub(member, 9)
 if #member < 9 or #id > 128 then
-return find(1, number, '')
+return find(1, band, '')
 end
-local record, details =
-redis.call('HGET', KEYS[5], id), redis.call('HGET', KEYS[6], id)
+local record, details = redis.call('HGET', KEYS[3], id), redis.call('HGET', KEYS[4], id)
 local _, limits = read_record(record)
 if not has_content(id, record) then
 return find(2, id, '')
-elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
+elseif member_of(record, id) ~= member or band <= 3 and level_of(record) ~= band then
 return find(3, id, '')
-elseif in_another(index, member) then
-return find(4, id, '')
 end
-local phase = 0
-if details then
-phase = readable_details(details) and sub(details, 27, 34) == sub(record, 1, 8)
-and sub(details, 35, 47) == fixed_of(record, limits) and byte(details, 1) or -1
+local readable = not details or readable_details(details)
+and sub(details, 28, 35) == sub(record, 1, 8)
+and sub(details, 36, 48) == fixed_of(record, limits)
+if not readable or not fits(band, details) then
+find(4, id, '')
 end
-local fits = index == due and phase == 0
-or index == leased and (phase == 1 or phase == 2)
-or index == dead and phase == 3
-if not fits then
-find(5, id, '')
+end
+local function examine_entries(position, limit, wrong)
+local examined = 0
+for band = 0, 5 do
+local entries = walk(band, 0, 253402300799999, position, limit - examined)
+for i = 1, #entries, 2 do
+local member, before = entries[i], #results
+examine(band, member)
+if wrong and #results > before then
+wrong(member)
+end
+examined = examined + 1
+results[6], results[7] = band, tonumber(entries[i + 1]) - band * 281474976710656
+results[8], results[9] = sequence_of(member)
+end
+end
+return examined
+end
+local function each_gap(found)
+found(0, '-inf', '(0')
+for band = 0, 5 do
+local to = band < 5 and format('(%.0f', (band + 1) * 281474976710656) or '+inf'
+found(band, format('(%.0f', band * 281474976710656 + 253402300799999), to)
 end
 end
 local function look_for_orphans(number, cursor, found)
@@ -207,9 +220,9 @@ cursor = 0
 end
 if number == 7 then
 local page =
-redis.call('HSCAN', KEYS[6], format('%.0f', cursor), 'COUNT', 500)
+redis.call('HSCAN', KEYS[4], format('%.0f', cursor), 'COUNT', 500)
 for i = 1, #page[2], 2 do
-if redis.call('HEXISTS', KEYS[5], page[2][i]) == 0 then
+if redis.call('HEXISTS', KEYS[3], page[2][i]) == 0 then
 found(7, page[2][i])
 end
 end
@@ -217,9 +230,9 @@ if page[1] ~= '0' then
 return 7, tonumber(page[1])
 end
 end
-if redis.call('HLEN', KEYS[7]) <= 500 then
-for _, id in ipairs(redis.call('HKEYS', KEYS[7])) do
-if redis.call('HEXISTS', KEYS[5], id) == 0 then
+if redis.call('HLEN', KEYS[5]) <= 500 then
+for _, id in ipairs(redis.call('HKEYS', KEYS[5])) do
+if redis.call('HEXISTS', KEYS[3], id) == 0 then
 found(8, id)
 end
 end
@@ -227,34 +240,13 @@ end
 end
 local function find_orphan(number, id)
 if #id >= 1 and #id <= 128 then
-find(8, id, '')
+find(7, id, '')
 else
 find(1, number, '')
 end
 end
 local limit, position = tonumber(ARGV[2]), position_from(3)
-local examined = 0
-local possible = {}
-local function check(index, number, base)
-possible[index] = (possible[index] or 0) + index.count(base, base + 253402300799999)
-if position and position.index > number or examined >= limit then
-return
-end
-local after_position = position and position.index == number and position or nil
-local found = walk(index, base, 0, 253402300799999, after_position, limit - examined)
-for i = 1, #found, 2 do
-local member = found[i]
-examine(index, number, member)
-examined = examined + 1
-results[6], results[7] = number, tonumber(found[i + 1]) - base
-results[8], results[9] = sequence_of(member)
-end
-end
-for level = 0, 3 do
-check(due, level, level * 281474976710656)
-end
-check(leased, 4, 0)
-check(dead, 5, 0)
+local examined = examine_entries(position, limit)
 results[4] = examined
 local goes_on = examined == limit
 if not goes_on then
@@ -271,21 +263,19 @@ end
 end
 results[5] = goes_on and 1 or 0
 if not goes_on then
-local indexed = 0
-for number, index in pairs{[0] = due, [4] = leased, [5] = dead} do
-local entries = index.count('-inf', '+inf')
-if entries ~= possible[index] then
-find(1, number, '')
+each_gap(function(band, from, to)
+if count(from, to) > 0 then
+find(1, band, '')
 end
-indexed = indexed + entries
-end
-local records = redis.call('HLEN', KEYS[5])
+end)
+local indexed = redis.call('ZCARD', KEYS[2])
+local records = redis.call('HLEN', KEYS[3])
 if records ~= indexed then
-find(6, records, indexed)
+find(5, records, indexed)
 end
 local accounted = indexed + control.acked + control.cancelled + control.purged
 if accounted ~= control.sequence then
-find(7, control.sequence, accounted)
+find(6, control.sequence, accounted)
 end
 end
 return results

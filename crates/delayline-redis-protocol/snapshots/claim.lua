@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: claim
+-- delayline 0.1.0, schema 2: claim
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -37,7 +37,7 @@ end
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
 local results, delivered, deaths, changed = {0, now, 0, 0, -1}, 0, {}, false
-local new_details, new_leased, new_dead, new_records, old_due = {}, {}, {}, {}, {}
+local new_details, new_places, new_records, removed = {}, {}, {}, {}
 local journaled, ring = false, false
 local first_left
 local journal_age = now - control.journal_since
@@ -46,14 +46,14 @@ local journal_count, journal_rotates
 local seen = {}
 local finished_count, finished_rotates
 local function first_end_of_lease()
-local first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2] or 281474976710655)
-return first <= 253402300799999 and math.max(0, first) or nil
+local first = redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', '0', '1')[2]
+return first and tonumber(first) - 4 * 281474976710656
 end
 do
-younger = redis.call('HGET', KEYS[10], consumer)
+younger = redis.call('HGET', KEYS[8], consumer)
 last_claim = journal_age < 2 * 600000 and younger
 if not last_claim and journal_age < 600000 then
-last_claim = redis.call('HGET', KEYS[11], consumer)
+last_claim = redis.call('HGET', KEYS[9], consumer)
 end
 end
 local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
@@ -61,6 +61,20 @@ local lease_end = first_end_of_lease()
 local next
 if is_repeated then
 do
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
+end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
 end
@@ -127,7 +141,7 @@ local form = byte(record, 23)
 if form < 32 then
 return record
 end
-local content = redis.call('HGET', KEYS[7], id)
+local content = redis.call('HGET', KEYS[5], id)
 local headers, payload = content_lengths(record, position)
 if not content or #content ~= 2 + headers + payload
 or struct.unpack('>I2', content) ~= headers
@@ -138,11 +152,9 @@ return sub(record, 1, 23 - 1) .. string.char(form - 32)
 .. sub(record, 23 + 1, position - 1) .. content
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local count = #last_claim >= 18 and struct.unpack('>I2', last_claim, 17) or 0
@@ -154,18 +166,19 @@ for i = 1, count do
 local length = byte(last_claim, 19 - 1 + i)
 local id = sub(last_claim, position, position + length - 1)
 position = position + length
-local entry, record = redis.call('HGET', KEYS[6], id), false
-if entry and readable_details(entry) and sub(entry, 11, 26) == claim_id then
-record = redis.call('HGET', KEYS[5], id)
+local entry, record = redis.call('HGET', KEYS[4], id), false
+if entry and readable_details(entry) and sub(entry, 12, 27) == claim_id
+and byte(entry, 1) ~= 0 then
+record = redis.call('HGET', KEYS[3], id)
 end
 local content = read_record(record)
 if content then
-local score = tonumber(redis.call('ZSCORE', KEYS[3], member_of(record, id)) or 0)
-local whole = score > now and score <= 253402300799999 and whole_record(id, record, content)
+local band, its_deadline = place_of(member_of(record, id))
+local whole = band == 4 and its_deadline > now and whole_record(id, record, content)
 if whole then
 local n = #results
 results[n + 1], results[n + 2] = id, whole
-results[n + 3] = struct.pack('>I6', score) .. entry
+results[n + 3] = struct.pack('>I6', its_deadline) .. entry
 delivered = delivered + 1
 end
 end
@@ -174,21 +187,20 @@ end
 else
 if lease_end and lease_end <= now then
 do
+local last = format('%d', 4 * 281474976710656 + now)
 local members =
-redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', '0', format('%d', 500))
-redis.call('LLEN', KEYS[12])
-redis.call('ZCARD', KEYS[4])
-redis.call('ZCARD', KEYS[2])
+redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', last, 'LIMIT', '0', format('%d', 500))
+redis.call('LLEN', KEYS[10])
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HLEN', KEYS[7])
+redis.call('HLEN', KEYS[5])
 end
 local ids = {}
 for i, member in ipairs(members) do
 ids[i] = sub(member, 9)
 end
-local stored = redis.call('HMGET', KEYS[6], unpack(ids))
-local new_finished, new_details, new_due, new_dead, new_records = {}, {}, {}, {}, {}
-local old_leased, gone = members, {}
+local stored = redis.call('HMGET', KEYS[4], unpack(ids))
+local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+local removed, gone = {}, {}
 local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
@@ -196,6 +208,9 @@ end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
+end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -266,7 +281,7 @@ local form = byte(record, 23)
 if form < 32 then
 return record
 end
-local content = redis.call('HGET', KEYS[7], id)
+local content = redis.call('HGET', KEYS[5], id)
 local headers, payload = content_lengths(record, position)
 if not content or #content ~= 2 + headers + payload
 or struct.unpack('>I2', content) ~= headers
@@ -280,17 +295,15 @@ local function fixed_of(record, limits)
 return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
-d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
-struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
 d.first_error = sub(details, 60 + 1, 60 + n)
 d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
@@ -298,32 +311,26 @@ return d
 end
 local function fresh_details(sequence, fixed)
 return {
-phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
-due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
-d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
-end
-local function bury(d, reason)
-d.phase, d.reason = 3, reason
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
 end
-local function stands_elsewhere(id, member, record, in_due, in_leased)
-if redis.call('ZSCORE', KEYS[4], member)
-or not in_due and redis.call('ZSCORE', KEYS[2], member)
-or not in_leased and redis.call('ZSCORE', KEYS[3], member) then
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function is_stray(id, member, record)
+if not is_id(id) or not record and finished_as(id) then
 return true
 end
 local other = record and member_of(record, id)
-return other and other ~= member and (redis.call('ZSCORE', KEYS[2], other)
-or redis.call('ZSCORE', KEYS[3], other) or redis.call('ZSCORE', KEYS[4], other))
-end
-local function belong_together(details, sequence, fixed)
-return sub(details, 27, 34) == sequence and (not fixed or sub(details, 35, 47) == fixed)
+return other and other ~= member and redis.call('ZSCORE', KEYS[2], other)
 end
 local function remains(member, record, due)
 local stub = false
@@ -335,12 +342,8 @@ stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
 .. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
 end
 local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
-d.due = due
-bury(d, 5)
+d.due, d.reason = due, 5
 return write_details(d), stub
-end
-local function is_id(id)
-return #id >= 1 and #id <= 128
 end
 local function finish(id, digest, status, lease)
 local n = #gone
@@ -351,127 +354,110 @@ control[counter] = control[counter] + 1
 end
 for i, member in ipairs(members) do
 local id, entry = ids[i], stored[i]
-local phase = entry and readable_details(entry)
-and belong_together(entry, sub(member, 1, 8)) and byte(entry, 1)
-if phase == 2 then
-finish(id, sub(entry, 35, 42), 6, '')
-elseif phase == 1 then
-local d = read_details(entry)
-d.crashes, d.settled, d.phase = d.crashes + 1, 0, 0
-if d.crashes >= d.max_crashes then
-bury(d, 2)
-push(new_dead, format('%d', now), member)
-push(deaths, 2, id)
+if not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(member, 1, 8)) then
+local record = redis.call('HGET', KEYS[3], id)
+if is_stray(id, member, record) then
+removed[#removed + 1] = member
 else
-push(new_due, due_score(d.level, d.due), member)
-end
-push(new_details, id, write_details(d))
-elseif phase then
-local d = read_details(entry)
-if not stands_elsewhere(id, member, false, false, true) then
-if phase == 3 then
-push(new_dead, format('%d', now), member)
-push(deaths, d.reason, id)
-else
-push(new_due, due_score(d.level, d.due), member)
-end
-end
-else
-local record = is_id(id) and redis.call('HGET', KEYS[5], id)
-if is_id(id) and not stands_elsewhere(id, member, record, false, true)
-and (record or not finished_as(id)) then
 local left, stub = remains(member, record, now)
 push(new_details, id, left)
-push(new_dead, format('%d', now), member)
+push(new_places, dead_score(), member)
 push(deaths, 5, id)
 if stub then
 push(new_records, id, stub)
 end
 end
+elseif byte(entry, 1) == 2 then
+finish(id, sub(entry, 36, 43), 6, '')
+removed[#removed + 1] = member
+else
+local d = read_details(entry)
+if d.state == 1 then
+d.crashes, d.settled, d.state = d.crashes + 1, 0, 0
+d.reason = d.crashes >= d.max_crashes and 2 or 0
+push(new_details, id, write_details(d))
+end
+if d.reason ~= 0 then
+push(new_places, dead_score(), member)
+push(deaths, d.reason, id)
+else
+push(new_places, due_score(d.level, d.due), member)
 end
 end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HGET', KEYS[11], KEYS[11]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[10]) and redis.acl_check_cmd('HMGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HMGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[12]) and redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[11], KEYS[11]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('UNLINK', KEYS[11]) and redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZCARD', KEYS[4]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZSCORE', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[8])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[6])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[5], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[8], KEYS[9])
+redis.call('UNLINK', KEYS[6], KEYS[7])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[9])
+redis.call('UNLINK', KEYS[7])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[8], KEYS[9])
-redis.call('PEXPIRE', KEYS[9], 3600000)
+redis.call('RENAME', KEYS[6], KEYS[7])
+redis.call('PEXPIRE', KEYS[7], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[8], unpack(new_finished))
+redis.call('HSET', KEYS[6], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[8], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
 end
 end
 if #new_details > 0 then
-redis.call('HSET', KEYS[6], unpack(new_details))
+redis.call('HSET', KEYS[4], unpack(new_details))
 end
-if #new_due > 0 then
-redis.call('ZADD', KEYS[2], unpack(new_due))
-end
-if #new_leased > 0 then
-redis.call('ZADD', KEYS[3], unpack(new_leased))
-end
-if #new_dead > 0 then
-redis.call('ZADD', KEYS[4], unpack(new_dead))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if #new_records > 0 then
-redis.call('HSET', KEYS[5], unpack(new_records))
+redis.call('HSET', KEYS[3], unpack(new_records))
 end
-if #old_due > 0 then
-redis.call('ZREM', KEYS[2], unpack(old_due))
-end
-if #old_leased > 0 then
-redis.call('ZREM', KEYS[3], unpack(old_leased))
+if #removed > 0 then
+redis.call('ZREM', KEYS[2], unpack(removed))
 end
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HDEL', KEYS[7], unpack(gone))
-end
 redis.call('HDEL', KEYS[5], unpack(gone))
-redis.call('HDEL', KEYS[6], unpack(gone))
+end
+redis.call('HDEL', KEYS[3], unpack(gone))
+redis.call('HDEL', KEYS[4], unpack(gone))
 end
 if journaled then
 do
 if journal_age >= 2 * 600000 then
-redis.call('UNLINK', KEYS[10], KEYS[11])
+redis.call('UNLINK', KEYS[8], KEYS[9])
 control.journal_since, journal_count = now, 0
 elseif journal_rotates then
-redis.call('UNLINK', KEYS[11])
+redis.call('UNLINK', KEYS[9])
 if journal_count > 0 then
-redis.call('RENAME', KEYS[10], KEYS[11])
-redis.call('PEXPIRE', KEYS[11], 600000)
+redis.call('RENAME', KEYS[8], KEYS[9])
+redis.call('PEXPIRE', KEYS[9], 600000)
 end
 control.journal_since, journal_count = now, 0
 end
 end
-redis.call('HSET', KEYS[10], consumer, journaled)
+redis.call('HSET', KEYS[8], consumer, journaled)
 if journal_count == 0 then
-redis.call('PEXPIRE', KEYS[10], 2 * 600000)
+redis.call('PEXPIRE', KEYS[8], 2 * 600000)
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[12], '1')
+redis.call('LPUSH', KEYS[10], '1')
 end
 end
 changed = true
@@ -546,7 +532,7 @@ local form = byte(record, 23)
 if form < 32 then
 return record
 end
-local content = redis.call('HGET', KEYS[7], id)
+local content = redis.call('HGET', KEYS[5], id)
 local headers, payload = content_lengths(record, position)
 if not content or #content ~= 2 + headers + payload
 or struct.unpack('>I2', content) ~= headers
@@ -560,11 +546,9 @@ local function fixed_of(record, limits)
 return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function ready_messages(wanted)
@@ -598,17 +582,17 @@ end
 end
 return ids, members, due, first_left
 end
-local deadline_text = format('%d', deadline)
+local leased_score = format('%d', 4 * 281474976710656 + deadline)
 local bytes, looked_at, taken, lengths = 0, 0, {}, {}
-local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\1' .. claim_id, {}
+local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\0\1' .. claim_id, {}
 local wanted = max
 repeat
 local ids, members, due
 ids, members, due, first_left = ready_messages(wanted)
 local records, stored = {}, {}
 if #ids > 0 then
-records = redis.call('HMGET', KEYS[5], unpack(ids))
-stored = redis.call('HMGET', KEYS[6], unpack(ids))
+records = redis.call('HMGET', KEYS[3], unpack(ids))
+stored = redis.call('HMGET', KEYS[4], unpack(ids))
 end
 local left_from
 for i, id in ipairs(ids) do
@@ -618,27 +602,17 @@ break
 end
 local record, member, entry = records[i], members[i], stored[i]
 local sequence, form = sub(member, 1, 8), byte(record or '', 23)
-local whole, half_phase
+local whole
 local content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
 if not form or form >= 4 or byte(record, 9) >= 230 then
 content, limits, expires_at = read_record(record)
 end
 local fits = content and #id > 0 and #id <= 128
 and sub(record, 1, 8) == sequence
-if fits and entry and not (readable_details(entry) and byte(entry, 1) == 0
-and sub(entry, 27, 34) == sequence
-and sub(entry, 35, 47) == fixed_of(record, limits)) then
-do
-if readable_details(entry) and sub(entry, 27, 34) ~= sequence then
-entry = false
-elseif readable_details(entry) and sub(entry, 35, 47) == fixed_of(record, limits)
-and not redis.call('ZSCORE', KEYS[3], member) and not redis.call('ZSCORE', KEYS[4], member) then
-half_phase = byte(entry, 1)
-fits = half_phase == 1
-else
-fits = false
-end
-end
+if fits and entry and not (readable_details(entry) and sub(entry, 28, 35) == sequence
+and sub(entry, 36, 48) == fixed_of(record, limits)) then
+fits = readable_details(entry) and sub(entry, 28, 35) ~= sequence
+entry = nil
 end
 if fits and expires_at > now then
 local headers, payload = 0, #record - content + 1
@@ -653,18 +627,17 @@ end
 whole = form < 32 and record or whole_record(id, record, content)
 end
 looked_at = looked_at + 1
-old_due[looked_at] = member
 if whole then
 local its_details, due_at, answer = nil, due[i], due[i]
 if entry then
-local epoch = struct.unpack('>I8', entry, 3) + 1
-its_details = '\1\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 27, 47)
-.. struct.pack('>I6', due_at) .. sub(entry, 54)
+local epoch = struct.unpack('>I8', entry, 4) + 1
+its_details = '\1\0\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 28, 48)
+.. struct.pack('>I6', due_at) .. sub(entry, 55)
 answer = struct.pack('>I6', deadline) .. its_details
 else
 local rest = details_end[due_at]
 if not rest then
-rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0'
+rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0'
 details_end[due_at] = rest
 end
 if form < 4 then
@@ -674,8 +647,8 @@ else
 its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
 end
 end
-local n, m = #new_leased, #new_details
-new_leased[n + 1], new_leased[n + 2] = deadline_text, member
+local n, m = #new_places, #new_details
+new_places[n + 1], new_places[n + 2] = leased_score, member
 new_details[m + 1], new_details[m + 2] = id, its_details
 delivered = delivered + 1
 taken[delivered], lengths[delivered] = id, #id
@@ -687,13 +660,16 @@ local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
 end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
+end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
 end
 local function read_details(details)
 local d, n = {}, 0
-d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
-struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
 d.first_error = sub(details, 60 + 1, 60 + n)
 d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
@@ -701,29 +677,26 @@ return d
 end
 local function fresh_details(sequence, fixed)
 return {
-phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
-due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
-d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
-end
-local function bury(d, reason)
-d.phase, d.reason = 3, reason
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
 end
-local function stands_elsewhere(id, member, record, in_due, in_leased)
-if redis.call('ZSCORE', KEYS[4], member)
-or not in_due and redis.call('ZSCORE', KEYS[2], member)
-or not in_leased and redis.call('ZSCORE', KEYS[3], member) then
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function is_stray(id, member, record)
+if not is_id(id) or not record and finished_as(id) then
 return true
 end
 local other = record and member_of(record, id)
-return other and other ~= member and (redis.call('ZSCORE', KEYS[2], other)
-or redis.call('ZSCORE', KEYS[3], other) or redis.call('ZSCORE', KEYS[4], other))
+return other and other ~= member and redis.call('ZSCORE', KEYS[2], other)
 end
 local function remains(member, record, due)
 local stub = false
@@ -735,35 +708,26 @@ stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
 .. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
 end
 local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
-d.due = due
-bury(d, 5)
+d.due, d.reason = due, 5
 return write_details(d), stub
 end
-local function is_id(id)
-return #id >= 1 and #id <= 128
-end
-local left, stub
-local expired = fits and expires_at <= now
-local reason = expired and 4 or 5
-if half_phase == 2 then
-push(new_leased, format('%d', now), member)
-elseif half_phase == 3 then
-left, reason = entry, byte(entry, 58)
-elseif expired then
+local left, stub, reason
+if fits and expires_at <= now then
 local d = entry and read_details(entry)
 or fresh_details(sub(record, 1, 8), fixed_of(record, limits))
-d.due = due[i]
-bury(d, reason)
-left = write_details(d)
+d.state, d.due, d.reason = 0, due[i], 4
+left, reason = write_details(d), 4
 control.expired = control.expired + 1
-elseif is_id(id) and not stands_elsewhere(id, member, record, true, false)
-and (record or not finished_as(id)) then
+elseif not is_stray(id, member, record) then
 left, stub = remains(member, record, due[i])
+reason = 5
 end
 if left then
 push(new_details, id, left)
-push(new_dead, format('%d', now), member)
+push(new_places, dead_score(), member)
 push(deaths, reason, id)
+else
+removed[#removed + 1] = member
 end
 if stub then
 push(new_records, id, stub)
@@ -830,7 +794,8 @@ end
 next = math.min(first_left, lease_end or 281474976710655)
 if next == 281474976710655 then
 next = nil
-if control.uses ~= 31 and redis.call('ZCARD', KEYS[2]) > #old_due then
+local leaving = #new_places / 2 + #removed
+if control.uses ~= 31 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
 control.uses, changed, next = 31, true, now
 end
 end
@@ -847,84 +812,77 @@ if sleeps then
 armed, armed_until = next or 281474976710655, now + 60000
 end
 local hands_on = more or not sleeps and next and next < now + 60000
-ring = hands_on and redis.call('LLEN', KEYS[12]) == 0
-changed = changed or #old_due > 0
+ring = hands_on and redis.call('LLEN', KEYS[10]) == 0
+changed = changed or #new_places > 0 or #removed > 0
 local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 10000
 if changed or hands_on or not fresh then
 control.armed, control.armed_until = armed, armed_until
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_details > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #new_leased > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-end
-if #new_dead > 0 then
-redis.call('ZCARD', KEYS[4])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_places > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #new_records > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #old_due > 0 then
+if #removed > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if journaled then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-journal_count = younger and 1 or redis.call('HLEN', KEYS[10])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+journal_count = younger and 1 or redis.call('HLEN', KEYS[8])
 journal_rotates = journal_age >= 600000 or journal_count >= 1000
 if journal_rotates or journal_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('UNLINK', KEYS[11]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[5], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
 if #new_details > 0 then
-redis.call('HSET', KEYS[6], unpack(new_details))
+redis.call('HSET', KEYS[4], unpack(new_details))
 end
-if #new_leased > 0 then
-redis.call('ZADD', KEYS[3], unpack(new_leased))
-end
-if #new_dead > 0 then
-redis.call('ZADD', KEYS[4], unpack(new_dead))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if #new_records > 0 then
-redis.call('HSET', KEYS[5], unpack(new_records))
+redis.call('HSET', KEYS[3], unpack(new_records))
 end
-if #old_due > 0 then
-redis.call('ZREM', KEYS[2], unpack(old_due))
+if #removed > 0 then
+redis.call('ZREM', KEYS[2], unpack(removed))
 end
 if journaled then
 do
 if journal_age >= 2 * 600000 then
-redis.call('UNLINK', KEYS[10], KEYS[11])
+redis.call('UNLINK', KEYS[8], KEYS[9])
 control.journal_since, journal_count = now, 0
 elseif journal_rotates then
-redis.call('UNLINK', KEYS[11])
+redis.call('UNLINK', KEYS[9])
 if journal_count > 0 then
-redis.call('RENAME', KEYS[10], KEYS[11])
-redis.call('PEXPIRE', KEYS[11], 600000)
+redis.call('RENAME', KEYS[8], KEYS[9])
+redis.call('PEXPIRE', KEYS[9], 600000)
 end
 control.journal_since, journal_count = now, 0
 end
 end
-redis.call('HSET', KEYS[10], consumer, journaled)
+redis.call('HSET', KEYS[8], consumer, journaled)
 if journal_count == 0 then
-redis.call('PEXPIRE', KEYS[10], 2 * 600000)
+redis.call('PEXPIRE', KEYS[8], 2 * 600000)
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[12], '1')
+redis.call('LPUSH', KEYS[10], '1')
 end
 end
 if changed then
@@ -932,7 +890,7 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end
@@ -940,7 +898,7 @@ end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: enqueue
+-- delayline 0.1.0, schema 2: enqueue
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -40,7 +40,7 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[8]) == 0
+return redis.call('LLEN', KEYS[7]) == 0
 end
 local function instant(argument, position)
 local relative, ms = struct.unpack('>I1I6', argument, position)
@@ -61,10 +61,10 @@ end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[5], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -76,7 +76,7 @@ local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', KEYS[3], unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)
 local results, created, first_due, last = {0, now, 0}, 0, 281474976710655, 0
-local new_due, new_records, new_contents, reused = {}, {}, {}, {}
+local new_places, new_records, new_contents, reused = {}, {}, {}, {}
 local pack, char = struct.pack, string.char
 local enqueued_at = pack('>I6', now)
 local sequence, high = control.sequence, nil
@@ -90,21 +90,27 @@ for i = first, last do
 local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
 if records[i] then
 do
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
+end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
 end
 local function digest_of(record)
 return sub(record, 15, 22)
 end
-local record, entry = records[i], redis.call('HGET', KEYS[4], id)
-local phase = entry and sub(entry, 27, 34) == sub(record, 1, 8)
-and byte(entry, 1) or 0
+local record = records[i]
+local band, instant = place_of(member_of(record, id))
 known_digest, status = digest_of(record), 2
-if phase == 3 then
+if band == 5 then
 status = 4
-elseif phase ~= 0 then
+elseif band == 4 then
 status = 3
-elseif tonumber(redis.call('ZSCORE', KEYS[2], member_of(record, id)) or 0) % 281474976710656 > now then
+elseif band and instant > now then
 status = 1
 end
 end
@@ -125,7 +131,7 @@ if low == '\0' or not high then
 high = sub(pack('>I8', sequence), 1, 7)
 end
 score = score or due_score(level, due)
-new_due[2 * created - 1], new_due[2 * created] = score, high .. low .. id
+new_places[2 * created - 1], new_places[2 * created] = score, high .. low .. id
 new_records[2 * created - 1] = id
 if not expires and byte(item, 9) < 32 then
 new_records[2 * created] = high .. low .. enqueued_at .. item
@@ -166,47 +172,47 @@ local ring = created > 0 and rings(first_due)
 if created > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if #new_due > 0 then
+if #new_places > 0 then
 end
 if #new_records > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #new_contents > 0 then
-redis.call('HLEN', KEYS[5])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[4])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #reused > 0 then
+redis.call('HLEN', KEYS[5])
 redis.call('HLEN', KEYS[6])
-redis.call('HLEN', KEYS[7])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-if #new_due > 0 then
-redis.call('ZADD', KEYS[2], unpack(new_due))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if #new_records > 0 then
 redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #new_contents > 0 then
-redis.call('HSET', KEYS[5], unpack(new_contents))
+redis.call('HSET', KEYS[4], unpack(new_contents))
 end
 if #reused > 0 then
+redis.call('HDEL', KEYS[5], unpack(reused))
 redis.call('HDEL', KEYS[6], unpack(reused))
-redis.call('HDEL', KEYS[7], unpack(reused))
 end
 if ring then
-redis.call('LPUSH', KEYS[8], '1')
+redis.call('LPUSH', KEYS[7], '1')
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: extend
+-- delayline 0.1.0, schema 2: extend
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -39,54 +39,52 @@ local n = #list
 list[n + 1], list[n + 2] = first, second
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local ids, leases = {}, {}
 for i = 3, #ARGV, 2 do
 ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]
 end
-local stored = redis.call('HMGET', KEYS[5], unpack(ids))
-local results, new_leased = {0, now, 0}, {}
-local deadline = format('%d', after(tonumber(ARGV[2])))
+local stored = redis.call('HMGET', KEYS[4], unpack(ids))
+local results, new_places = {0, now, 0}, {}
+local deadline = format('%d', 4 * 281474976710656 + after(tonumber(ARGV[2])))
 for i, id in ipairs(ids) do
 local entry = stored[i]
-local phase = entry and readable_details(entry) and sub(entry, 3, 26) == leases[i]
+local state = entry and readable_details(entry) and sub(entry, 4, 27) == leases[i]
 and byte(entry, 1)
-if phase == 1 or phase == 2 then
-push(new_leased, deadline, sub(entry, 27, 34) .. id)
-results[3 + i] = phase == 1 and 1 or 2
-elseif entry or redis.call('HEXISTS', KEYS[4], id) == 1 then
+if state == 1 or state == 2 then
+push(new_places, deadline, sub(entry, 28, 35) .. id)
+results[3 + i] = state == 1 and 1 or 2
+elseif entry or redis.call('HEXISTS', KEYS[3], id) == 1 then
 results[3 + i] = -2
 else
 results[3 + i] = -3
 end
 end
-if #new_leased > 0 then
+if #new_places > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if #new_leased > 0 then
-redis.call('ZCARD', KEYS[3])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_places > 0 then
+redis.call('ZCARD', KEYS[2])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[4], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
-if #new_leased > 0 then
-redis.call('ZADD', KEYS[3], unpack(new_leased))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: get
+-- delayline 0.1.0, schema 2: get
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -30,6 +30,13 @@ purged = purged, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until,
 }
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -97,7 +104,7 @@ local form = byte(record, 23)
 if form < 32 then
 return record
 end
-local content = redis.call('HGET', KEYS[7], id)
+local content = redis.call('HGET', KEYS[5], id)
 local headers, payload = content_lengths(record, position)
 if not content or #content ~= 2 + headers + payload
 or struct.unpack('>I2', content) ~= headers
@@ -108,11 +115,9 @@ return sub(record, 1, 23 - 1) .. string.char(form - 32)
 .. sub(record, 23 + 1, position - 1) .. content
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function remembered(past)
@@ -123,10 +128,10 @@ end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[9], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -138,31 +143,27 @@ local ids = {}
 for i = 2, #ARGV do
 ids[i - 1] = ARGV[i]
 end
-local records = redis.call('HMGET', KEYS[5], unpack(ids))
-local stored = redis.call('HMGET', KEYS[6], unpack(ids))
+local records = redis.call('HMGET', KEYS[3], unpack(ids))
+local stored = redis.call('HMGET', KEYS[4], unpack(ids))
 local past = finished_of(2, #ARGV)
 local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
 local record, details = records[i], stored[i] or ''
 local n, score = #results, 0
 if record and #details >= 60
-and sub(details, 27, 34) ~= sub(record, 1, 8) then
+and sub(details, 28, 35) ~= sub(record, 1, 8) then
 details = ''
 end
 local content = read_record(record)
 local whole = content and (details == '' or readable_details(details))
 and whole_record(id, record, content)
 if whole then
-local phase, member = byte(details, 1) or 0, member_of(record, id)
-if phase == 0 then
-score = redis.call('ZSCORE', KEYS[2], member)
-elseif phase == 3 then
-score = redis.call('ZSCORE', KEYS[4], member)
+local band, instant = place_of(member_of(record, id))
+if band then
+score = band * 281474976710656 + instant
 else
-score = redis.call('ZSCORE', KEYS[3], member)
+whole = nil
 end
-score = math.max(0, tonumber(score or 0)) % 281474976710656
-whole = score <= 253402300799999 and whole
 end
 if whole then
 results[n + 1], results[n + 2], results[n + 3] = whole, details, score

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: list
+-- delayline 0.1.0, schema 2: list
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -89,18 +89,12 @@ return headers, #record - position - 2 + 1 - headers
 end
 return 0, #record - position + 1
 end
-local due = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[2], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[2], from, to, 'WITHSCORES') end,
-}
-local leased = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[3], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[3], from, to, 'WITHSCORES') end,
-}
-local dead = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[4], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[4], from, to, 'WITHSCORES') end,
-}
+local function count(from, to)
+return redis.call('ZCOUNT', KEYS[2], from, to)
+end
+local function range(first, last)
+return redis.call('ZRANGE', KEYS[2], first, last, 'WITHSCORES')
+end
 local function sequence_of(member)
 return struct.unpack('>I4I4', sub(member .. '\0\0\0\0\0\0\0\0', 1, 8))
 end
@@ -113,12 +107,12 @@ index = tonumber(ARGV[first]), instant = tonumber(ARGV[first + 1]),
 high = tonumber(ARGV[first + 2]), low = tonumber(ARGV[first + 3]),
 }
 end
-local function rank_after(index, score, position)
-local first = index.count('-inf', format('(%.0f', score))
-local last = index.count('-inf', score)
+local function rank_after(position)
+local score = position.index * 281474976710656 + position.instant
+local first, last = count('-inf', format('(%.0f', score)), count('-inf', score)
 while first < last do
 local middle = math.floor((first + last) / 2)
-local high, low = sequence_of(index.range(middle, middle)[1])
+local high, low = sequence_of(range(middle, middle)[1])
 if high > position.high or high == position.high and low > position.low then
 last = middle
 else
@@ -127,52 +121,51 @@ end
 end
 return first
 end
-local function walk(index, base, from, to, position, limit)
-local first = index.count('-inf', format('(%.0f', base + from))
-local last = index.count('-inf', base + to)
-if position then
-first = math.max(first, rank_after(index, base + position.instant, position))
+local function walk(band, from, to, position, limit)
+if limit <= 0 or position and position.index > band then
+return {}
+end
+local first = count('-inf', format('(%.0f', band * 281474976710656 + from))
+local last = count('-inf', band * 281474976710656 + to)
+if position and position.index == band then
+first = math.max(first, rank_after(position))
 end
 last = math.min(last, first + limit)
 if first >= last then
 return {}
 end
-return index.range(first, last - 1)
+return range(first, last - 1)
 end
 local status, limit, position = tonumber(ARGV[2]), tonumber(ARGV[3]), position_from(4)
 local results, listed = {0, now, control.revision, 0}, 0
-local function list(number, index, base, from, to)
-if position and position.index > number or listed >= limit then
-return
-end
-local after_position = position and position.index == number and position or nil
-local found = walk(index, base, from, to, after_position, limit - listed)
+local function list(band, from, to)
+local found = walk(band, from, to, position, limit - listed)
 for i = 1, #found, 2 do
 local member, score = found[i], tonumber(found[i + 1])
 local id = sub(member, 9)
-local record, payload, n = redis.call('HGET', KEYS[5], id), 0, #results
+local record, payload, n = redis.call('HGET', KEYS[3], id), 0, #results
 local content = read_record(record)
-if content then
+if content and sub(record, 1, 8) == sub(member, 1, 8) then
 local _
 _, payload = content_lengths(record, content)
 end
-results[n + 1], results[n + 2] = number, member
+results[n + 1], results[n + 2] = band, member
 results[n + 3], results[n + 4] = sub(record or '', 1, 35), payload
-results[n + 5] = redis.call('HGET', KEYS[6], id) or ''
-results[n + 6] = score - base
+results[n + 5] = redis.call('HGET', KEYS[4], id) or ''
+results[n + 6] = score - band * 281474976710656
 listed = listed + 1
 end
 end
 if status == 3 then
-list(4, leased, 0, 0, 253402300799999)
+list(4, 0, 253402300799999)
 elseif status == 4 then
-list(5, dead, 0, 0, 253402300799999)
+list(5, 0, 253402300799999)
 else
 for level = 0, 3 do
 if status == 2 then
-list(level, due, level * 281474976710656, 0, now)
+list(level, 0, now)
 else
-list(level, due, level * 281474976710656, now + 1, 253402300799999)
+list(level, now + 1, 253402300799999)
 end
 end
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: purge
+-- delayline 0.1.0, schema 2: purge
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -30,6 +30,13 @@ purged = purged, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until,
 }
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -45,10 +52,10 @@ end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -56,7 +63,7 @@ found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
 end
 return found
 end
-local results, new_finished, old_dead, gone = {0, now, 0}, {}, {}, {}
+local results, new_finished, removed, gone = {0, now, 0}, {}, {}, {}
 local function finish(id, digest, status, lease)
 local n = #gone
 gone[n + 1] = id
@@ -69,20 +76,18 @@ local ids = {}
 for i = 2, #ARGV do
 ids[i - 1] = ARGV[i]
 end
-local records = redis.call('HMGET', KEYS[4], unpack(ids))
-local stored = redis.call('HMGET', KEYS[5], unpack(ids))
+local records = redis.call('HMGET', KEYS[3], unpack(ids))
 local past = finished_of(2, #ARGV)
 for i, id in ipairs(ids) do
-local record, entry = records[i], stored[i]
+local record = records[i]
 if not record then
 local was_purged = past[i] and byte(past[i], 1) == 7
 results[3 + i] = was_purged and 1 or 3
-elseif not entry or byte(entry, 1) ~= 3
-or sub(entry, 27, 34) ~= sub(record, 1, 8) then
+elseif place_of(member_of(record, id)) ~= 5 then
 results[3 + i] = 2
 else
 finish(id, digest_of(record), 7, '')
-old_dead[#gone] = member_of(record, id)
+removed[#gone] = member_of(record, id)
 results[3 + i] = 1
 end
 end
@@ -91,66 +96,66 @@ do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[7])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[6])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
 if #gone > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[4])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HLEN', KEYS[6])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
-if #old_dead > 0 then
-redis.call('ZCARD', KEYS[3])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #removed > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[4], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[7], KEYS[8])
+redis.call('UNLINK', KEYS[6], KEYS[7])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[8])
+redis.call('UNLINK', KEYS[7])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[7], KEYS[8])
-redis.call('PEXPIRE', KEYS[8], 3600000)
+redis.call('RENAME', KEYS[6], KEYS[7])
+redis.call('PEXPIRE', KEYS[7], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[7], unpack(new_finished))
+redis.call('HSET', KEYS[6], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
 end
 end
-if #old_dead > 0 then
-redis.call('ZREM', KEYS[3], unpack(old_dead))
+if #removed > 0 then
+redis.call('ZREM', KEYS[2], unpack(removed))
 end
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HDEL', KEYS[6], unpack(gone))
-end
-redis.call('HDEL', KEYS[4], unpack(gone))
 redis.call('HDEL', KEYS[5], unpack(gone))
+end
+redis.call('HDEL', KEYS[3], unpack(gone))
+redis.call('HDEL', KEYS[4], unpack(gone))
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: redrive
+-- delayline 0.1.0, schema 2: redrive
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -44,7 +44,7 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[7]) == 0
+return redis.call('LLEN', KEYS[6]) == 0
 end
 local function instant(argument, position)
 local relative, ms = struct.unpack('>I1I6', argument, position)
@@ -56,6 +56,13 @@ end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -127,45 +134,43 @@ if not position or byte(record, 23) < 32 then
 return position
 end
 local headers, payload = content_lengths(record, position)
-return redis.call('HSTRLEN', KEYS[6], id) == 2 + headers + payload
+return redis.call('HSTRLEN', KEYS[5], id) == 2 + headers + payload
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
-d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
-struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
 d.first_error = sub(details, 60 + 1, 60 + n)
 d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
 local function write_details(d)
-return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
-d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
 ids[i - 2] = ARGV[i]
 end
-local records = redis.call('HMGET', KEYS[4], unpack(ids))
-local stored = redis.call('HMGET', KEYS[5], unpack(ids))
+local records = redis.call('HMGET', KEYS[3], unpack(ids))
+local stored = redis.call('HMGET', KEYS[4], unpack(ids))
 local results = {0, now, 0}
-local revived, new_details, new_due, old_dead = {}, {}, {}, {}
+local revived, new_details, new_places = {}, {}, {}
 for i, id in ipairs(ids) do
 local record, entry = records[i], stored[i]
 if not record then
 results[3 + i] = -3
-elseif not entry or byte(entry, 1) ~= 3
-or sub(entry, 27, 34) ~= sub(record, 1, 8) then
+elseif place_of(member_of(record, id)) ~= 5 then
 results[3 + i] = -1
-elseif not readable_details(entry) or digest_of(record) == '\0\0\0\0\0\0\0\0' or not has_content(id, record) then
+elseif not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(record, 1, 8))
+or digest_of(record) == '\0\0\0\0\0\0\0\0' or not has_content(id, record) then
 results[3 + i] = -2
 else
 local position, _, expires_at = read_record(record)
@@ -173,62 +178,53 @@ if expires_at ~= 281474976710655 then
 push(revived, id, sub(record, 1, 23 - 1) .. string.char(byte(record, 23) - 8)
 .. sub(record, 23 + 1, position - 6 - 1) .. sub(record, position))
 end
-local d, member = read_details(entry), member_of(record, id)
-d.phase, d.settled, d.reason, d.failures, d.crashes = 0, 0, 0, 0, 0
+local d = read_details(entry)
+d.state, d.settled, d.reason, d.failures, d.crashes = 0, 0, 0, 0, 0
 d.due = due
 push(new_details, id, write_details(d))
-push(new_due, due_score(d.level, due), member)
-old_dead[#old_dead + 1] = member
+push(new_places, due_score(d.level, due), member_of(record, id))
 results[3 + i] = due
 end
 end
-local ring = #new_due > 0 and rings(due)
-if #new_due > 0 then
+local ring = #new_places > 0 and rings(due)
+if #new_places > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #revived > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #new_details > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #new_due > 0 then
-redis.call('ZCARD', KEYS[2])
+if #new_places > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #old_dead > 0 then
-redis.call('ZCARD', KEYS[3])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[4], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
 if #revived > 0 then
-redis.call('HSET', KEYS[4], unpack(revived))
+redis.call('HSET', KEYS[3], unpack(revived))
 end
 if #new_details > 0 then
-redis.call('HSET', KEYS[5], unpack(new_details))
+redis.call('HSET', KEYS[4], unpack(new_details))
 end
-if #new_due > 0 then
-redis.call('ZADD', KEYS[2], unpack(new_due))
-end
-if #old_dead > 0 then
-redis.call('ZREM', KEYS[3], unpack(old_dead))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if ring then
-redis.call('LPUSH', KEYS[7], '1')
+redis.call('LPUSH', KEYS[6], '1')
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

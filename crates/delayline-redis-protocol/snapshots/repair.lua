@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: repair
+-- delayline 0.1.0, schema 2: repair
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -44,6 +44,16 @@ end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
+end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -117,7 +127,7 @@ local form = byte(record, 23)
 if form < 32 then
 return record
 end
-local content = redis.call('HGET', KEYS[7], id)
+local content = redis.call('HGET', KEYS[5], id)
 local headers, payload = content_lengths(record, position)
 if not content or #content ~= 2 + headers + payload
 or struct.unpack('>I2', content) ~= headers
@@ -136,20 +146,18 @@ if not position or byte(record, 23) < 32 then
 return position
 end
 local headers, payload = content_lengths(record, position)
-return redis.call('HSTRLEN', KEYS[7], id) == 2 + headers + payload
+return redis.call('HSTRLEN', KEYS[5], id) == 2 + headers + payload
 end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
-d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
-struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
 d.first_error = sub(details, 60 + 1, 60 + n)
 d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
@@ -157,29 +165,20 @@ return d
 end
 local function fresh_details(sequence, fixed)
 return {
-phase = 0, settled = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
-due = 0, failures = 0, crashes = 0, reason = 0, first_error = '', last_error = '',
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
-d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
-local function bury(d, reason)
-d.phase, d.reason = 3, reason
+local function count(from, to)
+return redis.call('ZCOUNT', KEYS[2], from, to)
 end
-local due = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[2], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[2], from, to, 'WITHSCORES') end,
-}
-local leased = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[3], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[3], from, to, 'WITHSCORES') end,
-}
-local dead = {
-count = function(from, to) return redis.call('ZCOUNT', KEYS[4], from, to) end,
-range = function(from, to) return redis.call('ZRANGE', KEYS[4], from, to, 'WITHSCORES') end,
-}
+local function range(first, last)
+return redis.call('ZRANGE', KEYS[2], first, last, 'WITHSCORES')
+end
 local function sequence_of(member)
 return struct.unpack('>I4I4', sub(member .. '\0\0\0\0\0\0\0\0', 1, 8))
 end
@@ -192,12 +191,12 @@ index = tonumber(ARGV[first]), instant = tonumber(ARGV[first + 1]),
 high = tonumber(ARGV[first + 2]), low = tonumber(ARGV[first + 3]),
 }
 end
-local function rank_after(index, score, position)
-local first = index.count('-inf', format('(%.0f', score))
-local last = index.count('-inf', score)
+local function rank_after(position)
+local score = position.index * 281474976710656 + position.instant
+local first, last = count('-inf', format('(%.0f', score)), count('-inf', score)
 while first < last do
 local middle = math.floor((first + last) / 2)
-local high, low = sequence_of(index.range(middle, middle)[1])
+local high, low = sequence_of(range(middle, middle)[1])
 if high > position.high or high == position.high and low > position.low then
 last = middle
 else
@@ -206,60 +205,81 @@ end
 end
 return first
 end
-local function walk(index, base, from, to, position, limit)
-local first = index.count('-inf', format('(%.0f', base + from))
-local last = index.count('-inf', base + to)
-if position then
-first = math.max(first, rank_after(index, base + position.instant, position))
+local function walk(band, from, to, position, limit)
+if limit <= 0 or position and position.index > band then
+return {}
+end
+local first = count('-inf', format('(%.0f', band * 281474976710656 + from))
+local last = count('-inf', band * 281474976710656 + to)
+if position and position.index == band then
+first = math.max(first, rank_after(position))
 end
 last = math.min(last, first + limit)
 if first >= last then
 return {}
 end
-return index.range(first, last - 1)
+return range(first, last - 1)
 end
 local results = {0, now, control.revision, 0, 0, 0, 0, 0, 0}
 local function find(kind, first, second)
 local n = #results
 results[n + 1], results[n + 2], results[n + 3] = kind, first, second
 end
-local function in_another(index, member)
-return index ~= due and redis.call('ZSCORE', KEYS[2], member)
-or index ~= leased and redis.call('ZSCORE', KEYS[3], member)
-or index ~= dead and redis.call('ZSCORE', KEYS[4], member)
+local function fits(band, details)
+local state, reason = 0, 0
+if details then
+state, reason = byte(details, 1), byte(details, 3)
 end
-local function examine(index, number, member)
+return (band == 4) == (state ~= 0) and (band == 5) == (reason ~= 0)
+end
+local function examine(band, member)
 local id = sub(member, 9)
 if #member < 9 or #id > 128 then
-return find(1, number, '')
+return find(1, band, '')
 end
-local record, details =
-redis.call('HGET', KEYS[5], id), redis.call('HGET', KEYS[6], id)
+local record, details = redis.call('HGET', KEYS[3], id), redis.call('HGET', KEYS[4], id)
 local _, limits = read_record(record)
 if not has_content(id, record) then
 return find(2, id, '')
-elseif member_of(record, id) ~= member or index == due and level_of(record) ~= number then
+elseif member_of(record, id) ~= member or band <= 3 and level_of(record) ~= band then
 return find(3, id, '')
-elseif in_another(index, member) then
-return find(4, id, '')
 end
-local phase = 0
-if details then
-phase = readable_details(details) and sub(details, 27, 34) == sub(record, 1, 8)
-and sub(details, 35, 47) == fixed_of(record, limits) and byte(details, 1) or -1
+local readable = not details or readable_details(details)
+and sub(details, 28, 35) == sub(record, 1, 8)
+and sub(details, 36, 48) == fixed_of(record, limits)
+if not readable or not fits(band, details) then
+find(4, id, '')
 end
-local fits = index == due and phase == 0
-or index == leased and (phase == 1 or phase == 2)
-or index == dead and phase == 3
-if not fits then
-find(5, id, '')
+end
+local function examine_entries(position, limit, wrong)
+local examined = 0
+for band = 0, 5 do
+local entries = walk(band, 0, 253402300799999, position, limit - examined)
+for i = 1, #entries, 2 do
+local member, before = entries[i], #results
+examine(band, member)
+if wrong and #results > before then
+wrong(member)
+end
+examined = examined + 1
+results[6], results[7] = band, tonumber(entries[i + 1]) - band * 281474976710656
+results[8], results[9] = sequence_of(member)
+end
+end
+return examined
+end
+local function each_gap(found)
+found(0, '-inf', '(0')
+for band = 0, 5 do
+local to = band < 5 and format('(%.0f', (band + 1) * 281474976710656) or '+inf'
+found(band, format('(%.0f', band * 281474976710656 + 253402300799999), to)
 end
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[8], id) or redis.call('HGET', KEYS[9], id)
+return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
 end
-local function belong_together(details, sequence, fixed)
-return sub(details, 27, 34) == sequence and (not fixed or sub(details, 35, 47) == fixed)
+local function is_id(id)
+return #id >= 1 and #id <= 128
 end
 local function remains(member, record, due)
 local stub = false
@@ -271,12 +291,8 @@ stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
 .. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
 end
 local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
-d.due = due
-bury(d, 5)
+d.due, d.reason = due, 5
 return write_details(d), stub
-end
-local function is_id(id)
-return #id >= 1 and #id <= 128
 end
 local function look_for_orphans(number, cursor, found)
 if cursor >= 9007199254740992 then
@@ -284,9 +300,9 @@ cursor = 0
 end
 if number == 7 then
 local page =
-redis.call('HSCAN', KEYS[6], format('%.0f', cursor), 'COUNT', 500)
+redis.call('HSCAN', KEYS[4], format('%.0f', cursor), 'COUNT', 500)
 for i = 1, #page[2], 2 do
-if redis.call('HEXISTS', KEYS[5], page[2][i]) == 0 then
+if redis.call('HEXISTS', KEYS[3], page[2][i]) == 0 then
 found(7, page[2][i])
 end
 end
@@ -294,9 +310,9 @@ if page[1] ~= '0' then
 return 7, tonumber(page[1])
 end
 end
-if redis.call('HLEN', KEYS[7]) <= 500 then
-for _, id in ipairs(redis.call('HKEYS', KEYS[7])) do
-if redis.call('HEXISTS', KEYS[5], id) == 0 then
+if redis.call('HLEN', KEYS[5]) <= 500 then
+for _, id in ipairs(redis.call('HKEYS', KEYS[5])) do
+if redis.call('HEXISTS', KEYS[3], id) == 0 then
 found(8, id)
 end
 end
@@ -304,89 +320,60 @@ end
 end
 local function find_orphan(number, id)
 if #id >= 1 and #id <= 128 then
-find(8, id, '')
+find(7, id, '')
 else
 find(1, number, '')
 end
 end
 local limit, position = tonumber(ARGV[2]), position_from(3)
-local examined, changed = 0, false
+local changed = false
 redis.call('ZCARD', KEYS[2])
-redis.call('ZCARD', KEYS[3])
-redis.call('ZCARD', KEYS[4])
-redis.call('HLEN', KEYS[5])
+redis.call('HLEN', KEYS[3])
+redis.call('HLEN', KEYS[4])
 redis.call('HLEN', KEYS[6])
+redis.call('HLEN', KEYS[7])
 redis.call('HLEN', KEYS[8])
 redis.call('HLEN', KEYS[9])
-redis.call('HLEN', KEYS[10])
-redis.call('HLEN', KEYS[11])
-local silent = redis.call('LLEN', KEYS[12]) == 0
-if redis.call('HLEN', KEYS[7]) > 0 then
+local silent = redis.call('LLEN', KEYS[10]) == 0
+if redis.call('HLEN', KEYS[5]) > 0 then
 control.uses = bit.bor(control.uses, 16)
 end
 local function touch()
 if not changed then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HEXISTS', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HKEYS', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HLEN', KEYS[10]) and redis.acl_check_cmd('HLEN', KEYS[11]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HSCAN', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSCAN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5]) and redis.acl_check_cmd('HSTRLEN', KEYS[7], KEYS[7]) and redis.acl_check_cmd('LLEN', KEYS[12]) and redis.acl_check_cmd('LPUSH', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[10]) and redis.acl_check_cmd('PTTL', KEYS[11]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZADD', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZCARD', KEYS[4]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[3]) and redis.acl_check_cmd('ZCOUNT', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGE', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZREM', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3]) and redis.acl_check_cmd('ZSCORE', KEYS[4], KEYS[4]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HEXISTS', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HKEYS', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[4]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HLEN', KEYS[3]) and redis.acl_check_cmd('HSCAN', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSCAN', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSTRLEN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[6]) and redis.acl_check_cmd('PTTL', KEYS[7]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
-redis.call('HDEL', KEYS[5], '')
+redis.call('HDEL', KEYS[3], '')
 end
 changed = true
 end
 end
-local function possible(instant)
-return instant and instant >= 0 and instant <= 253402300799999
-end
-local function is_indexed(member)
-return redis.call('ZSCORE', KEYS[2], member) or redis.call('ZSCORE', KEYS[3], member)
-or redis.call('ZSCORE', KEYS[4], member)
-end
-local function place_in_due(member, score)
-redis.call('ZADD', KEYS[2], score, member)
-redis.call('ZREM', KEYS[3], member)
-redis.call('ZREM', KEYS[4], member)
-end
-local function place_in_leased(member, lease_end)
-redis.call('ZADD', KEYS[3], lease_end, member)
-redis.call('ZREM', KEYS[2], member)
-redis.call('ZREM', KEYS[4], member)
-end
-local function place_in_dead(member, died_at)
-redis.call('ZADD', KEYS[4], died_at, member)
-redis.call('ZREM', KEYS[2], member)
-redis.call('ZREM', KEYS[3], member)
-end
-local function remove_entries(member)
-redis.call('ZREM', KEYS[2], member)
-redis.call('ZREM', KEYS[3], member)
-redis.call('ZREM', KEYS[4], member)
-end
 local function remove_message(id)
-redis.call('HDEL', KEYS[7], id)
 redis.call('HDEL', KEYS[5], id)
-redis.call('HDEL', KEYS[6], id)
+redis.call('HDEL', KEYS[3], id)
+redis.call('HDEL', KEYS[4], id)
 end
 local function put_right(id, member, record, entry)
-local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
-local due_at = score >= 0 and score < (3 + 1) * 281474976710656 and possible(score % 281474976710656) and score % 281474976710656
-local lease_end = tonumber(redis.call('ZSCORE', KEYS[3], member) or -1)
-local died_at = tonumber(redis.call('ZSCORE', KEYS[4], member) or -1)
+local band, instant = place_of(member)
 local d = entry and read_details(entry)
-local phase = d and d.phase or 0
-if phase == 3 then
-place_in_dead(member, possible(died_at) and died_at or now)
-elseif phase == 1 and due_at and lease_end < 0 then
-d.phase = 0
-redis.call('HSET', KEYS[6], id, write_details(d))
-place_in_due(member, due_score(d.level, due_at))
-elseif phase ~= 0 then
-place_in_leased(member, possible(lease_end) and lease_end or now)
-elseif due_at then
-place_in_due(member, due_score(level_of(record), due_at))
-elseif d and (possible(lease_end) or possible(died_at)) then
-place_in_due(member, due_score(d.level, d.due))
+local state, reason, score = 0, 0, nil
+if band and band <= 3 then
+score = due_score(level_of(record), instant)
+elseif not d then
+return false
+elseif d.state ~= 0 and (band ~= 5 or d.reason == 0) then
+state, score = d.state, format('%d', 4 * 281474976710656 + (band == 4 and instant or now))
+elseif d.reason ~= 0 then
+reason, score = d.reason, format('%d', 5 * 281474976710656 + (band == 5 and instant or now))
+elseif band then
+score = due_score(d.level, d.due)
 else
 return false
 end
+if d and (d.state ~= state or d.reason ~= reason) then
+d.state, d.reason = state, reason
+redis.call('HSET', KEYS[4], id, write_details(d))
+end
+redis.call('ZADD', KEYS[2], score, member)
 return true
 end
 local function is_over(id, record, entry)
@@ -394,20 +381,20 @@ local past = finished_as(id)
 if not past or not record then
 return past
 end
-return #record >= 23 and not is_indexed(member_of(record, id))
+return #record >= 23 and not redis.call('ZSCORE', KEYS[2], member_of(record, id))
 and sub(past, 2, 9) == digest_of(record)
-and (#past == 9 or entry and sub(past, 10) == sub(entry, 3, 26))
+and (#past == 9 or entry and sub(past, 10) == sub(entry, 4, 27))
 end
 local function mend(id, stray)
 touch()
 if not is_id(id) then
-return remove_entries(stray)
+return redis.call('ZREM', KEYS[2], stray)
 end
-local record = redis.call('HGET', KEYS[5], id)
-local entry = redis.call('HGET', KEYS[6], id)
+local record = redis.call('HGET', KEYS[3], id)
+local entry = redis.call('HGET', KEYS[4], id)
 if is_over(id, record, entry) then
 remove_message(id)
-return stray and remove_entries(stray)
+return stray and redis.call('ZREM', KEYS[2], stray)
 end
 local _, limits = read_record(record)
 local whole = has_content(id, record)
@@ -415,86 +402,63 @@ local member = whole and member_of(record, id) or stray
 or record and #record >= 8 and member_of(record, id) or '\0\0\0\0\0\0\0\0' .. id
 local known = whole
 if whole and entry and readable_details(entry) then
-if sub(entry, 27, 34) ~= sub(record, 1, 8) then
-redis.call('HDEL', KEYS[6], id)
+if sub(entry, 28, 35) ~= sub(record, 1, 8) then
+redis.call('HDEL', KEYS[4], id)
 entry = nil
 else
-known = belong_together(entry, sub(record, 1, 8), fixed_of(record, limits))
+known = sub(entry, 36, 48) == fixed_of(record, limits)
 end
 elseif entry then
 known = false
 end
 if not known or not put_right(id, member, record, entry) then
-local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
-local due_at = score >= 0 and score < (3 + 1) * 281474976710656 and score % 281474976710656
-local left, stub = remains(member, record, possible(due_at) and due_at or now)
-redis.call('HSET', KEYS[6], id, left)
-place_in_dead(member, now)
+local band, instant = place_of(member)
+local left, stub = remains(member, record, band and band <= 3 and instant or now)
+redis.call('HSET', KEYS[4], id, left)
+redis.call('ZADD', KEYS[2], dead_score(), member)
 if stub then
-redis.call('HSET', KEYS[5], id, stub)
+redis.call('HSET', KEYS[3], id, stub)
 end
 end
 if stray and stray ~= member then
-remove_entries(stray)
+redis.call('ZREM', KEYS[2], stray)
 end
 end
-local function repair(index, number, base)
-if position and position.index > number or examined >= limit then
-return
+local function mend_entry(member)
+mend(sub(member, 9), member)
 end
-local after_position = position and position.index == number and position or nil
-local found = walk(index, base, 0, 253402300799999, after_position, limit - examined)
-if index == due and #found > 0 and bit.band(control.uses, 2 ^ number) == 0 then
-control.uses = bit.bor(control.uses, 2 ^ number)
+local function note_levels()
+for level = 0, 3 do
+if bit.band(control.uses, 2 ^ level) == 0 and count(level * 281474976710656, level * 281474976710656 + 253402300799999) > 0 then
+control.uses = bit.bor(control.uses, 2 ^ level)
 touch()
 end
-for i = 1, #found, 2 do
-local member, before = found[i], #results
-examine(index, number, member)
-if #results > before then
-mend(sub(member, 9), member)
-end
-examined = examined + 1
-results[6], results[7] = number, tonumber(found[i + 1]) - base
-results[8], results[9] = sequence_of(member)
-end
-end
-local function repair_range(number, members)
-for _, member in ipairs(members) do
-find(1, number, '')
-mend(sub(member, 9), member)
 end
 end
 local function repair_impossible()
-local from = '-inf'
-for level = 0, 4 do
-local to = level < 4 and format('(%.0f', level * 281474976710656) or '+inf'
-repair_range(0, redis.call('ZRANGEBYSCORE', KEYS[2], from, to, 'LIMIT', 0, limit))
-from = format('(%.0f', level * 281474976710656 + 253402300799999)
+each_gap(function(band, from, to)
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], from, to, 'LIMIT', 0, limit)) do
+find(1, band, '')
+mend_entry(member)
 end
-repair_range(4, redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(0', 'LIMIT', 0, limit))
-repair_range(4,
-redis.call('ZRANGEBYSCORE', KEYS[3], format('(%.0f', 253402300799999), '+inf', 'LIMIT', 0, limit))
-repair_range(5, redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(0', 'LIMIT', 0, limit))
-repair_range(5,
-redis.call('ZRANGEBYSCORE', KEYS[4], format('(%.0f', 253402300799999), '+inf', 'LIMIT', 0, limit))
+end)
 end
 local function remove_orphan(number, id)
 find_orphan(number, id)
 touch()
-redis.call('HDEL', KEYS[6], id)
-redis.call('HDEL', KEYS[7], id)
+redis.call('HDEL', KEYS[4], id)
+redis.call('HDEL', KEYS[5], id)
 end
 local function repair_records(cursor)
-local page = redis.call('HSCAN', KEYS[5], format('%.0f', cursor), 'COUNT', limit)
+local page = redis.call('HSCAN', KEYS[3], format('%.0f', cursor), 'COUNT', limit)
 for i = 1, #page[2], 2 do
 local id, value = page[2][i], page[2][i + 1]
 if not is_id(id) then
 find_orphan(6, id)
 touch()
 remove_message(id)
-elseif #value < 8 or not is_indexed(member_of(value, id)) then
-find(8, id, '')
+elseif #value < 8 or not redis.call('ZSCORE', KEYS[2], member_of(value, id)) then
+find(7, id, '')
 mend(id)
 end
 end
@@ -503,36 +467,29 @@ return 6, tonumber(page[1])
 end
 return 7, 0
 end
-local function indexed()
-return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
-+ redis.call('ZCARD', KEYS[4])
-end
 local function accounted_for()
-return indexed() + control.acked + control.cancelled + control.purged
+return redis.call('ZCARD', KEYS[2]) + control.acked + control.cancelled + control.purged
 end
 local function limit_memories()
+if redis.call('PTTL', KEYS[6]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
+end
+if redis.call('PTTL', KEYS[7]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[7], 3600000)
+end
 if redis.call('PTTL', KEYS[8]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[8], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[8], 2 * 600000)
 end
 if redis.call('PTTL', KEYS[9]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[9], 3600000)
-end
-if redis.call('PTTL', KEYS[10]) == -1 then
-touch()
-redis.call('PEXPIRE', KEYS[10], 2 * 600000)
-end
-if redis.call('PTTL', KEYS[11]) == -1 then
-touch()
-redis.call('PEXPIRE', KEYS[11], 600000)
+redis.call('PEXPIRE', KEYS[9], 600000)
 end
 end
-for level = 0, 3 do
-repair(due, level, level * 281474976710656)
-end
-repair(leased, 4, 0)
-repair(dead, 5, 0)
+note_levels()
+local examined = examine_entries(position, limit, mend_entry)
 local goes_on = examined == limit
 if not goes_on then
 local number, cursor = 6, 0
@@ -544,7 +501,8 @@ end
 else
 repair_impossible()
 end
-local right = redis.call('HLEN', KEYS[5]) == indexed() and accounted_for() == control.sequence
+local right = redis.call('HLEN', KEYS[3]) == redis.call('ZCARD', KEYS[2])
+and accounted_for() == control.sequence
 if number == 6 and not right then
 number, cursor = repair_records(cursor)
 else
@@ -559,7 +517,7 @@ if not goes_on then
 limit_memories()
 local accounted = accounted_for()
 if accounted ~= control.sequence then
-find(7, control.sequence, accounted)
+find(6, control.sequence, accounted)
 touch()
 if accounted > control.sequence then
 control.sequence = accounted
@@ -573,13 +531,13 @@ results[4] = examined
 results[5] = goes_on and 1 or 0
 if changed then
 if silent then
-redis.call('LPUSH', KEYS[12], '1')
+redis.call('LPUSH', KEYS[10], '1')
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: reschedule
+-- delayline 0.1.0, schema 2: reschedule
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -44,7 +44,7 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[5]) == 0
+return redis.call('LLEN', KEYS[4]) == 0
 end
 local function instant(argument, position)
 local relative, ms = struct.unpack('>I1I6', argument, position)
@@ -56,6 +56,13 @@ end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
+end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -116,53 +123,50 @@ for i = 2, #ARGV, 2 do
 ids[#ids + 1] = ARGV[i]
 end
 local records = redis.call('HMGET', KEYS[3], unpack(ids))
-local stored = redis.call('HMGET', KEYS[4], unpack(ids))
-local results, new_due, first_due = {0, now, 0}, {}, 281474976710655
+local results, new_places, first_due = {0, now, 0}, {}, 281474976710655
 for i, id in ipairs(ids) do
-local record, entry = records[i], stored[i]
-local phase = entry and record and sub(entry, 27, 34) == sub(record, 1, 8)
-and byte(entry, 1) or 0
-if not read_record(record) then
+local record = records[i]
+local band = read_record(record) and place_of(member_of(record, id))
+if not band then
 results[3 + i] = -3
-elseif phase == 3 then
-results[3 + i] = -2
-elseif phase ~= 0 then
+elseif band == 4 then
 results[3 + i] = -1
+elseif band == 5 then
+results[3 + i] = -2
 else
 local due = instant(ARGV[2 * i + 1], 1)
-push(new_due, due_score(level_of(record), due), member_of(record, id))
+push(new_places, due_score(level_of(record), due), member_of(record, id))
 first_due = math.min(first_due, due)
 results[3 + i] = due
 end
 end
-local ring = #new_due > 0 and rings(first_due)
-if #new_due > 0 then
+local ring = #new_places > 0 and rings(first_due)
+if #new_places > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if #new_due > 0 then
-redis.call('ZCARD', KEYS[2])
+if #new_places > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
 redis.call('HDEL', KEYS[3], '')
 end
 do
-if #new_due > 0 then
-redis.call('ZADD', KEYS[2], unpack(new_due))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if ring then
-redis.call('LPUSH', KEYS[5], '1')
+redis.call('LPUSH', KEYS[4], '1')
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

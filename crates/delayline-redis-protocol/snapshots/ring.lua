@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: ring
+-- delayline 0.1.0, schema 2: ring
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end

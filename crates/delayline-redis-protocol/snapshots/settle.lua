@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: settle
+-- delayline 0.1.0, schema 2: settle
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -32,18 +32,18 @@ armed_until = armed_until,
 }
 end
 local results, first_due, ring = {0, now, 0}, 281474976710655, false
-local new_finished, new_details, new_due, new_dead, ended, gone = {}, {}, {}, {}, {}, {}
+local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 local finished_count, finished_rotates
 local count = (#ARGV - 1) / 2
-local stored = redis.call('HMGET', KEYS[6], unpack(ARGV, 2, 1 + count))
+local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + count))
 local others, gone_count = {}, 0
 for i = 1, count do
 local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
 local is_ack = #item == 24
 local lease = is_ack and item or sub(item, 1, 24)
-local phase = entry and #entry >= 60 and sub(entry, 3, 26) == lease
+local state = entry and #entry >= 60 and sub(entry, 4, 27) == lease
 and byte(entry, 1)
-if phase == 2 or is_ack and phase == 1 then
+if state == 2 or is_ack and state == 1 then
 local status = '\6'
 if is_ack then
 status, results[3 + i], control.acked = '\5', 5, control.acked + 1
@@ -51,9 +51,9 @@ else
 results[3 + i], control.cancelled = 6, control.cancelled + 1
 end
 gone_count = gone_count + 1
-gone[gone_count], ended[gone_count] = id, sub(entry, 27, 34) .. id
+gone[gone_count], ended[gone_count] = id, sub(entry, 28, 35) .. id
 new_finished[2 * gone_count - 1] = id
-new_finished[2 * gone_count] = status .. sub(entry, 35, 42) .. lease
+new_finished[2 * gone_count] = status .. sub(entry, 36, 43) .. lease
 else
 others[#others + 1] = i
 end
@@ -73,32 +73,33 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[10]) == 0
+return redis.call('LLEN', KEYS[8]) == 0
 end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
 end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
+end
 local function readable_details(details)
-local phase = byte(details, 1)
-return #details >= 60 and byte(details, 43) <= 3
-and (phase < 3 or phase == 3
-and byte(details, 58) >= 1 and byte(details, 58) <= 5)
-and struct.unpack('>I6', details, 48) <= 253402300799999
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
-d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, d.reason, n =
-struct.unpack('>I1I1c24c8c13I6I2I2I1I2', details)
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
 d.first_error = sub(details, 60 + 1, 60 + n)
 d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
 local function write_details(d)
-return struct.pack('>I1I1c24c8c13I6I2I2I1I2', d.phase, d.settled, d.lease, d.sequence, d.fixed, d.due,
-d.failures, d.crashes, d.reason, #d.first_error) .. d.first_error .. d.last_error
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function note_error(d, text)
 if text ~= '' then
@@ -108,9 +109,6 @@ end
 d.last_error = text
 end
 end
-local function bury(d, reason)
-d.phase, d.reason = 3, reason
-end
 local function remembered(past)
 local known = (#past == 9 or #past == 9 + 24)
 and byte(past, 1) >= 5 and byte(past, 1) <= 7
@@ -119,10 +117,10 @@ end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[9], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -131,7 +129,7 @@ end
 return found
 end
 local function settle_without_details(i, lease, kind)
-if redis.call('HEXISTS', KEYS[5], ARGV[1 + i]) == 1 then
+if redis.call('HEXISTS', KEYS[3], ARGV[1 + i]) == 1 then
 return -2
 end
 local past = finished_of(1 + i, 1 + i)[1]
@@ -143,7 +141,7 @@ return -3
 end
 local function give_back(id, entry, item, kind)
 local d = read_details(entry)
-d.settled, d.phase = kind, 0
+d.settled, d.state, d.reason = kind, 0, 0
 local delay, text = struct.unpack('>I6', item, 26), sub(item, 32)
 if kind == 2 then
 d.due = after(delay)
@@ -151,22 +149,20 @@ elseif kind == 1 then
 d.failures = d.failures + 1
 note_error(d, text)
 if d.failures >= d.max_failures then
-bury(d, 1)
+d.reason = 1
 else
 d.due = after(delay)
 end
 elseif kind == 4 then
 note_error(d, text)
-bury(d, 3)
+d.reason = 3
 end
-local member = d.sequence .. id
-ended[#ended + 1] = member
 push(new_details, id, write_details(d))
-if d.phase == 3 then
-push(new_dead, format('%d', now), member)
+if d.reason ~= 0 then
+push(new_places, dead_score(), d.sequence .. id)
 return 4
 end
-push(new_due, due_score(d.level, d.due), member)
+push(new_places, due_score(d.level, d.due), d.sequence .. id)
 first_due = math.min(first_due, d.due)
 return d.due > now and 1 or 2
 end
@@ -175,121 +171,112 @@ local entry, item, status = stored[i], ARGV[1 + count + i], -2
 local lease, kind = sub(item, 1, 24), byte(item, 25) or 0
 if not entry then
 status = settle_without_details(i, lease, kind)
-elseif readable_details(entry) and sub(entry, 3, 26) == lease then
+elseif readable_details(entry) and sub(entry, 4, 27) == lease then
 if byte(entry, 1) == 1 then
 status = give_back(ARGV[1 + i], entry, item, kind)
 elseif kind == byte(entry, 2) and kind ~= 0 then
-local reason = byte(entry, 1) == 3 and byte(entry, 58)
+local reason = byte(entry, 3)
 local died = reason == 1 or reason == 3
 status = died and -10 - 4 or -1
 end
 end
 results[3 + i] = status
 end
-ring = #new_due > 0 and rings(first_due)
+ring = first_due < 281474976710655 and rings(first_due)
 end
 end
-if #ended > 0 then
+if #gone > 0 or #new_places > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[8])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[6])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
 if #gone > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HLEN', KEYS[7])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 if #new_details > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #new_due > 0 then
+if #new_places > 0 then
 redis.call('ZCARD', KEYS[2])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
-if #new_dead > 0 then
-redis.call('ZCARD', KEYS[4])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-end
 if #ended > 0 then
-redis.call('ZCARD', KEYS[3])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('ZCARD', KEYS[2])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
-redis.call('HDEL', KEYS[5], '')
+redis.call('HDEL', KEYS[3], '')
 end
 do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[8], KEYS[9])
+redis.call('UNLINK', KEYS[6], KEYS[7])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[9])
+redis.call('UNLINK', KEYS[7])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[8], KEYS[9])
-redis.call('PEXPIRE', KEYS[9], 3600000)
+redis.call('RENAME', KEYS[6], KEYS[7])
+redis.call('PEXPIRE', KEYS[7], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[8], unpack(new_finished))
+redis.call('HSET', KEYS[6], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[8], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
 end
 end
 if #new_details > 0 then
-redis.call('HSET', KEYS[6], unpack(new_details))
+redis.call('HSET', KEYS[4], unpack(new_details))
 end
-if #new_due > 0 then
-redis.call('ZADD', KEYS[2], unpack(new_due))
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
 end
-if #new_dead > 0 then
-redis.call('ZADD', KEYS[4], unpack(new_dead))
-end
-if #ended > 0 then
-if redis.call('ZREM', KEYS[3], unpack(ended)) < #ended and #gone > 0 then
+if #ended > 0 and redis.call('ZREM', KEYS[2], unpack(ended)) < #ended then
 do
 for n = #gone, 1, -1 do
-local record = redis.call('HGET', KEYS[5], gone[n])
+local record = redis.call('HGET', KEYS[3], gone[n])
 if record and sub(record, 1, 8) ~= sub(ended[n], 1, 8) then
-redis.call('HDEL', KEYS[6], gone[n])
+redis.call('HDEL', KEYS[4], gone[n])
 table.remove(gone, n)
-end
 end
 end
 end
 end
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
-redis.call('HDEL', KEYS[7], unpack(gone))
-end
 redis.call('HDEL', KEYS[5], unpack(gone))
-redis.call('HDEL', KEYS[6], unpack(gone))
+end
+redis.call('HDEL', KEYS[3], unpack(gone))
+redis.call('HDEL', KEYS[4], unpack(gone))
 end
 if ring then
-redis.call('LPUSH', KEYS[10], '1')
+redis.call('LPUSH', KEYS[8], '1')
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', 1, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
 c.journal_since, c.armed, c.armed_until))
 end

@@ -1,4 +1,4 @@
--- delayline 0.1.0, schema 1: stats
+-- delayline 0.1.0, schema 2: stats
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 local now = tonumber(ARGV[1])
@@ -9,15 +9,15 @@ end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
-local version = stored and (byte(stored, 1) or 0) or 1
-if version > 0 and version ~= 1 then
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 75 then
+elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
 journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I1I6I6I6I6', stored or string.rep('\0', 75))
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
 return {2}
 end
@@ -31,6 +31,9 @@ finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until,
 }
 end
+local function count(band, to)
+return redis.call('ZCOUNT', KEYS[2], band * 281474976710656, band * 281474976710656 + to)
+end
 local scheduled, ready, earliest = 0, 0, nil
 for level = 0, 3 do
 local base = level * 281474976710656
@@ -38,13 +41,12 @@ local first = redis.call('ZRANGEBYSCORE', KEYS[2], base, base + 253402300799999,
 'WITHSCORES', 'LIMIT', 0, 1)
 if first[2] then
 earliest = math.min(earliest or 281474976710655, tonumber(first[2]) - base)
-local waiting = redis.call('ZCOUNT', KEYS[2], base, base + 253402300799999)
-local due = redis.call('ZCOUNT', KEYS[2], base, base + now)
-scheduled, ready = scheduled + waiting - due, ready + due
+local due = count(level, now)
+scheduled, ready = scheduled + count(level, 253402300799999) - due, ready + due
 end
 end
 return {
-0, now, control.revision, scheduled, ready, redis.call('ZCARD', KEYS[3]),
-redis.call('ZCARD', KEYS[4]), control.paused, earliest or -1, control.sequence, control.acked,
+0, now, control.revision, scheduled, ready, count(4, 253402300799999),
+count(5, 253402300799999), control.paused, earliest or -1, control.sequence, control.acked,
 control.cancelled, control.purged, control.expired,
 }

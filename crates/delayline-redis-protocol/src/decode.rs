@@ -4,17 +4,17 @@
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
-    Applied, Cancelled, Checked, Claim, Claimed, Death, Delivery, Enqueued, Error, ErrorKind,
-    Extended, Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page, Position,
-    Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
+    Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
+    ErrorKind, Extended, Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page,
+    Position, Priority, Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
 };
 
 use crate::layout::codes::{
-    answer, cancelled, enqueued, extended, finding, item, purged, redriven, rescheduled, settled,
-    status,
+    answer, cancelled, enqueued, extended, finding, item, place, purged, redriven, rescheduled,
+    settled, status,
 };
-use crate::layout::{SCHEMA_VERSION, delivery, member};
-use crate::record::{Details, Phase, RecordHead, death_reason, decode_record};
+use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score};
+use crate::record::{Details, RecordHead, death_reason, decode_record};
 use crate::transport::Value;
 
 /// Decodes the reply of the script that executed `op`.
@@ -128,7 +128,8 @@ impl Reader {
             // passed over: its lease runs out, and in the end it is a dead letter.
             let Some(details) = details else { continue };
             let lease = details.lease;
-            if let Some(message) = read_message(id, record, Some(details), deadline, at) {
+            let place = Place { band: place::LEASED, instant: deadline };
+            if let Some(message) = read_message(id, record, Some(details), place, at) {
                 deliveries.push(Delivery { message, lease });
             }
         }
@@ -196,14 +197,14 @@ impl Reader {
     fn found(&mut self, id: &MessageId, at: Timestamp) -> Result<Found, Error> {
         let first = self.value()?;
         let details = self.bytes()?;
-        let indexed = self.instant()?;
+        let place = self.place()?;
         match first {
             Value::Int(item::UNREADABLE) => Ok(Found::Unreadable),
             Value::Int(item::UNKNOWN) => Ok(Found::Unknown),
             Value::Int(code) => Ok(Found::Finished(status_of(code)?)),
             Value::Bytes(record) => {
                 let message = read_details(details)
-                    .and_then(|details| read_message(id.clone(), record, details, indexed, at));
+                    .and_then(|details| read_message(id.clone(), record, details, place, at));
                 Ok(message.map_or(Found::Unreadable, |message| Found::Live(Box::new(message))))
             }
             _ => Err(unreadable("a message is of the wrong type")),
@@ -228,9 +229,10 @@ impl Reader {
             else {
                 continue;
             };
-            if let Some(details) = read_details(details) {
-                page.messages.push(read_info(id, &head, payload_bytes, details, instant, at));
-            }
+            let place = Place { band: index, instant };
+            let info = read_details(details)
+                .and_then(|details| read_info(id, &head, payload_bytes, details, place, at));
+            page.messages.extend(info);
         }
         Ok(page)
     }
@@ -269,7 +271,6 @@ impl Reader {
         let of_a_message: Option<fn(MessageId) -> Finding> = match kind {
             finding::MISSING_RECORD => Some(|id| Finding::MissingRecord { id }),
             finding::WRONG_RECORD => Some(|id| Finding::WrongRecord { id }),
-            finding::IN_TWO_STATES => Some(|id| Finding::InTwoStates { id }),
             finding::MISSING_DETAILS => Some(|id| Finding::MissingDetails { id }),
             finding::ORPHAN => Some(|id| Finding::Orphan { id }),
             _ => None,
@@ -329,6 +330,15 @@ impl Reader {
         instant(self.int()?)
     }
 
+    /// The place that a score tells.
+    fn place(&mut self) -> Result<Place, Error> {
+        let (band, ms) = place_of_score(self.count()?);
+        let band = u8::try_from(band).map_err(|_| unreadable("a band is out of range"))?;
+        let instant = Timestamp::from_ms(ms);
+        let instant = instant.map_err(|_| unreadable("an instant is out of range"))?;
+        Ok(Place { band, instant })
+    }
+
     fn optional_instant(&mut self) -> Result<Option<Timestamp>, Error> {
         match self.int()? {
             -1 => Ok(None),
@@ -382,16 +392,23 @@ fn read_details(bytes: Bytes) -> Option<Option<Details>> {
     if bytes.is_empty() { Some(None) } else { Details::decode(bytes).map(Some) }
 }
 
-/// A message from its record, its details, and the instant of the index it stands in.
+/// Where a message is in `index`.
+#[derive(Clone, Copy)]
+struct Place {
+    band: u8,
+    instant: Timestamp,
+}
+
+/// A message from its record, its details, and its place; `None` if they do not go together.
 fn read_message(
     id: MessageId,
     record: Bytes,
     details: Option<Details>,
-    indexed: Timestamp,
+    place: Place,
     at: Timestamp,
 ) -> Option<Message> {
     let (head, headers, payload) = decode_record(record)?;
-    let info = read_info(id, &head, payload.len(), details, indexed, at);
+    let info = read_info(id, &head, payload.len(), details, place, at)?;
     Some(Message { info, headers, payload })
 }
 
@@ -400,21 +417,25 @@ fn read_info(
     head: &RecordHead,
     payload_bytes: usize,
     details: Option<Details>,
-    indexed: Timestamp,
+    Place { band, instant }: Place,
     at: Timestamp,
-) -> MessageInfo {
-    let waiting = if indexed > at { MessageState::Scheduled } else { MessageState::Ready };
-    let (state, due) = match &details {
-        None => (waiting, indexed),
-        Some(details) => match details.phase {
-            Phase::Waiting => (waiting, indexed),
-            Phase::Leased { cancel_requested } => {
-                (MessageState::Leased { deadline: indexed, cancel_requested }, details.due)
-            }
-            Phase::Dead(reason) => (MessageState::Dead { reason, since: indexed }, details.due),
-        },
+) -> Option<MessageInfo> {
+    let (state, due) = match (band, &details) {
+        (place::LEASED, Some(details)) => {
+            let cancel_requested = details.cancel_requested;
+            (MessageState::Leased { deadline: instant, cancel_requested }, details.due)
+        }
+        (place::DEAD, Some(details)) => {
+            // A torn redrive has already cleared the reason.
+            let reason = details.reason.unwrap_or(DeathReason::Unreadable);
+            (MessageState::Dead { reason, since: instant }, details.due)
+        }
+        (level, _) if Priority::from_level(level).is_some() => {
+            (if instant > at { MessageState::Scheduled } else { MessageState::Ready }, instant)
+        }
+        _ => return None,
     };
-    MessageInfo {
+    Some(MessageInfo {
         id,
         state,
         priority: head.priority,
@@ -430,7 +451,7 @@ fn read_info(
         payload_bytes,
         first_error: details.as_ref().and_then(|details| details.first_error.clone()),
         last_error: details.and_then(|details| details.last_error),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use crate::script::Script;
 /// | name | type | holds |
 /// |---|---|---|
 /// | `control` | string | schema version, revision, counters, pause, times of the generations |
-/// | `due` | sorted set | scheduled and ready messages by priority level and due time |
-/// | `leased` | sorted set | leased messages by deadline |
-/// | `dead` | sorted set | dead letters by time of death |
+/// | `index` | sorted set | each message once, by priority level and due time, deadline, or time of death |
 /// | `records` | hash | id to record: what was enqueued |
 /// | `details` | hash | id to details: what has happened since; absent until the first claim |
 /// | `contents` | hash | id to headers and payload, if they are too large for the record |
@@ -21,11 +19,9 @@ use crate::script::Script;
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
 /// | `fence` | string | nothing; it is written before a wait for replicas or the disk, and expires |
-pub const KEY_NAMES: [&str; 13] = [
+pub const KEY_NAMES: [&str; 11] = [
     "control",
-    "due",
-    "leased",
-    "dead",
+    "index",
     "records",
     "details",
     "contents",

@@ -15,7 +15,7 @@ pub use self::field::{Field, Kind, Structure};
 use self::field::{fields, structure};
 
 /// The schema version that this library reads and writes.
-pub const SCHEMA_VERSION: u64 = 1;
+pub const SCHEMA_VERSION: u64 = 2;
 
 /// Contents of more bytes stand in a hash of their own, so that scripts that need none do not read
 /// them.
@@ -23,6 +23,14 @@ pub(crate) const SMALL: usize = 4096;
 
 /// The bits of a record's form that are its priority level.
 pub(crate) const LEVEL_OF_FORM: u8 = 3;
+
+/// The bits of a score in `index` that are the instant. The band is in front of them.
+const BAND_SHIFT: u32 = 48;
+
+/// The band and the instant, in ms, of a score in `index`.
+pub(crate) const fn place_of_score(score: u64) -> (u64, u64) {
+    (score >> BAND_SHIFT, score & ((1 << BAND_SHIFT) - 1))
+}
 
 structure! {
     /// The control record: what is known of the queue as a whole.
@@ -35,19 +43,22 @@ structure! {
         PURGED: U64, "how many were purged";
         EXPIRED: U64, "how many messages became dead letters because they expired";
         PAUSED: U8, "1 while the queue is paused";
-        USES: U8, "what the queue has ever used, a bit each";
+        USES: U32, "what the queue has ever used, a bit each";
         FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
         ARMED: Instant, "until when waiting processes sleep";
         ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
+        SPARE: Spare(14), "for later versions; 0";
     }
     groups {}
 }
 
 structure! {
-    /// A member of `due`, `leased` and `dead`. Equal scores are ordered by member, so the sequence
-    /// number in front keeps first-in-first-out.
-    member in "a member of `due`, `leased`, `dead`" {
+    /// A member of `index`, which has one for each message. Its score is a band times 2^48 plus an
+    /// instant: waiting messages have the band of their priority level and their due instant, leased
+    /// ones their deadline, dead ones the instant of their death. Equal scores are ordered by member, so
+    /// the sequence number in front keeps first-in-first-out.
+    member in "a member of `index`" {
         SEQUENCE: U64, "sequence number of the message";
         ID: Rest, "its id";
     }
@@ -96,8 +107,9 @@ structure! {
 structure! {
     /// Details: what has happened to a message since it was enqueued.
     details in "a value of `details`" {
-        PHASE: U8, "the state of the message";
+        STATE: U8, "the state of the latest lease";
         SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind";
+        REASON: U8, "why the message is dead; 0 if it is not";
         EPOCH: U64, "how many leases there were";
         CLAIM_ID: Bytes(16), "the latest claim";
         SEQUENCE: Bytes(8), "the record's";
@@ -108,7 +120,6 @@ structure! {
         DUE: Instant, "the latest due instant";
         FAILURES: U16, "failures so far";
         CRASHES: U16, "expired leases so far";
-        REASON: U8, "why it is dead";
         FIRST_ERROR_LENGTH: U16, "length of the first error";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";

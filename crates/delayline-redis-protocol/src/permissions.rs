@@ -84,8 +84,8 @@ mod tests {
             all_scripts().into_iter().flat_map(|script| script.needs.clone()).collect();
         for (command, key) in [
             ("HSET", "records"),
-            ("ZADD", "due"),
-            ("ZREM", "leased"),
+            ("ZADD", "index"),
+            ("ZREM", "index"),
             ("LPUSH", "bell"),
             ("RENAME", "finished_new"),
         ] {

@@ -6,7 +6,7 @@ use delayline_core::{
     ClaimId, DeathReason, FinishedIds, Headers, Lease, NewMessage, Priority, Schedule, Timestamp,
 };
 
-use crate::layout::codes::{argument, form, phase, reason};
+use crate::layout::codes::{argument, form, lease_state, reason};
 use crate::layout::{
     Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule,
 };
@@ -137,18 +137,13 @@ pub(crate) fn put_lease(bytes: &mut Vec<u8>, lease: Lease) {
     bytes.put_slice(lease.claim_id.as_bytes());
 }
 
-/// Where a message with details stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Waiting,
-    Leased { cancel_requested: bool },
-    Dead(DeathReason),
-}
-
 /// What stands in `details`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Details {
-    pub(crate) phase: Phase,
+    /// Whether a cancellation was requested during the latest lease, which is still open.
+    pub(crate) cancel_requested: bool,
+    /// Why the message is dead, if it is.
+    pub(crate) reason: Option<DeathReason>,
     pub(crate) lease: Lease,
     pub(crate) due: Timestamp,
     pub(crate) failures: u32,
@@ -161,7 +156,8 @@ impl Details {
     /// The details of a message that was never claimed before.
     pub(crate) const fn of_first_lease(claim_id: ClaimId, due: Timestamp) -> Self {
         Self {
-            phase: Phase::Leased { cancel_requested: false },
+            cancel_requested: false,
+            reason: None,
             lease: Lease { claim_id, epoch: 1 },
             due,
             failures: 0,
@@ -179,12 +175,14 @@ impl Details {
         let failures = u32::try_from(details::FAILURES.read(&bytes)?).ok()?;
         let crashes = u32::try_from(details::CRASHES.read(&bytes)?).ok()?;
         let first_error_length = details::FIRST_ERROR_LENGTH.read(&bytes)?;
-        let phase = match small(details::PHASE.read(&bytes)?)? {
-            phase::WAITING => Phase::Waiting,
-            phase::LEASED => Phase::Leased { cancel_requested: false },
-            phase::CANCELLING => Phase::Leased { cancel_requested: true },
-            phase::DEAD => Phase::Dead(death_reason(small(details::REASON.read(&bytes)?)?)?),
+        let cancel_requested = match small(details::STATE.read(&bytes)?)? {
+            lease_state::CLOSED | lease_state::OPEN => false,
+            lease_state::CANCELLING => true,
             _ => return None,
+        };
+        let reason = match small(details::REASON.read(&bytes)?)? {
+            0 => None,
+            code => Some(death_reason(code)?),
         };
         bytes.advance(details::BYTES);
         let first_error_length = usize::try_from(first_error_length).ok()?;
@@ -194,7 +192,17 @@ impl Details {
         let first_error = error_text(&bytes.split_to(first_error_length));
         let last_error = error_text(&bytes);
         let lease = Lease { claim_id: ClaimId::from_bytes(claim_id), epoch };
-        Some(Self { phase, lease, due, failures, crashes, first_error, last_error })
+        let known = Self {
+            cancel_requested,
+            reason,
+            lease,
+            due,
+            failures,
+            crashes,
+            first_error,
+            last_error,
+        };
+        Some(known)
     }
 }
 

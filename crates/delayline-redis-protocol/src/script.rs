@@ -46,7 +46,7 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
-    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "records.lua" "details.lua"
+    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "places.lua" "records.lua" "details.lua"
     "finished.lua" "finish.lua" "remains.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua"
     "write.lua" "walk.lua" "audit.lua" "orphans.lua"
 };
@@ -160,11 +160,11 @@ mod tests {
         let script = Script::new(
             "test.lua",
             "redis.call('TIME')\nredis.call('RENAME', key.finished_new, key.finished_old)\n\
-             redis.call('ZADD', key.due, 1, 'a')\n",
+             redis.call('ZADD', key.index, 1, 'a')\n",
         );
-        assert_eq!(script.keys, ["due", "finished_new", "finished_old"]);
+        assert_eq!(script.keys, ["index", "finished_new", "finished_old"]);
         let rename = |key| ("RENAME".to_owned(), key);
-        let zadd = ("ZADD".to_owned(), "due");
+        let zadd = ("ZADD".to_owned(), "index");
         let needs = [rename("finished_new"), rename("finished_old"), zadd];
         assert_eq!(script.needs, BTreeSet::from(needs));
         assert!(script.source.contains("redis.call('RENAME', KEYS[2], KEYS[3])"));
@@ -172,8 +172,10 @@ mod tests {
 
     #[test]
     fn questions_are_literal_and_have_as_many_arguments_as_the_command_takes() {
-        let script =
-            Script::new("test.lua", "--@ask SET control, ZREM due\nredis.call('LLEN', key.bell)\n");
+        let script = Script::new(
+            "test.lua",
+            "--@ask SET control, ZREM index\nredis.call('LLEN', key.bell)\n",
+        );
         let question = "if redis.acl_check_cmd and not (\
                         redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and \
                         redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = ";

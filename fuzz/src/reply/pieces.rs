@@ -91,7 +91,7 @@ fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
             Kind::Bytes(count) => stored.put_bytes(7, count),
             _ => {
                 let number = match *field {
-                    details::PHASE | details::EPOCH | details::REASON => {
+                    details::STATE | details::EPOCH | details::REASON => {
                         data.arbitrary::<u8>()?.into()
                     }
                     details::FIRST_ERROR_LENGTH => data.arbitrary::<u8>()?.into(),

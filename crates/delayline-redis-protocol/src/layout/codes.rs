@@ -55,7 +55,9 @@ codes! {
                 headers, a content that stands apart" {
         LIMITED = 4, EXPIRES = 8, HEADED = 16, LARGE = 32,
     }
-    phase: u8, "PHASE_" = "phases" { WAITING = 0, LEASED = 1, CANCELLING = 2, DEAD = 3 }
+    lease_state: u8, "LEASE_" = "states of a lease: over, held, held by a worker that is asked to stop" {
+        CLOSED = 0, OPEN = 1, CANCELLING = 2,
+    }
     settlement_kind: u8 = "kinds of outcomes" {
         ACK = 0, RETRY = 1, SNOOZE = 2, RELEASE = 3, REJECT = 4,
     }
@@ -87,11 +89,11 @@ codes! {
     }
     purged: i64, "PURGE_" = "purges" { DONE = 1, NOT_DEAD = 2, NOT_FOUND = 3 }
     item: i64, "GET_" = "messages that are not live" { UNREADABLE = -1, UNKNOWN = 0 }
-    place: u8, "AT_" = "where an audit is, after the priority levels" {
+    place: u8, "AT_" = "bands of `index`, after the priority levels, and where else an audit looks" {
         LEASED = 4, DEAD = 5, RECORDS = 6, DETAILS = 7, CONTENTS = 8,
     }
     finding: i64, "FOUND_" = "what an audit finds" {
-        MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, IN_TWO_STATES = 4,
-        MISSING_DETAILS = 5, RECORD_COUNT = 6, CONSERVATION = 7, ORPHAN = 8,
+        MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, MISSING_DETAILS = 4,
+        RECORD_COUNT = 5, CONSERVATION = 6, ORPHAN = 7,
     }
 }

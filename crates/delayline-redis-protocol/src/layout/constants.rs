@@ -6,10 +6,10 @@ use delayline_core::limits::{
 };
 use delayline_core::{NewMessage, Priority};
 
-use super::codes::{phase, status};
+use super::codes::{lease_state, place, status};
 use super::{
-    CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, control, details, finished,
-    record, run, schedule,
+    BAND_SHIFT, CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, control, details,
+    finished, record, run, schedule,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -38,8 +38,9 @@ fn numbers() -> Vec<(String, String)> {
         ("LATE", MAX_TIMESTAMP_MS >> 40),
         // Later than any instant.
         ("NEVER", (1 << 48) - 1),
-        // The score of a message in `due` is its priority level times this, plus its due instant.
-        ("LEVEL", 1 << 48),
+        // A score in `index` is a band times this, plus an instant.
+        ("BAND", BAND),
+        ("BANDS", u64::from(place::DEAD) + 1),
         ("LAST_LEVEL", Priority::Low.level().into()),
         // Lua's numbers are not exact beyond it.
         ("MAX_EXACT", 1 << 53),
@@ -74,11 +75,15 @@ fn numbers() -> Vec<(String, String)> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
 }
 
+const BAND: u64 = 1 << BAND_SHIFT;
+
 /// How `struct` reads integers and whole structures, and texts of bytes.
 fn texts() -> Vec<(String, String)> {
     let (failures, crashes) = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
     let details =
-        "PHASE SETTLED LEASE SEQUENCE FIXED DUE FAILURES CRASHES REASON FIRST_ERROR_LENGTH";
+        "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES FIRST_ERROR_LENGTH";
+    let first_score = |band: u8| format!("'{}'", u64::from(band) * BAND);
+    let last_score = |band: u8| format!("'{}'", u64::from(band) * BAND + MAX_TIMESTAMP_MS);
     let level_and_limits = [details::LEVEL, details::MAX_FAILURES, details::MAX_CRASHES];
     let all = [
         ("U16", format_of(&[Kind::U16])),
@@ -91,6 +96,9 @@ fn texts() -> Vec<(String, String)> {
         ("RUN_FORMAT", format_of(&[run::COUNT.kind, run::FLAGS.kind, run::LEVEL.kind])),
         // All but the last byte of a sequence number.
         ("HIGH_SEQUENCE", format!("1, {}", record::SEQUENCE.kind.bytes() - 1)),
+        ("FIRST_LEASED", first_score(place::LEASED)),
+        ("LAST_LEASED", last_score(place::LEASED)),
+        ("LAST_WAITING", last_score(Priority::Low.level())),
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
         ("DETAILS_FORMAT", format_of(&pieces(&details::STRUCTURE, details))),
         ("LEVEL_AND_LIMITS", format_of(&kinds(&level_and_limits))),
@@ -108,22 +116,25 @@ fn texts() -> Vec<(String, String)> {
         (
             "FIRST_LEASE",
             bytes_of(&[
-                (phase::LEASED.into(), details::PHASE),
+                (lease_state::OPEN.into(), details::STATE),
                 (0, details::SETTLED),
+                (0, details::REASON),
                 (1, details::EPOCH),
             ]),
         ),
-        ("NEXT_LEASE", bytes_of(&[(phase::LEASED.into(), details::PHASE), (0, details::SETTLED)])),
+        (
+            "NEXT_LEASE",
+            bytes_of(&[
+                (lease_state::OPEN.into(), details::STATE),
+                (0, details::SETTLED),
+                (0, details::REASON),
+            ]),
+        ),
         (
             "NO_HISTORY",
             bytes_of(
-                &[
-                    details::FAILURES,
-                    details::CRASHES,
-                    details::REASON,
-                    details::FIRST_ERROR_LENGTH,
-                ]
-                .map(|field| (0, field)),
+                &[details::FAILURES, details::CRASHES, details::FIRST_ERROR_LENGTH]
+                    .map(|field| (0, field)),
             ),
         ),
         ("ACKED_BYTE", bytes_of(&[(status::ACKED.into(), finished::STATUS)])),
@@ -168,6 +179,7 @@ fn end(field: &Field) -> Option<usize> {
 fn format_of(kinds: &[Kind]) -> String {
     let piece = |kind: &Kind| match kind {
         Kind::Bytes(bytes) => format!("c{bytes}"),
+        Kind::Spare(bytes) => "x".repeat(*bytes),
         kind => format!("I{}", kind.bytes()),
     };
     format!("'>{}'", kinds.iter().map(piece).collect::<String>())

@@ -18,6 +18,8 @@ pub enum Kind {
     Instant,
     /// So many bytes.
     Bytes(usize),
+    /// So many bytes that are 0, and that nobody reads.
+    Spare(usize),
     /// Bytes whose number another field tells, or all that are left.
     Rest,
 }
@@ -32,7 +34,7 @@ impl Kind {
             Self::U32 => 4,
             Self::U64 => 8,
             Self::Instant => 6,
-            Self::Bytes(bytes) => bytes,
+            Self::Bytes(bytes) | Self::Spare(bytes) => bytes,
             Self::Rest => 0,
         }
     }
@@ -216,7 +218,7 @@ mod tests {
     fn offsets_follow_from_the_fields_in_front() {
         assert_eq!((record::FORM.offset, record::BYTES), (Some(22), 23));
         assert_eq!((record::MAX_CRASHES.offset, record::EXPIRES_AT.offset), (Some(25), None));
-        assert_eq!((details::REASON.offset, details::BYTES), (Some(57), 60));
+        assert_eq!((details::CRASHES.offset, details::BYTES), (Some(56), 60));
         assert_eq!((journal::LENGTHS.offset, journal::IDS.offset), (Some(18), None));
     }
 

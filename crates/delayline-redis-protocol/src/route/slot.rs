@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn keys_with_one_tag_share_a_slot() {
         let slot = slot_of(b"orders");
-        for key in ["{orders}", "delayline:{orders}:due", "a{orders}b{other}", "x{orders}}"] {
+        for key in ["{orders}", "delayline:{orders}:index", "a{orders}b{other}", "x{orders}}"] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
         }
         for key in ["{}orders", "{orders", "orders}", "}orders{"] {

@@ -52,7 +52,7 @@ pub(super) fn with_looks(source: &str) -> String {
             None => text.push_str(line),
             Some(key) if read.contains(&key) => {}
             Some(key) => {
-                let count = if SORTED_SETS.contains(&key) { "ZCARD" } else { "HLEN" };
+                let count = if key == "index" { "ZCARD" } else { "HLEN" };
                 text.push_str(&format!("redis.call('{count}', key.{key})"));
             }
         }
@@ -60,8 +60,6 @@ pub(super) fn with_looks(source: &str) -> String {
     }
     text
 }
-
-const SORTED_SETS: [&str; 3] = ["due", "leased", "dead"];
 
 /// Puts questions to the server in the place of the lines `--@ask COMMAND key, COMMAND key`: the
 /// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all` asks

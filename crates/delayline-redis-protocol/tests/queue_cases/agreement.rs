@@ -13,11 +13,6 @@ use delayline_core::{
 use super::recorded::{Command, Recorded};
 use super::*;
 
-/// Indexes of keys in [`Keys`](delayline_redis_protocol::Keys).
-const RECORDS: usize = 4;
-const DETAILS: usize = 5;
-const CONTENTS: usize = 6;
-
 /// What can be claimed at once, what after the leases have run out, and what is dead.
 const DUE: [&str; 5] = ["plain", "all", "headed", "large", "again"];
 const HELD: [&str; 2] = ["held", "flagged"];

@@ -7,10 +7,6 @@ use delayline_core::limits::{MAX_PAYLOAD_BYTES, SAFETY_POLL_MS};
 
 use super::*;
 
-/// Index of a key in [`Keys`](delayline_redis_protocol::Keys).
-const CONTROL: usize = 0;
-const BELL: usize = 11;
-
 const LONG: u64 = 10 * SAFETY_POLL_MS;
 
 struct Queue<C: Connect> {

@@ -4,16 +4,9 @@ use delayline_core::{
     Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Priority, Purged,
     Redriven, Settled,
 };
+use delayline_redis_protocol::layout::control;
 
 use super::*;
-
-/// Index of a key in [`Keys`](delayline_redis_protocol::Keys).
-const DUE: usize = 1;
-const LEASED: usize = 2;
-const RECORDS: usize = 4;
-const DETAILS: usize = 5;
-const FINISHED: usize = 7;
-const JOURNAL: usize = 9;
 
 pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect>() {
     let server = Server::start();
@@ -41,21 +34,24 @@ pub async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("z")])).await;
     let keys = queue.keys().all().to_vec();
-    let normal = "562949953421312"; // level 2, instant 0: before everything that is ours
+    // Before everything that is ours.
+    let (normal, leased) = (score(Priority::Normal.level(), 0), score(Position::LEASED, 5));
     for member in
         [&b""[..], b"x", b"12345678", b"12345678a", b"\0\0\0\0\0\0\0\x01nobody", &[b'j'; 500]]
     {
-        server.command(&[b"ZADD", &keys[DUE][..], normal.as_bytes(), member]);
-        server.command(&[b"ZADD", &keys[LEASED][..], b"5", member]);
+        server.command(&[b"ZADD", &keys[INDEX][..], normal.as_bytes(), member]);
+        let other = [member, b"!"].concat();
+        server.command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &other]);
     }
-    server.command(&[b"ZADD", &keys[LEASED][..], b"-inf", b"12345678z"]);
+    server.command(&[b"ZADD", &keys[INDEX][..], b"-inf", b"12345678z"]);
     assert!(!findings(&queue, 1).await.is_empty());
     let mut names = Vec::new();
     for round in 0..4 {
         names.extend(delivered(&queue, 2 + round, 1 + u8::try_from(round).unwrap()).await);
     }
     assert_eq!(names, ["a", "z"]);
-    let left = server.command(&[b"ZCARD", &keys[DUE][..]]);
+    let (first, last) = (score(0, 0), score(Position::LEASED, 10));
+    let left = server.command(&[b"ZCOUNT", &keys[INDEX][..], first.as_bytes(), last.as_bytes()]);
     assert_eq!(left, Raw::Int(0), "junk does not come again");
 }
 
@@ -104,8 +100,8 @@ pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
         (DETAILS, "leased"),
         (DETAILS, "released"),
         (DETAILS, "dead"),
-        (FINISHED, "acked"),
-        (JOURNAL, "c"),
+        (FINISHED[0], "acked"),
+        (JOURNAL[0], "c"),
     ];
     for (index, field) in targets {
         for position in 0.. {
@@ -141,7 +137,7 @@ pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
     assert_eq!(claimed(&queue, 1, 7).await.deliveries.len(), 1);
-    let journal = queue.keys().all()[JOURNAL].clone();
+    let journal = queue.keys().all()[JOURNAL[0]].clone();
     let Raw::BulkString(mut value) = server.command(&[b"HGET", &journal[..], b"c"]) else {
         panic!("the claim is not in the journal")
     };
@@ -208,9 +204,10 @@ async fn survives(queue: &impl Backend, damaged: &str, what: &str) {
 pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
-    let control = queue.keys().all()[0].clone();
-    let levels = b"50"; // where the levels in use stand
-    for lose in [&[&b"DEL"[..], &control[..]][..], &[b"SETRANGE", &control[..], levels, b"\0"]] {
+    let key = queue.keys().all()[CONTROL].clone();
+    let levels = control::USES.offset.unwrap().to_string();
+    let none = [b"SETRANGE", &key[..], levels.as_bytes(), &[0; 4]];
+    for lose in [&[&b"DEL"[..], &key[..]][..], &none] {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a"), message("z")])).await;
         server.command(lose);
@@ -229,7 +226,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
             more.push(NewMessage { priority, ..message(name) });
         }
         apply(&queue, 4, Op::Enqueue(more)).await;
-        server.command(&[b"DEL", &control[..]]);
+        server.command(&[b"DEL", &key[..]]);
         apply(&queue, 4, op.clone()).await;
         apply(&queue, 4, Op::Resume).await;
         let mut seen = delivered(&queue, 4, 20).await;
@@ -238,7 +235,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
             assert!(seen.iter().any(|seen| seen == name), "{name} after {}: {seen:?}", op.name());
         }
         apply(&queue, 90_000, settle_at("large", 21, 2)).await;
-        let contents = queue.keys().all()[LEASED + 4].clone();
+        let contents = queue.keys().all()[CONTENTS].clone();
         let left = server.command(&[b"EXISTS", &contents[..]]);
         assert_eq!(left, Raw::Int(0), "the content of the large one after {}", op.name());
     }
@@ -249,7 +246,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
     {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
-        server.command(&[b"SETRANGE", &control[..], counter.as_bytes(), number]);
+        server.command(&[b"SETRANGE", &key[..], counter.as_bytes(), number]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
             assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::Damaged), "{}", op.name());
@@ -262,22 +259,23 @@ pub async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
-    for score in ["-inf", "-5", "1.5", "2.6e14", "822949953421312", "1e300", "+inf"] {
-        for index in [DUE, LEASED, LEASED + 1] {
-            server.command(&["FLUSHALL"]);
-            fill(&queue).await;
-            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"12345678junk"]);
-            let what = format!("an entry at {score} in key {index}");
-            assert!(!findings(&queue, 4).await.is_empty(), "{what} goes unnoticed");
-            for op in every_op() {
-                let done = kind_of(&queue, 6_000, &op).await;
-                assert!(done.is_ok(), "{what}: {} answers {done:?}", op.name());
-            }
-            open::<C>(&server.url()).await.unwrap();
-            let mut names = delivered(&queue, 90_000, 9).await;
-            names.extend(delivered(&queue, 90_001, 10).await);
-            assert!(names.iter().any(|name| name == "scheduled"), "{what}: {names:?}");
+    let late = 260_000_000_000_000; // later than any instant
+    let bands = (0..=Position::DEAD).flat_map(|band| [score(band, 5), score(band, late)]);
+    let others = ["-inf", "-5", "1.5", "1e300", "+inf"].map(str::to_owned);
+    for score in bands.chain(others).chain([score(Position::DEAD + 1, 0)]) {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"12345678junk"]);
+        let what = format!("an entry at {score}");
+        assert!(!findings(&queue, 4).await.is_empty(), "{what} goes unnoticed");
+        for op in every_op() {
+            let done = kind_of(&queue, 6_000, &op).await;
+            assert!(done.is_ok(), "{what}: {} answers {done:?}", op.name());
         }
+        open::<C>(&server.url()).await.unwrap();
+        let mut names = delivered(&queue, 90_000, 9).await;
+        names.extend(delivered(&queue, 90_001, 10).await);
+        assert!(names.iter().any(|name| name == "scheduled"), "{what}: {names:?}");
     }
 }
 
@@ -286,9 +284,9 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue((0..5).map(|n| message(&n.to_string())).collect())).await;
     let keys = queue.keys().all().to_vec();
-    let score = 2.0_f64.mul_add(2.0_f64.powi(48), 1_800_000_000_000.0).to_string();
+    let score = score(Priority::Normal.level(), 1_800_000_000_000);
     for member in [&b""[..], b"x", b"xyz", &[0xff; 8], &[0xff; 12]] {
-        server.command(&[b"ZADD", &keys[DUE][..], score.as_bytes(), member]);
+        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), member]);
     }
     let (mut after, mut examined) = (None, 0);
     for _ in 0..20 {
@@ -303,61 +301,31 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
     assert!(after.is_none() && (8..=10).contains(&examined), "{examined} examined, {after:?}");
 }
 
-/// Entries in indexes that a message does not belong to: it stays where it is.
-pub async fn an_entry_in_another_index_moves_nothing<C: Connect>() {
+/// Entries with the id of a message, but another sequence number: it stays where it is.
+pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
-    let keys = queue.keys().all().to_vec();
-    let homes = [("ready", DUE), ("leased", LEASED), ("dead", LEASED + 1)];
-    for (name, home) in homes {
-        for other in [DUE, LEASED, LEASED + 1] {
-            for is_own in [true, false] {
-                if is_own && other == home {
-                    continue;
-                }
-                server.command(&["FLUSHALL"]);
-                fill(&queue).await;
-                let Raw::Array(entries) =
-                    server.command(&[b"ZRANGE", &keys[home][..], b"0", b"-1"])
-                else {
-                    panic!("no entries")
-                };
-                let member = entries.into_iter().find_map(|entry| match entry {
-                    Raw::BulkString(bytes) if bytes.ends_with(name.as_bytes()) => Some(bytes),
-                    _ => None,
-                });
-                let stray =
-                    if is_own { member.unwrap() } else { [b"12345678", name.as_bytes()].concat() };
-                let score = if other == DUE { (2_u64 << 48).to_string() } else { "5".to_owned() };
-                server.command(&[b"ZADD", &keys[other][..], score.as_bytes(), &stray]);
-                let what = format!("{name} in {other}, own: {is_own}");
-                let mut seen = Vec::new();
-                let mut deaths = Vec::new();
-                for token in 20..23 {
-                    let claimed = claimed(&queue, 4_000, token).await;
-                    deaths.extend(claimed.deaths);
-                    seen.extend(names(claimed.deliveries));
-                }
-                let expected: &[&str] = &["ready"];
-                assert_eq!(
-                    (seen, deaths),
-                    (expected.iter().map(ToString::to_string).collect(), vec![]),
-                    "{what}"
-                );
-                let ended = apply(&queue, 4_000, settle("leased", 1, Outcome::Ack)).await;
-                assert_eq!(
-                    ended,
-                    Reply::Settle(vec![Settled::Done { status: Status::Acked }]),
-                    "{what}"
-                );
-                let redrive =
-                    Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW });
-                let redriven = apply(&queue, 4_000, redrive).await;
-                assert!(
-                    matches!(&redriven, Reply::Redrive(items) if matches!(items[..], [Redriven::Done { .. }])),
-                    "{what}"
-                );
+    let index = queue.keys().all()[INDEX].clone();
+    for name in ["ready", "leased", "dead"] {
+        for band in [Priority::Normal.level(), Position::LEASED, Position::DEAD] {
+            server.command(&["FLUSHALL"]);
+            fill(&queue).await;
+            let stray = [b"12345678", name.as_bytes()].concat();
+            server.command(&[b"ZADD", &index[..], score(band, 5).as_bytes(), &stray]);
+            let what = format!("{name} in band {band}");
+            let (mut seen, mut deaths) = (Vec::new(), Vec::new());
+            for token in 20..23 {
+                let claimed = claimed(&queue, 4_000, token).await;
+                deaths.extend(claimed.deaths);
+                seen.extend(names(claimed.deliveries));
             }
+            assert_eq!((seen, deaths), (vec!["ready".to_owned()], vec![]), "{what}");
+            let ended = apply(&queue, 4_000, settle("leased", 1, Outcome::Ack)).await;
+            let done = Settled::Done { status: Status::Acked };
+            assert_eq!(ended, Reply::Settle(vec![done]), "{what}");
+            let redrive = Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW });
+            let Reply::Redrive(redriven) = apply(&queue, 4_000, redrive).await else { panic!() };
+            assert!(matches!(redriven[..], [Redriven::Done { .. }]), "{what}: {redriven:?}");
         }
     }
 }
@@ -366,7 +334,7 @@ pub async fn an_entry_in_another_index_moves_nothing<C: Connect>() {
 pub async fn large_contents_come_and_go<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
-    let contents = queue.keys().all()[6].clone();
+    let contents = queue.keys().all()[CONTENTS].clone();
     let payload = |n: usize| vec![b'p'; n];
     let mut sent = Vec::new();
     for (n, bytes) in [4_091, 4_096, 4_097, 100_000, 1 << 20].into_iter().enumerate() {

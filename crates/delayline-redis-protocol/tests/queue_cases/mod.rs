@@ -29,14 +29,46 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, Claimed, ConsumerName, Error, ErrorKind, Extend, Lease,
-    List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule,
-    Schedule, Settlement, Status, Timestamp,
+    List, MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Reply,
+    Reschedule, Schedule, Settlement, Status, Timestamp,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
 
 pub use self::capabilities::Capability;
 pub use self::connect::Connect;
+
+/// Positions of keys in [`Keys::all`](delayline_redis_protocol::Keys::all).
+pub const CONTROL: usize = 0;
+pub const INDEX: usize = 1;
+pub const RECORDS: usize = 2;
+pub const DETAILS: usize = 3;
+pub const CONTENTS: usize = 4;
+pub const FINISHED: [usize; 2] = [5, 6];
+pub const JOURNAL: [usize; 2] = [7, 8];
+pub const BELL: usize = 9;
+
+/// The score of a place in the index: a priority level, [`Position::LEASED`] or [`Position::DEAD`],
+/// and an instant in ms.
+pub fn score(band: u8, ms: u64) -> String {
+    ((u64::from(band) << 48) + ms).to_string()
+}
+
+/// The member of the index that belongs to an id.
+pub fn member(server: &Server, index: &[u8], name: &str) -> Vec<u8> {
+    member_if_any(server, index, name).expect(name)
+}
+
+pub fn member_if_any(server: &Server, index: &[u8], name: &str) -> Option<Vec<u8>> {
+    let Raw::Array(members) = server.command(&[b"ZRANGE", index, b"0", b"-1"]) else {
+        panic!("no members")
+    };
+    let mut members = members.into_iter().filter_map(|member| match member {
+        Raw::BulkString(bytes) => Some(bytes),
+        _ => None,
+    });
+    members.find(|bytes| bytes.get(8..) == Some(name.as_bytes()))
+}
 
 /// A queue named `q` at an address.
 pub async fn open<C: Connect>(url: &str) -> Result<ScriptBackend<C::Transport>, Error> {
@@ -169,7 +201,7 @@ macro_rules! queue_cases {
         queue_cases! { @$what $connect;
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
-            refusals: a_queue_of_a_newer_version_is_refused_unchanged;
+            refusals: a_queue_of_another_version_is_refused_unchanged;
             refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
             servers: a_replica_is_refused;
             servers: a_demoted_primary_is_an_error_that_may_be_repeated;
@@ -197,7 +229,7 @@ macro_rules! queue_cases {
             hostile: a_damaged_journal_bounds_its_own_work;
             hostile: a_lost_control_record_stops_nothing;
             hostile: impossible_instants_in_the_indexes_harm_nobody;
-            hostile: an_entry_in_another_index_moves_nothing;
+            hostile: another_entry_of_an_id_moves_nothing;
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;

@@ -1,5 +1,7 @@
 //! Operations that the server or the stored data refuse: each wholly, or not at all (G3).
 
+use delayline_redis_protocol::layout::control;
+
 use super::*;
 
 pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
@@ -73,20 +75,24 @@ fn foreign(server: &Server, key: &[u8]) -> [Raw; 2] {
     [&b"DUMP"[..], b"PTTL"].map(|command| server.command(&[command, key]))
 }
 
-pub async fn a_queue_of_a_newer_version_is_refused_unchanged<C: Connect>() {
-    for found in [SCHEMA_VERSION + 1, 255] {
+pub async fn a_queue_of_another_version_is_refused_unchanged<C: Connect>() {
+    for found in [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 255] {
         let server = Server::start();
         let queue = open::<C>(&server.url()).await.unwrap();
         fill(&queue).await;
-        let control = &queue.keys().all()[0];
+        let control = &queue.keys().all()[CONTROL];
         server.command(&[b"SETRANGE", &control[..], b"0", &[u8::try_from(found).unwrap()]]);
         let before = dump(&server, queue.keys().all());
-        let newer = ErrorKind::NewerVersion { found, supported: SCHEMA_VERSION };
+        let supported = SCHEMA_VERSION;
+        let refused = match found < supported {
+            true => ErrorKind::OlderVersion { found, supported },
+            false => ErrorKind::NewerVersion { found, supported },
+        };
         for op in every_op() {
-            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(newer.clone()), "{}", op.name());
+            assert_eq!(kind_of(&queue, 6_000, &op).await, Err(refused.clone()), "{}", op.name());
         }
         assert_eq!(dump(&server, queue.keys().all()), before);
-        assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &newer);
+        assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &refused);
     }
 }
 
@@ -94,9 +100,12 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     fill(&queue).await;
-    let control = queue.keys().all()[0].clone();
-    for junk in [&b""[..], b"\0", &[0; 75], b"\x01", &[1; 74], &[1; 76]] {
-        server.command(&[b"SET", &control[..], junk]);
+    let key = queue.keys().all()[CONTROL].clone();
+    let version = u8::try_from(SCHEMA_VERSION).unwrap();
+    let lengths = [1, control::BYTES - 1, control::BYTES + 1].map(|length| vec![version; length]);
+    let others = [vec![], vec![0], vec![0; control::BYTES]];
+    for junk in lengths.into_iter().chain(others) {
+        server.command(&[b"SET", &key[..], &junk]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
             assert_eq!(kind_of(&queue, 6_000, &op).await, Err(ErrorKind::Damaged));
@@ -104,7 +113,7 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
         assert_eq!(dump(&server, queue.keys().all()), before);
         let error = queue.apply(at(6_000), &Op::Stats).await.unwrap_err().to_string();
         assert!(error.contains("delete the key delayline:{q}:control"), "{error}");
-        server.command(&[b"DEL", &control[..]]);
+        server.command(&[b"DEL", &key[..]]);
         repair::repaired(&queue, 6_000, 100).await;
         assert!(!claimed(&queue, 6_000, 20).await.deliveries.is_empty());
         server.command(&["FLUSHALL"]);

@@ -5,10 +5,6 @@ use delayline_core::{Cancelled, Found};
 
 use super::*;
 
-/// The keys of the two generations, by their indexes in [`Keys`](delayline_redis_protocol::Keys).
-const FINISHED: [usize; 2] = [7, 8];
-const JOURNAL: [usize; 2] = [9, 10];
-
 /// How a message ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -67,7 +63,7 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
             let after = dump(&server, keys);
             let changed = (0..before.len()).filter(|key| before[*key] != after[*key]);
             // The revision, and a ring.
-            assert!(changed.into_iter().all(|key| [0, 11].contains(&key)));
+            assert!(changed.into_iter().all(|key| [CONTROL, BELL].contains(&key)));
         }
     }
     let before = dump(&server, keys);

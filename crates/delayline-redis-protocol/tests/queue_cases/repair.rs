@@ -2,18 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use delayline_core::{Finding, Found, MessageState, Position, Redriven};
+use delayline_core::{Finding, Found, MessageState, Priority, Redriven};
 
 use super::*;
-
-/// Indexes of keys in [`Keys`](delayline_redis_protocol::Keys).
-const DUE: usize = 1;
-const LEASED: usize = 2;
-const DEAD: usize = 3;
-const RECORDS: usize = 4;
-const DETAILS: usize = 5;
-const CONTENTS: usize = 6;
 
 /// What [`fill`] leaves alive.
 const LIVE: [&str; 5] = ["dead", "leased", "expiring", "scheduled", "ready"];
@@ -69,18 +60,6 @@ fn is_dead(found: &Found) -> bool {
     matches!(message.info.state, MessageState::Dead { .. })
 }
 
-/// The members of an index that belong to an id.
-fn member(server: &Server, key: &Bytes, name: &str) -> Vec<u8> {
-    let Raw::Array(members) = server.command(&[b"ZRANGE", &key[..], b"0", b"-1"]) else {
-        panic!("no members")
-    };
-    let bytes = members.into_iter().filter_map(|member| match member {
-        Raw::BulkString(bytes) => Some(bytes),
-        _ => None,
-    });
-    bytes.into_iter().find(|bytes| bytes.ends_with(name.as_bytes())).expect(name)
-}
-
 pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -127,8 +106,8 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // An index entry that is gone: nobody knows when it was due, so it is not delivered.
     anew().await;
-    let entry = member(&server, &keys[DUE], "scheduled");
-    server.command(&[b"ZREM", &keys[DUE][..], &entry]);
+    let entry = member(&server, &keys[INDEX], "scheduled");
+    server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
     let all = repaired(&queue, 10, 100).await;
     assert!(all.contains(&Finding::Orphan { id: id("scheduled") }), "{all:?}");
     assert!(is_dead(&found(&queue, 10, "scheduled").await));
@@ -153,42 +132,71 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // The end of a lease that is gone: the lease is over, and counts as a crash.
     anew().await;
-    let entry = member(&server, &keys[LEASED], "leased");
-    server.command(&[b"ZREM", &keys[LEASED][..], &entry]);
+    let entry = member(&server, &keys[INDEX], "leased");
+    server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
     repaired(&queue, 10, 100).await;
     let deliveries = claimed(&queue, 11, 9).await.deliveries;
     let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
     assert_eq!(again.map(|delivery| delivery.message.info.crashes), Some(1));
 
-    // A leased message that also stands among the due ones stays with its worker.
+    // Leased, says one, waiting, says the other: it waits, and nobody has that lease.
     anew().await;
-    let entry = member(&server, &keys[LEASED], "leased");
-    let normal = (2_u64 << 48).to_string();
-    server.command(&[b"ZADD", &keys[DUE][..], normal.as_bytes(), &entry]);
-    assert!(repaired(&queue, 10, 100).await.contains(&Finding::InTwoStates { id: id("leased") }));
+    let entry = member(&server, &keys[INDEX], "leased");
+    let waiting = score(Priority::Normal.level(), 0);
+    server.command(&[b"ZADD", &keys[INDEX][..], waiting.as_bytes(), &entry]);
+    let wrong = Finding::MissingDetails { id: id("leased") };
+    assert_eq!(repaired(&queue, 10, 100).await, [wrong]);
     let Reply::Settle(settled) = apply(&queue, 11, settle("leased", 1, Outcome::Ack)).await else {
         panic!("not the reply to a settlement")
     };
-    assert!(matches!(settled[0], delayline_core::Settled::Done { .. }), "{settled:?}");
+    assert_eq!(settled, [delayline_core::Settled::Stale]);
+    assert_delivered(&queue, 12, "leased").await;
 
-    // Junk goes, whatever its instant.
+    // Given back, says one, leased, says the other: it was given back.
     anew().await;
-    let late = "253402300800000"; // the first millisecond that cannot be
-    for score in ["-inf", "-5", "5", late, "281474976710650", "+inf", "1e18"] {
-        for index in [DUE, LEASED, DEAD] {
-            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"junk"]);
-            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"12345678stray"]);
-        }
+    apply(&queue, 10, settle("leased", 1, Outcome::Release)).await;
+    let leased = score(Position::LEASED, Timestamp::MAX.as_ms());
+    server.command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &entry]);
+    let wrong = Finding::MissingDetails { id: id("leased") };
+    assert_eq!(repaired(&queue, 11, 100).await, [wrong]);
+    assert_delivered(&queue, 12, "leased").await;
+
+    // A message that is in the band of another priority.
+    anew().await;
+    let entry = member(&server, &keys[INDEX], "ready");
+    let urgent = score(Priority::Urgent.level(), 1_800_000_000_003);
+    server.command(&[b"ZADD", &keys[INDEX][..], urgent.as_bytes(), &entry]);
+    let wrong = Finding::WrongRecord { id: id("ready") };
+    assert_eq!(repaired(&queue, 10, 100).await, [wrong]);
+    assert_delivered(&queue, 12, "ready").await;
+
+    // Junk goes, whatever its score.
+    anew().await;
+    let late = 253_402_300_800_000; // the first millisecond that cannot be
+    let gaps =
+        (0..=Position::DEAD).flat_map(|band| [score(band, late), score(band, (1 << 48) - 6)]);
+    let gaps: Vec<_> = gaps.chain(["-inf", "-5", "+inf", "1e18"].map(str::to_owned)).collect();
+    let bands = (0..=Position::DEAD).map(|band| score(band, 5));
+    for (n, score) in bands.chain(gaps.clone()).enumerate() {
+        server.command(&[
+            b"ZADD",
+            &keys[INDEX][..],
+            score.as_bytes(),
+            format!("junk{n}").as_bytes(),
+        ]);
+        let stray = format!("{n:08}stray");
+        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), stray.as_bytes()]);
     }
     repaired(&queue, 10, 3).await;
     assert!(is_dead(&found(&queue, 10, "stray").await), "an id that may have been a message's");
-    for (index, number) in [(DUE, 0), (LEASED, 4), (DEAD, 5)] {
-        for score in ["-inf", "-5", late, "+inf", "1e18"] {
-            anew().await;
-            server.command(&[b"ZADD", &keys[index][..], score.as_bytes(), b"junk"]);
-            let all = repaired(&queue, 10, 100).await;
-            assert_eq!(all, [Finding::MalformedEntry { index: number }], "{score}");
-        }
+    for score in gaps {
+        anew().await;
+        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"junk"]);
+        let all = repaired(&queue, 10, 100).await;
+        let band = score.parse::<f64>().unwrap() / 2_f64.powi(48);
+        let before = (0..=Position::DEAD).rfind(|known| f64::from(*known) <= band);
+        let gap = Finding::MalformedEntry { index: before.unwrap_or(0) };
+        assert_eq!(all, [gap], "{score}");
     }
 
     // Counters that have lost something.
@@ -207,7 +215,7 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a"), message("b")])).await;
         assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), 2);
-        server.command(&[b"ZREM", &keys[LEASED][..], &member(&server, &keys[LEASED], "a")]);
+        server.command(&[b"ZREM", &keys[INDEX][..], &member(&server, &keys[INDEX], "a")]);
         server.command(&[b"HDEL", &keys[RECORDS][..], b"a"]);
         server.command(&[b"HSET", &keys[CONTENTS][..], b"c", b"content"]);
         // The names of no messages.
@@ -276,18 +284,18 @@ pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
         apply(claim(1, 2)).await;
         apply(settle("dead", 1, Outcome::Reject { error: String::new() })).await;
         let mut due = message("due");
-        due.priority = delayline_core::Priority::Urgent;
+        due.priority = Priority::Urgent;
         apply(Op::Enqueue(vec![due])).await;
         let get = || Op::Get(["dead", "leased", "due"].map(id).to_vec());
         let before = apply(get()).await;
         for name in ["dead", "leased", "due"] {
-            for index in [DUE, LEASED, DEAD] {
+            for band in [Priority::Urgent.level(), Position::LEASED, Position::DEAD] {
                 let stray = [b"12345678", name.as_bytes()].concat();
-                server.command(&[b"ZADD", &keys[index][..], b"5", &stray]);
+                server.command(&[b"ZADD", &keys[INDEX][..], score(band, 5).as_bytes(), &stray]);
                 let repair = Op::Repair(Check { after: None, limit: 100 });
                 let Reply::Repair(repaired) = apply(repair).await else { panic!("no repair") };
-                assert_eq!(repaired.findings.len(), 1, "{name} in {index}");
-                assert_eq!(apply(get()).await, before, "{name} in {index}");
+                assert_eq!(repaired.findings.len(), 1, "{name} in {band}");
+                assert_eq!(apply(get()).await, before, "{name} in {band}");
             }
         }
     }
@@ -307,7 +315,7 @@ pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
         let mut again = message("a");
         again.finished_ids = delayline_core::FinishedIds::Reuse;
         apply(&queue, later, Op::Enqueue(vec![again])).await;
-        server.command(&[b"DEL", &keys[DUE][..]]);
+        server.command(&[b"DEL", &keys[INDEX][..]]);
         repaired(&queue, later, 100).await;
         assert!(is_dead(&found(&queue, later, "a").await), "it is not gone, {later} later");
         assert!(redrive(&queue, later, "a").await);
@@ -326,7 +334,7 @@ pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() 
         apply(&queue, 0, claim(token, 1_000)).await;
     }
     server.command(&[b"DEL", &queue.keys().all()[RECORDS][..]]);
-    server.command(&[b"DEL", &queue.keys().all()[LEASED][..]]);
+    server.command(&[b"DEL", &queue.keys().all()[INDEX][..]]);
     let (mut after, mut found) = (None, BTreeSet::new());
     loop {
         let Reply::Check(page) = apply(&queue, 1, Op::Check(Check { after, limit: 100 })).await
@@ -370,30 +378,21 @@ pub async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
         for _ in 0..=below(3) {
             let name = LIVE[below(LIVE.len())];
             touched.insert(name);
-            let home = match name {
-                "dead" => DEAD,
-                "leased" | "expiring" => LEASED,
-                _ => DUE,
-            };
-            let Raw::Array(entries) = server.command(&[b"ZRANGE", &keys[home][..], b"0", b"-1"])
-            else {
-                panic!("no entries")
-            };
-            let entry = entries.into_iter().find_map(|entry| match entry {
-                Raw::BulkString(bytes) if bytes.ends_with(name.as_bytes()) => Some(bytes),
-                _ => None,
-            });
-            let entry = entry.unwrap_or_else(|| [b"12345678", name.as_bytes()].concat());
-            let other = [DUE, LEASED, DEAD][below(3)];
+            let whole = member_if_any(&server, &keys[INDEX], name);
+            let stray = [b"12345678", name.as_bytes()].concat();
+            let entry = whole.filter(|_| below(3) > 0).unwrap_or(stray);
             let junk = [&b""[..], b"junk", &[0; 70], &[0xff; 90]][below(4)];
-            let score = ["-inf", "5", "1800000000050", "9e15", "+inf"][below(5)];
+            let band = u8::try_from(below(7)).unwrap();
+            let possible = [score(band, 5), score(band, 1_800_000_000_050)];
+            let impossible = ["-inf", "9e15", "+inf"].map(str::to_owned);
+            let score = possible.into_iter().chain(impossible).nth(below(5)).unwrap();
             match below(6) {
                 0 => server.command(&[b"HDEL", &keys[RECORDS][..], name.as_bytes()]),
                 1 => server.command(&[b"HDEL", &keys[DETAILS][..], name.as_bytes()]),
                 2 => server.command(&[b"HSET", &keys[RECORDS][..], name.as_bytes(), junk]),
                 3 => server.command(&[b"HSET", &keys[DETAILS][..], name.as_bytes(), junk]),
-                4 => server.command(&[b"ZREM", &keys[home][..], &entry]),
-                _ => server.command(&[b"ZADD", &keys[other][..], score.as_bytes(), &entry]),
+                4 => server.command(&[b"ZREM", &keys[INDEX][..], &entry]),
+                _ => server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), &entry]),
             };
         }
         mended += repaired(&queue, 4, 1 + below(4)).await.len();
@@ -422,8 +421,8 @@ pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     let names: Vec<_> = (0..700).map(|n| format!("m{n}")).collect();
     apply(&queue, 0, Op::Enqueue(names.iter().map(|name| message(name)).collect())).await;
-    let due = queue.keys().all()[DUE].clone();
-    server.command(&[b"DEL", &due[..]]);
+    let index = queue.keys().all()[INDEX].clone();
+    server.command(&[b"DEL", &index[..]]);
     let all = repaired(&queue, 1, 50).await;
     assert_eq!(all.len(), 700);
     let Reply::Stats(stats) = apply(&queue, 2, Op::Stats).await else { panic!("no counts") };

@@ -109,14 +109,14 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     fill(queue).await;
     if age == Age::Paused {
         apply(queue, 4, Op::Pause).await;
-        server.command(&[b"DEL", &queue.keys().all()[11][..]]);
+        server.command(&[b"DEL", &queue.keys().all()[BELL][..]]);
         return;
     }
     if age == Age::Forgotten {
         let mut again = message("acked");
         again.finished_ids = FinishedIds::Reuse;
         apply(queue, 4, Op::Enqueue(vec![again])).await;
-        for key in &queue.keys().all()[9..11] {
+        for key in &queue.keys().all()[JOURNAL[0]..=JOURNAL[1]] {
             server.command(&[b"DEL", &key[..]]);
         }
         return;
@@ -134,11 +134,11 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     let [lost, stray] = damaged;
     apply(queue, 5, Op::Enqueue(vec![expiring, large, lost, stray])).await;
     let keys = queue.keys();
-    server.command(&[b"HDEL", &keys.all()[4][..], b"lost"]);
-    server.command(&[b"DEL", &keys.all()[11][..]]);
-    server.command(&[b"HSET", &keys.all()[5][..], b"orphan", b"x"]);
-    server.command(&[b"HSET", &keys.all()[6][..], b"orphan", b"x"]);
-    server.command(&[b"HSET", &keys.all()[4][..], b"unindexed", b"x"]);
+    server.command(&[b"HDEL", &keys.all()[RECORDS][..], b"lost"]);
+    server.command(&[b"DEL", &keys.all()[BELL][..]]);
+    server.command(&[b"HSET", &keys.all()[DETAILS][..], b"orphan", b"x"]);
+    server.command(&[b"HSET", &keys.all()[CONTENTS][..], b"orphan", b"x"]);
+    server.command(&[b"HSET", &keys.all()[RECORDS][..], b"unindexed", b"x"]);
 }
 
 const MINUTES: u64 = 60_000;

@@ -22,6 +22,8 @@ mod guides {
     mod replace_a_poller {}
     #[doc = include_str!("../../docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
+    #[doc = include_str!("../../docs/guides/web-service.md")]
+    mod web_service {}
     #[doc = include_str!("../../docs/guides/middleware.md")]
     mod middleware {}
     #[doc = include_str!("../../docs/guides/several-queues.md")]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use delayline_test_server::Server;
 
 /// Those that take the URL of a server.
-const ON_A_SERVER: [&str; 7] = [
+const ON_A_SERVER: [&str; 8] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
     "defer_on_a_lock_conflict",
@@ -20,13 +20,14 @@ const ON_A_SERVER: [&str; 7] = [
     "many_producers_and_consumers",
     "plain_fifo",
     "replace_a_poller",
+    "web_service",
 ];
 
 /// Those that do not.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides whose code is whole as it stands there, and runs as their doctests.
-const WITHOUT_PROGRAM: [&str; 3] = ["middleware", "several-queues", "testing"];
+const WITHOUT_PROGRAM: [&str; 4] = ["dashboard", "middleware", "several-queues", "testing"];
 
 #[test]
 fn close_unpaid_orders() {
@@ -61,6 +62,11 @@ fn plain_fifo() {
 #[test]
 fn replace_a_poller() {
     runs_anywhere("replace_a_poller");
+}
+
+#[test]
+fn web_service() {
+    runs_anywhere("web_service");
 }
 
 #[test]

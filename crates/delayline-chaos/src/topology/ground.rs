@@ -212,7 +212,10 @@ impl Ground {
                     let is = |name: &str, value: &str| {
                         told.iter().any(|(field, it)| field == name && it == value)
                     };
-                    is("port", &port) && is("flags", "master") && is("num-other-sentinels", "2")
+                    is("port", &port)
+                        && is("flags", "master")
+                        && is("num-other-sentinels", "2")
+                        && knows_replicas(sentinel)
                 })
             }
         }
@@ -251,6 +254,18 @@ pub(super) enum Migration {
 fn told(sentinel: &Server) -> Vec<(String, String)> {
     let reply = sentinel.try_command(&["SENTINEL", "MASTER", "primary"]);
     reply.ok().and_then(|reply| redis::from_redis_value(reply).ok()).unwrap_or_default()
+}
+
+/// Whether a sentinel has heard from every replica that it is one. It asks them every 10 s. Until then it
+/// takes one that is promoted for a former primary that is back, and demotes it.
+fn knows_replicas(sentinel: &Server) -> bool {
+    let reply = sentinel.try_command(&["SENTINEL", "REPLICAS", "primary"]);
+    let replicas: Option<Vec<Vec<(String, String)>>> =
+        reply.ok().and_then(|reply| redis::from_redis_value(reply).ok());
+    let is_replica = |fields: &Vec<(String, String)>| {
+        fields.iter().any(|(field, value)| field == "role-reported" && value == "slave")
+    };
+    replicas.is_some_and(|replicas| !replicas.is_empty() && replicas.iter().all(is_replica))
 }
 
 /// The ranges of `CLUSTER SLOTS` by their first slot, each with the port of its primary.

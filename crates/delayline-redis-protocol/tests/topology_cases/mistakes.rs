@@ -36,7 +36,7 @@ pub async fn sentinel_url_at_a_server<C: Connect>() {
     let url = format!("redis-sentinel://127.0.0.1:{}/primary", server.port());
     let error = refusal::<C>(&options(&url), "q").await;
     assert!(is_unsupported(&error), "{error:?}");
-    assert!(error.to_string().contains("no sentinel"), "{error}");
+    assert!(error.to_string().contains("not a sentinel"), "{error}");
 }
 
 pub async fn wrong_service_name<C: Connect>() {

@@ -86,7 +86,7 @@ async fn peer(answer: &'static [u8]) -> String {
 /// A peer that speaks TLS, or does not, cannot be told from one that is silent.
 #[track_caller]
 fn other_scheme_is_named(url: &str, error: &Error) {
-    let other = if url.starts_with("rediss:") { "begins with redis://" } else { "rediss://" };
+    let other = if url.starts_with("rediss:") { "use redis://" } else { "use rediss://" };
     assert!(error.detail().contains(other), "{url}: {error}");
 }
 

@@ -29,9 +29,9 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
     routes()
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
-        .fallback(async || Problem(Failure::Unknown("there is no such address".to_owned())))
+        .fallback(async || Problem(Failure::Unknown("no such path".to_owned())))
         .method_not_allowed_fallback(async || {
-            let failure = Failure::Unknown("this address is not asked in this way".to_owned());
+            let failure = Failure::Unknown("this path does not support this method".to_owned());
             let mut response = Problem(failure).into_response();
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
             response
@@ -68,7 +68,7 @@ struct Place {
 
 impl Place {
     fn id(self) -> Result<(String, MessageId), Failure> {
-        let missing = || Err(Failure::Unknown("there is no such address".to_owned()));
+        let missing = || Err(Failure::Unknown("no such path".to_owned()));
         Ok((self.queue, self.id.unwrap_or_else(missing)?))
     }
 }

@@ -94,9 +94,9 @@ impl Context {
     /// Where to continue a list, of which status.
     pub(crate) fn cursor(&self) -> Result<Option<delayline_json::Cursor>, Failure> {
         let Some(text) = self.params.text("after") else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| {
-            Failure::Wrong("`after` must be a cursor that a list has answered".to_owned())
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| Failure::Wrong("`after` must be a cursor from an earlier list".to_owned()))
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn body(body: Body, most: usize) -> Result<Bytes, Failure> {
     let read = timeout(BODY_TIMEOUT, to_bytes(body, most)).await.map_err(|_| Failure::Slow)?;
     read.map_err(|error| match std::error::Error::source(&error) {
         Some(source) if source.is::<LengthLimitError>() => Failure::TooLarge(most),
-        _ => Failure::Wrong("the body has not come to its end".to_owned()),
+        _ => Failure::Wrong("the body ended early".to_owned()),
     })
 }
 

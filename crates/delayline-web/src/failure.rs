@@ -67,7 +67,7 @@ impl Failure {
             Self::TooLarge(limit) => {
                 format!("the body is longer than {limit} bytes; nothing was done")
             }
-            Self::Slow => "the body did not come in time; nothing was done".to_owned(),
+            Self::Slow => "the body did not arrive in time; nothing was done".to_owned(),
             Self::MediaType(expected) => format!("the body must be {expected}"),
         }
     }
@@ -78,9 +78,7 @@ impl Failure {
             Self::Queue(error) => match error.class() {
                 Class::NotExecuted => "Nothing was changed. Reload the page to try again.",
                 Class::Rejected => "Nothing was changed.",
-                Class::Ambiguous => {
-                    "It is not known whether it was done. Doing it again does no harm."
-                }
+                Class::Ambiguous => "Whether it was done is unknown. It is safe to repeat it.",
             },
             _ => "",
         }

@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
 }
 
 async fn not_allowed() -> Response {
-    let failure = Failure::Unknown("this address is not asked in this way".to_owned());
+    let failure = Failure::Unknown("this path does not support this method".to_owned());
     let mut response = failure.into_response();
     *response.status_mut() = axum::http::StatusCode::METHOD_NOT_ALLOWED;
     response

@@ -37,7 +37,7 @@ pub(super) async fn object(
     let Value::Object(members) = value else { return Err(wrong()) };
     match members.keys().find(|name| !names.contains(&name.as_str())) {
         None => Ok(members),
-        Some(_) => Err(Failure::Wrong(format!("the body may have these members only: {names:?}"))),
+        Some(_) => Err(Failure::Wrong(format!("the body may only have the members {names:?}"))),
     }
 }
 

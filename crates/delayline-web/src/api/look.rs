@@ -82,7 +82,7 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
         Found::Finished(status) => json::stateless(&id, status.name()),
         Found::Unreadable => json::stateless(&id, "unreadable"),
         Found::Unknown => {
-            let unknown = "the queue knows no message of this id".to_owned();
+            let unknown = "the queue has no message with this id".to_owned();
             return Err(Failure::Unknown(unknown).into());
         }
     };

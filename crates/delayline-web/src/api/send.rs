@@ -74,7 +74,7 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response,
     let value = told(&sent);
     if !sent.is_accepted() {
         let detail = if sent.is_conflict() {
-            "the queue knows this id with another content; nothing was changed"
+            "the queue knows this id with different content; nothing was changed"
         } else {
             "the queue knows this message, and will not deliver it; nothing was changed"
         };

@@ -120,11 +120,11 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
         section aria-live="polite" {
             h2 { (queue) }
             p {
-                (number(stretch.examined)) " messages looked at, "
+                (number(stretch.examined)) " messages examined, "
                 @match (count, repaired) {
                     (0, _) => "nothing is wrong.",
                     (_, false) => { (count) " faults." },
-                    (_, true) => { (count) " faults mended. Check again to be sure." },
+                    (_, true) => { (count) " faults repaired. Check again to be sure." },
                 }
             }
             @if count > 0 {
@@ -162,7 +162,9 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
 fn after(context: &Context) -> Result<Option<Position>, Failure> {
     let Some(text) = context.params.text("after") else { return Ok(None) };
     let position = read_place(text);
-    position.map(Some).ok_or_else(|| Failure::Wrong("`after` is no place of a check".to_owned()))
+    position
+        .map(Some)
+        .ok_or_else(|| Failure::Wrong("`after` is not a position of a check".to_owned()))
 }
 
 fn read_place(text: &str) -> Option<Position> {

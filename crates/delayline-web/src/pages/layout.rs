@@ -110,7 +110,7 @@ pub(crate) const STATES: [(&str, &str); 3] =
 
 const NOTICES: [(&str, bool, &str); 11] = [
     ("paused", true, "Paused: nothing is delivered until the queue is resumed."),
-    ("resumed", true, "Resumed: deliveries go on."),
+    ("resumed", true, "Resumed."),
     ("cancelled", true, "Cancelled."),
     ("rescheduled", true, "Rescheduled."),
     ("redriven", true, "Redriven."),
@@ -122,7 +122,7 @@ const NOTICES: [(&str, bool, &str); 11] = [
          ends unless it is acked.",
     ),
     ("dead", false, "Nothing was changed: it is a dead letter. Redrive it instead."),
-    ("not_dead", false, "Nothing was changed: it is no dead letter."),
+    ("not_dead", false, "Nothing was changed: it is not a dead letter."),
     ("unreadable", false, "Nothing was changed: its record cannot be read."),
-    ("not_found", false, "Nothing was changed: there is no such message any more."),
+    ("not_found", false, "Nothing was changed: the message no longer exists."),
 ];

@@ -31,7 +31,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                  dead letter; " a href="check" { "a repair" } " does so now."
             },
             Found::Unknown => p {
-                "The queue knows no message of this id: it was never sent, or is long finished."
+                "The queue has no message with this id: it was never sent, or finished long ago."
             },
         }
     };
@@ -54,7 +54,7 @@ pub(super) async fn content(context: Context) -> Result<Response, Failure> {
             let headers = [(CONTENT_TYPE, "application/octet-stream"), (CONTENT_DISPOSITION, file)];
             Ok((headers, message.payload).into_response())
         }
-        _ => Err(Failure::Unknown("there is no such message, or none with a payload".to_owned())),
+        _ => Err(Failure::Unknown("no such message, or it has no payload".to_owned())),
     }
 }
 
@@ -70,7 +70,7 @@ fn live(context: &Context, queue: &str, now: Timestamp, message: &Message) -> Ma
                 MessageState::Ready => " is due, and waits for a worker.",
                 MessageState::Leased { deadline, cancel_requested } => {
                     " is with a worker, whose lease ends " (time(now, deadline)) "."
-                    @if cancel_requested { " It is to be cancelled." }
+                    @if cancel_requested { " Its cancellation was requested." }
                 }
                 MessageState::Dead { reason, since } => {
                     " because of " strong { (reason.name().replace('_', " ")) } ", since "
@@ -91,7 +91,7 @@ fn live(context: &Context, queue: &str, now: Timestamp, message: &Message) -> Ma
                 div { dt { "Failures" } dd { (tries(info)) } }
                 div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }
                 div { dt { "Claims" } dd { (number(info.epoch)) } }
-                div { dt { "Place in the order of sends" } dd { (number(info.sequence)) } }
+                div { dt { "Sequence number" } dd { (number(info.sequence)) } }
                 div { dt { "Bytes" } dd { (number(bytes(info.payload_bytes))) } }
             }
         }
@@ -110,7 +110,7 @@ fn live(context: &Context, queue: &str, now: Timestamp, message: &Message) -> Ma
             }
         }
         @if context.sees_contents() { (contents(context, queue, message)) } @else {
-            section { h2 { "Content" } p { "Your role does not see headers and payloads." } }
+            section { h2 { "Content" } p { "Your role cannot see headers and payloads." } }
         }
     }
 }

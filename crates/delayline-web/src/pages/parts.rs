@@ -101,7 +101,7 @@ fn note(now: Timestamp, info: &MessageInfo) -> Markup {
             }
             MessageState::Leased { deadline, cancel_requested } => {
                 span.far { "lease ends " (relative(now, deadline)) } " "
-                @if cancel_requested { span.badge { "to be cancelled" } " " }
+                @if cancel_requested { span.badge { "cancel requested" } " " }
             }
             MessageState::Scheduled | MessageState::Ready => {}
         }

@@ -36,10 +36,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             h2 { "Deliveries" }
             @match stats.earliest_due {
                 Some(due) if due <= now => p {
-                    "The oldest message that no worker has is due since " (time(now, due)) "."
+                    "The oldest waiting message has been due since " (time(now, due)) "."
                 },
                 Some(due) => p { "The next message is due at " (time(now, due)) "." },
-                None => p { "No message waits." },
+                None => p { "No messages are waiting." },
             }
             @if stats.paused {
                 p { "Paused: nothing is delivered until the queue is resumed." }
@@ -60,7 +60,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
         section {
-            h2 { "Since the queue exists" }
+            h2 { "Since the queue was created" }
             dl.facts {
                 @for (label, count) in [
                     ("Sent", stats.enqueued_total),

@@ -40,7 +40,7 @@ async fn a_message_is_cancelled_once_the_visitor_is_sure() {
     assert_eq!(status(&orders, "order-1").await, Some(Status::Cancelled));
     get(&site, &next).await.status(200).has("Cancelled.");
     let next = post(&site, "/cancel?queue=orders&id=nobody", "sure=yes").await.leads_to();
-    get(&site, &next).await.status(200).has("no such message any more");
+    get(&site, &next).await.status(200).has("the message no longer exists");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_dead_letter_is_redriven_or_purged() {
     post(&site, uri, "sure=yes").await.leads_to();
     assert_eq!(status(&orders, "bad-2").await, Some(Status::Purged));
     let next = post(&site, "/redrive?queue=orders&id=bad-1", "").await.leads_to();
-    get(&site, &next).await.status(200).has("it is no dead letter");
+    get(&site, &next).await.status(200).has("it is not a dead letter");
 }
 
 #[tokio::test]
@@ -131,10 +131,10 @@ async fn a_message_with_a_worker_is_only_asked_to_end() {
     let site = site(&orders, Role::Operator);
     let next = post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.leads_to();
     let page = get(&site, &next).await.status(200);
-    page.has("A worker has the message").has("It is to be cancelled.").lacks("Run now");
+    page.has("A worker has the message").has("Its cancellation was requested.").lacks("Run now");
     let Found::Live(message) = orders.get("order-1").await.unwrap() else { panic!("it is gone") };
     assert!(matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. }));
-    get(&site, "/messages?queue=orders&state=leased").await.status(200).has("to be cancelled");
+    get(&site, "/messages?queue=orders&state=leased").await.status(200).has("cancel requested");
 }
 
 fn delayline_claim() -> delayline::Op {
@@ -152,5 +152,5 @@ async fn a_repair_is_asked_about_first() {
     let site = site(&orders, Role::Admin);
     post(&site, "/repair?queue=orders", "").await.status(200).has("Repair orders?");
     let page = post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
-    page.has("0 messages looked at, nothing is wrong.");
+    page.has("0 messages examined, nothing is wrong.");
 }

@@ -89,7 +89,10 @@ async fn what_is_gone_is_told_apart_from_what_never_was() {
     orders.cancel("order-1").await.unwrap();
     let site = site(&orders, Role::Operator);
     get(&site, "/message?queue=orders&id=order-1").await.status(200).has("cancelled");
-    get(&site, "/message?queue=orders&id=order-2").await.status(200).has("knows no message");
+    get(&site, "/message?queue=orders&id=order-2")
+        .await
+        .status(200)
+        .has("has no message with this id");
     get(&site, "/content?queue=orders&id=order-1").await.status(404);
 }
 
@@ -109,9 +112,9 @@ async fn a_check_looks_at_every_message() {
     }
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/check?queue=orders").await.status(200);
-    page.has("250 messages looked at, nothing is wrong.").lacks("Go on").lacks("Repair");
+    page.has("250 messages examined, nothing is wrong.").lacks("Go on").lacks("Repair");
     let page = get(&site, "/check?queue=orders&after=0:0:0").await.status(200);
-    page.has("250 messages looked at");
+    page.has("250 messages examined");
     get(&site, "/check?queue=orders&after=0:0").await.status(400);
 }
 

@@ -20,7 +20,7 @@ async fn a_server_is_shown_goes_away_and_comes_back() {
     let counts = "1 scheduled, 1 ready, 0 leased, 2 dead";
     get(&site, "/queues").await.status(200).has(counts);
     get(&site, "/dead?queue=orders").await.status(200).has("bad-2").has("no such shop");
-    get(&site, "/check?queue=orders").await.status(200).has("4 messages looked at, nothing");
+    get(&site, "/check?queue=orders").await.status(200).has("4 messages examined, nothing");
     post(&site, "/redrive?queue=orders", "scope=page&page=bad-1&page=bad-2").await.leads_to();
     post(&site, "/cancel?queue=orders&id=order-2", "sure=yes").await.leads_to();
     let message = r#"{"id":"order-3","payload":{"total":9},"delay":"1h"}"#;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use delayline_core::{Error, Queueing};
 
+use crate::limits::DEFAULT_CASES;
+
 /// Creates the queues for the suite.
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
@@ -23,5 +25,12 @@ pub trait Fixture: Send + Sync + 'static {
     /// trials about hints are reported as ignored.
     fn hints(&self) -> bool {
         true
+    }
+
+    /// The number of random sequences in a run, unless `DELAYLINE_CASES` says otherwise: 1000. They
+    /// take most of a run's time. Fewer are enough for one more way to a backend that another run
+    /// tests.
+    fn random_cases(&self) -> u32 {
+        DEFAULT_CASES
     }
 }

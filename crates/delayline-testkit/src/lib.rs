@@ -51,7 +51,7 @@
 //! - `faults::`: lost and duplicated operations, repeated until they get a reply.
 //!
 //! Two environment variables control a run: `DELAYLINE_CASES` is the number of random sequences
-//! (1000 if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each run if unset, and
+//! ([`Fixture::random_cases`] if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each run if unset, and
 //! printed).
 //!
 //! Minor releases may add cases, so a backend that passed before may rightly fail.

@@ -16,12 +16,13 @@ use crate::{Fixture, cases, faults, histories, random, regressions};
 /// Accepts the arguments of any Rust test program: a filter, `--list`, `--exact` and so on. `name`
 /// identifies the backend in the output.
 ///
-/// `DELAYLINE_CASES` sets the number of random sequences (1000 if unset), `DELAYLINE_SEED` their
-/// seed (a new one if unset; it is printed).
+/// `DELAYLINE_CASES` sets the number of random sequences ([`Fixture::random_cases`] if unset),
+/// `DELAYLINE_SEED` their seed (a new one if unset; it is printed).
 #[must_use]
 pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     let arguments = Arguments::from_args();
-    let (settings, runtime) = match (Settings::from_env(), Runtime::new()) {
+    let settings = Settings::from_env(fixture.random_cases());
+    let (settings, runtime) = match (settings, Runtime::new()) {
         (Ok(settings), Ok(runtime)) => (settings, Arc::new(runtime)),
         (Err(reason), _) => return give_up(&reason),
         (_, Err(error)) => return give_up(&error.to_string()),

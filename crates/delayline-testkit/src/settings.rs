@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::limits::{DEFAULT_CASES, SHRINK_TIME};
+use crate::limits::SHRINK_TIME;
 
 /// How much is tested, and the seed.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +17,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads `DELAYLINE_CASES` and `DELAYLINE_SEED`; without the latter, each run has a new seed.
-    pub(crate) fn from_env() -> Result<Self, String> {
+    /// Reads `DELAYLINE_CASES`, or else takes `cases`, and `DELAYLINE_SEED`; without the latter, each
+    /// run has a new seed.
+    pub(crate) fn from_env(cases: u32) -> Result<Self, String> {
         Ok(Self {
-            cases: variable("DELAYLINE_CASES")?.unwrap_or(DEFAULT_CASES),
+            cases: variable("DELAYLINE_CASES")?.unwrap_or(cases),
             seed: variable("DELAYLINE_SEED")?.unwrap_or_else(|| RandomState::new().hash_one(0)),
             cuts_down: true,
         })

@@ -92,9 +92,16 @@ where
     let name = format!("{} ({:?}, {url})", setup.name, setup.resp);
     let (shared, queues) = (OnceCell::new(), AtomicU64::new(0));
     let least_privilege = setup.least_privilege;
-    let fixture = RedisFixture { connect, options, shared, queues, least_privilege, servers };
+    let is_first =
+        matches!((&setup.place, setup.resp), (Place::UnixSocket, Resp::V2)) && !least_privilege;
+    let cases = if is_first { 1_000 } else { OTHER_WAY_CASES };
+    let fixture =
+        RedisFixture { connect, options, shared, queues, least_privilege, cases, servers };
     delayline_testkit::main(&name, fixture)
 }
+
+/// The scripts are the same whichever way they are reached, and 1,000 sequences have tested them.
+const OTHER_WAY_CASES: u32 = 250;
 
 struct RedisFixture<T, C> {
     connect: C,
@@ -102,6 +109,7 @@ struct RedisFixture<T, C> {
     shared: OnceCell<ScriptBackend<T>>,
     queues: AtomicU64,
     least_privilege: bool,
+    cases: u32,
     servers: Servers,
 }
 
@@ -112,6 +120,10 @@ where
     C: Fn(ConnectOptions) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
+    fn random_cases(&self) -> u32 {
+        self.cases
+    }
+
     async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         let name = QueueName::new(format!("queue-{number}"))?;

@@ -1,8 +1,10 @@
 //! What Prometheus reads.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use delayline_web::Role;
+use serde_json::Value;
 
 use crate::support::{get, let_die, orders, send, send_later, site};
 
@@ -43,4 +45,48 @@ async fn a_second_scrape_within_a_second_costs_nothing() {
     page.has(r#"state="ready"} 0"#);
     tokio::time::advance(Duration::from_secs(1)).await;
     get(&site, "/metrics").await.status(200).has(r#"state="ready"} 1"#);
+}
+
+const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
+const GRAFANA: &str = include_str!("../../../../monitoring/grafana/delayline.json");
+/// The names of the metrics of workers.
+const METERS: &str = include_str!("../../../delayline/src/telemetry/meters.rs");
+
+/// The words of a text that begin like a metric.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    text.split(|it| !word(it)).filter(|word| word.starts_with("delayline_")).collect()
+}
+
+#[tokio::test]
+async fn alerts_and_dashboard_ask_for_metrics_that_exist() {
+    let page = get(&site(&orders().await, Role::Viewer), "/metrics").await.status(200);
+    let heads = page.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let exported: BTreeSet<&str> = heads.filter_map(|head| head.split(' ').next()).collect();
+    let dashboard: Value = serde_json::from_str(GRAFANA).unwrap();
+    let mut asked = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{panel}");
+        asked.extend(targets.iter().flat_map(|it| metrics(it["expr"].as_str().unwrap())));
+    }
+    asked.extend(metrics(ALERTS));
+    for name in &asked {
+        let meter = format!("\"{}\"", name.trim_end_matches("_bucket"));
+        assert!(exported.contains(name) || METERS.contains(&meter), "{name}");
+    }
+    // And nothing that is exported goes unseen.
+    let unseen: Vec<_> = exported.difference(&asked).collect();
+    assert!(unseen.is_empty(), "{unseen:?}");
+}
+
+#[test]
+fn every_alert_says_what_is_wrong() {
+    let alerts: Vec<&str> = ALERTS.split("- alert: ").skip(1).collect();
+    assert_eq!(alerts.len(), 8);
+    for alert in alerts {
+        for part in ["expr: ", "severity: ", "summary: ", "description: "] {
+            assert_eq!(alert.matches(part).count(), 1, "{part} of {alert}");
+        }
+    }
 }

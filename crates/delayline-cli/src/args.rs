@@ -9,8 +9,8 @@ mod reschedule;
 mod serve;
 mod stats;
 mod switch;
+mod work;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -25,6 +25,7 @@ pub(crate) use self::reschedule::Reschedule;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
+pub(crate) use self::work::{Post, Work};
 use crate::commands::acl::Acl;
 use crate::commands::bench::Bench;
 use crate::commands::check::Check;
@@ -210,45 +211,6 @@ pub(crate) enum Priority {
     Low,
 }
 
-/// Handle messages: print each one, or run a command for it
-///
-/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, or runs a command for
-/// it. Acks it once the line is written or the command succeeds.
-#[derive(clap::Args)]
-#[command(after_help = WORK_HELP)]
-pub(crate) struct Work {
-    /// Messages to handle at once: 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub(crate) concurrency: usize,
-
-    /// Lease duration: how long a message stays with this process without a heartbeat
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    pub(crate) lease: String,
-
-    /// Time limit per command: it and its children then get SIGTERM, a few seconds later SIGKILL,
-    /// and the attempt fails
-    #[arg(long, value_name = "DURATION", requires = "exec")]
-    pub(crate) timeout: Option<String>,
-
-    /// Grace period for commands after Ctrl-C or SIGTERM; a second signal ends it
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) grace: String,
-
-    /// Exit when no message is scheduled, ready or leased
-    #[arg(long)]
-    pub(crate) until_empty: bool,
-
-    /// Pass the server's URL, including its password, to commands as DELAYLINE_URL, and the
-    /// sentinels' password as DELAYLINE_SENTINEL_PASSWORD
-    #[arg(long, requires = "exec")]
-    pub(crate) pass_url: bool,
-
-    /// Command and arguments, up to the end of the line; it gets the payload on stdin, and
-    /// DELAYLINE_ID and more as variables
-    #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
-    pub(crate) exec: Vec<OsString>,
-}
-
 impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
@@ -371,21 +333,3 @@ with the fields
 Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends
 what is missing: a known id with the same content is a harmless duplicate. Ids are remembered for at
 least one hour after their message has finished."#;
-
-const WORK_HELP: &str = "\
-Examples:
-  delayline work --concurrency 4 --exec ./close-order
-  delayline work --until-empty > handled.jsonl
-
-A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
-lateness_ms, epoch, failures, crashes and headers. If stdout is closed, unprinted messages are
-released.
-
-A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
-DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
-DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. Any other code retries it later, with the
-end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
-inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a
-command that is still running after the grace period is terminated, and its message is released and
-not counted. A message is delivered at least once: a command can run twice for it, the second time
-with a higher DELAYLINE_EPOCH.";

@@ -3,6 +3,7 @@
 mod exec;
 mod group;
 mod line;
+mod post;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,8 @@ use delayline::{Job, Outcome, Worker, WorkerHandle};
 use delayline_json::duration;
 
 use self::exec::Command;
-use crate::args::{Target, Work};
+use self::post::{Post, Rules, Secret};
+use crate::args::{self, Target, Work};
 use crate::failure::Failure;
 use crate::signals::Signals;
 
@@ -31,6 +33,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
         server.extend(password.map(|password| (exec::SENTINEL_PASSWORD, password)));
     }
     let command = Command::new(args.exec, timeout, server);
+    let post = post(target, &args.post, timeout)?;
     let queue = target.open().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
@@ -50,18 +53,36 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let end = End { handle: worker.handle(), failure };
     stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
-    let summary = match command {
-        None => worker.run(move |job| print(job, end.clone())).await,
-        Some(command) => {
+    let summary = match (command, post) {
+        (Some(command), _) => {
             let command = Arc::new(command);
             worker.run(move |job| execute(job, Arc::clone(&command), end.clone())).await
         }
+        (None, Some(post)) => {
+            let post = Arc::new(post);
+            let run = async |job, post: Arc<Post>| post.run(&job).await;
+            worker.run(move |job| run(job, Arc::clone(&post))).await
+        }
+        (None, None) => worker.run(move |job| print(job, end.clone())).await,
     };
     tracing::info!(?summary, "done");
     match asked.take() {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Prepares requests, if there is a URL for them.
+fn post(
+    target: &Target,
+    args: &args::Post,
+    timeout: Option<Duration>,
+) -> Result<Option<Post>, Failure> {
+    let Some(url) = &args.url else { return Ok(None) };
+    let secret = args.secret.as_deref().map(Secret::new).transpose().map_err(Failure::usage)?;
+    let rules = Rules { retry_4xx: args.retry_4xx, max_snoozes: args.max_snoozes };
+    let timeout = timeout.unwrap_or(POST_TIMEOUT);
+    Post::new(target.queue()?, url, secret, timeout, rules).map(Some)
 }
 
 /// Prints a message as a line. It is acked when the line has left this process.
@@ -138,3 +159,5 @@ fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure>
     });
     Ok(())
 }
+
+const POST_TIMEOUT: Duration = Duration::from_secs(30);

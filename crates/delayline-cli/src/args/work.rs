@@ -1,0 +1,109 @@
+//! `delayline work`.
+
+use std::ffi::OsString;
+
+/// Handle messages: print each one, run a command for it, or post it to a URL
+///
+/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, or runs a command for
+/// it, or sends it as an HTTP POST. Acks it once the line is written, the command succeeds, or the
+/// answer has a status of 2xx.
+#[derive(clap::Args)]
+#[command(after_help = WORK_HELP)]
+pub(crate) struct Work {
+    /// Messages to handle at once: 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) concurrency: usize,
+
+    /// Lease duration: how long a message stays with this process without a heartbeat
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub(crate) lease: String,
+
+    /// Time limit per command or request; then the attempt fails. A command and its children get
+    /// SIGTERM, a few seconds later SIGKILL. Without it, a request has 30s and a command has no limit
+    #[arg(long, value_name = "DURATION", requires = "action")]
+    pub(crate) timeout: Option<String>,
+
+    /// Grace period for commands and requests after Ctrl-C or SIGTERM; a second signal ends it
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pub(crate) grace: String,
+
+    /// Exit when no message is scheduled, ready or leased
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+
+    /// Pass the server's URL, including its password, to commands as DELAYLINE_URL, and the
+    /// sentinels' password as DELAYLINE_SENTINEL_PASSWORD
+    #[arg(long, requires = "exec")]
+    pub(crate) pass_url: bool,
+
+    /// Command and arguments, up to the end of the line; it gets the payload on stdin, and
+    /// DELAYLINE_ID and more as variables
+    #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND", group = "action")]
+    pub(crate) exec: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) post: Post,
+}
+
+/// Requests to a URL.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Requests")]
+pub(crate) struct Post {
+    /// Send each message as an HTTP POST to this URL, http:// or https://
+    #[arg(
+        id = "post",
+        long = "post",
+        value_name = "URL",
+        group = "action",
+        conflicts_with = "exec"
+    )]
+    pub(crate) url: Option<String>,
+
+    /// Key that signs requests: whsec_ and base64, or any text of 16 bytes or more; safer in the
+    /// environment variable
+    #[arg(
+        id = "post_secret",
+        long = "post-secret",
+        value_name = "SECRET",
+        env = "DELAYLINE_POST_SECRET",
+        hide_env_values = true
+    )]
+    pub(crate) secret: Option<String>,
+
+    /// Retry a message after an answer of 4xx, instead of moving it to the dead letters
+    #[arg(long, requires = "post")]
+    pub(crate) retry_4xx: bool,
+
+    /// How often a message is snoozed because an answer asks for it (429 or 503 with Retry-After);
+    /// after that, such an answer counts as a failure
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) max_snoozes: u64,
+}
+
+const WORK_HELP: &str = "\
+Examples:
+  delayline work --concurrency 4 --exec ./close-order
+  delayline work --until-empty > handled.jsonl
+  delayline work --post https://hooks.example/orders
+
+A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
+lateness_ms, epoch, failures, crashes and headers. If stdout is closed, unprinted messages are
+released.
+
+A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
+DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
+DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. Any other code retries it later, with the
+end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
+inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a
+command that is still running after the grace period is terminated, and its message is released and
+not counted. A message is delivered at least once: a command can run twice for it, the second time
+with a higher DELAYLINE_EPOCH.
+
+The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
+webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
+in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,
+-crashes and -headers (JSON). An answer of 2xx acks the message. 429 and 503 with Retry-After snooze
+it. Other answers of 4xx reject it, except 408 and 425. Everything else is retried, with the status
+and the beginning of the answer as the reason. Redirects are not followed, and proxies named in the
+environment are not used. A message can be posted twice, the second time with a higher
+delayline-epoch.";

@@ -1,0 +1,228 @@
+//! Posts a message to a URL.
+
+mod client;
+mod signature;
+
+use std::time::Duration;
+
+use delayline::{Bytes, CancelReason, Outcome};
+use delayline_json::{headers as headers_json, rfc3339};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response, StatusCode, Uri};
+use tokio::time::sleep;
+
+use self::client::Client;
+pub(super) use self::signature::Secret;
+use super::Delivery;
+use crate::failure::Failure;
+
+/// Where messages go, and what the answers mean.
+pub(super) struct Post {
+    pub(super) queue: String,
+    url: Uri,
+    client: Client,
+    secret: Option<Secret>,
+    timeout: Duration,
+    rules: Rules,
+}
+
+/// What becomes of a message by the answer.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    /// Whether an answer of 4xx is tried again.
+    pub(super) retry_4xx: bool,
+    /// How often an answer may put the message off before that counts as a failure.
+    pub(super) max_snoozes: u64,
+}
+
+impl Post {
+    /// Checks the URL and prepares connections.
+    pub(super) fn new(
+        queue: &str,
+        url: &str,
+        secret: Option<Secret>,
+        timeout: Duration,
+        rules: Rules,
+    ) -> Result<Self, Failure> {
+        let uri = client::url(url).map_err(Failure::usage)?;
+        let client = client::new(&uri)?;
+        Ok(Self { queue: queue.to_owned(), url: uri, client, secret, timeout, rules })
+    }
+
+    /// Posts a message. Answers what becomes of it.
+    pub(super) async fn run(&self, job: &Delivery) -> Result<Outcome, String> {
+        tokio::select! {
+            outcome = self.exchange(job) => outcome,
+            () = sleep(self.timeout) => Err(format!("no answer within {:?}", self.timeout)),
+            () = job.cancellation().cancelled() => match job.cancel_reason() {
+                // It is not the message's fault.
+                None | Some(CancelReason::Stopping) => Ok(Outcome::Release),
+                Some(reason) => Err(format!("given up, because {reason}")),
+            },
+        }
+    }
+
+    async fn exchange(&self, job: &Delivery) -> Result<Outcome, String> {
+        let request = self.request(job).map_err(|error| format!("no request: {error}"))?;
+        let response = self.client.request(request).await.map_err(|error| client::told(&error))?;
+        let (status, later) = (response.status(), retry_after(&response));
+        let said = beginning(response).await;
+        let what = match said.trim() {
+            "" => format!("HTTP status {}", status.as_u16()),
+            said => format!("HTTP status {}: {said}", status.as_u16()),
+        };
+        // Every claim that has neither failed nor crashed was put off. Redriven messages may have more.
+        let tries = u64::from(job.failures()) + u64::from(job.crashes());
+        let snoozes = job.epoch().saturating_sub(1).saturating_sub(tries);
+        outcome(status, later, snoozes, self.rules, what)
+    }
+
+    fn request(&self, job: &Delivery) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let id = signature::id(job.id().as_bytes());
+        let header = |name: &str| {
+            let value = HeaderValue::from_bytes(job.headers().get(name)?).ok()?;
+            Some(value)
+        };
+        let octets = HeaderValue::from_static("application/octet-stream");
+        let mut request = Request::post(self.url.clone())
+            .header(USER_AGENT, concat!("delayline/", env!("CARGO_PKG_VERSION")))
+            .header(CONTENT_TYPE, header("content-type").unwrap_or(octets))
+            .header("delayline-queue", &self.queue)
+            .header("delayline-due", rfc3339(job.due()))
+            .header("delayline-lateness-ms", job.lateness().as_millis().to_string())
+            .header("delayline-epoch", job.epoch())
+            .header("delayline-attempt", job.attempt())
+            .header("delayline-failures", job.failures())
+            .header("delayline-crashes", job.crashes());
+        if !job.headers().is_empty() {
+            let json = ascii(&headers_json(job.headers()).to_string());
+            request = request.header("delayline-headers", json);
+        }
+        for name in ["traceparent", "tracestate"] {
+            if let Some(value) = header(name) {
+                request = request.header(name, value);
+            }
+        }
+        let seconds = signature::now();
+        if let Some(secret) = &self.secret {
+            request = request.header("webhook-signature", secret.sign(&id, seconds, job.payload()));
+        }
+        request
+            .header("webhook-id", id)
+            .header("webhook-timestamp", seconds)
+            .body(Full::new(job.payload().clone()))
+    }
+}
+
+/// What an answer means for its message; `what` is it in words.
+fn outcome(
+    status: StatusCode,
+    later: Option<Duration>,
+    snoozes: u64,
+    rules: Rules,
+    what: String,
+) -> Result<Outcome, String> {
+    let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
+    // These say "not now" and not "never".
+    let not_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY].contains(&status) || busy;
+    match later {
+        _ if status.is_success() => Ok(Outcome::Ack),
+        Some(later) if busy && snoozes < rules.max_snoozes => Ok(Outcome::Snooze(later)),
+        Some(_) if busy => Err(format!("{what} (put off {snoozes} times)")),
+        _ if status.is_client_error() && !not_now && !rules.retry_4xx => Ok(Outcome::Reject(what)),
+        _ if status.is_redirection() => Err(format!("{what} (redirects are not followed)")),
+        _ => Err(what),
+    }
+}
+
+/// `Retry-After`, in seconds or as a date, within bounds.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let instant = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            instant.duration_since(jiff::Timestamp::now()).try_into().unwrap_or_default()
+        }
+    };
+    Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+}
+
+/// The beginning of an answer's body as text. The rest is read, up to a limit, so that the connection
+/// can be used again.
+async fn beginning(response: Response<Incoming>) -> String {
+    let (mut body, mut kept, mut read) = (response.into_body(), Vec::new(), 0);
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else { continue };
+        let room = KEPT_BYTES.saturating_sub(kept.len());
+        kept.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
+        read += data.len();
+        if read > MOST_BYTES {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// JSON in ASCII, as headers have it.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() && !character.is_ascii_control() {
+            out.push(character);
+        } else {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    out
+}
+
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Less than is kept of an error, with room for the status and for replaced bytes.
+const KEPT_BYTES: usize = 800;
+const MOST_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_outcome() {
+        let rules = |retry_4xx| Rules { retry_4xx, max_snoozes: 3 };
+        let of = |status: u16, later: Option<u64>, snoozes, retry_4xx| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let later = later.map(Duration::from_secs);
+            outcome(status, later, snoozes, rules(retry_4xx), "it".to_owned())
+        };
+        let failed = |words: &str| Err(words.to_owned());
+        let snoozed = Ok(Outcome::Snooze(Duration::from_secs(7)));
+        for status in [200, 201, 204, 299] {
+            assert_eq!(of(status, None, 9, false), Ok(Outcome::Ack));
+        }
+        for status in [429, 503] {
+            assert_eq!(of(status, Some(7), 2, false), snoozed);
+            assert_eq!(of(status, Some(7), 3, false), failed("it (put off 3 times)"));
+            assert_eq!(of(status, None, 0, false), failed("it"));
+        }
+        for status in [400, 401, 404, 410, 422] {
+            assert_eq!(of(status, Some(7), 0, false), Ok(Outcome::Reject("it".to_owned())));
+            assert_eq!(of(status, None, 0, true), failed("it"));
+        }
+        for status in [408, 425, 500, 502, 504] {
+            assert_eq!(of(status, Some(7), 0, false), failed("it"));
+        }
+        assert_eq!(of(302, None, 0, false), failed("it (redirects are not followed)"));
+    }
+
+    #[test]
+    fn headers_are_ascii() {
+        let json = "{\"a\":\"\u{e9}\u{1f600}\u{7f}\\n\"}";
+        assert_eq!(ascii(json), "{\"a\":\"\\u00e9\\ud83d\\ude00\\u007f\\n\"}");
+    }
+}

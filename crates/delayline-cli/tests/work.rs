@@ -209,9 +209,9 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
 fn work_until_empty_without_rights_ends() {
     let server = Server::start();
     support::send(&server, &["--payload", "x"]);
-    let line = run(on(&server, &["acl", "producer", "--user", "app"])).code(0).stdout;
+    let line = run(on(&server, &["acl", "worker", "--user", "app"])).code(0).stdout;
     server.command(&line.split_whitespace().collect::<Vec<_>>());
-    server.command(&["ACL", "SETUSER", "app", ">secret"]);
+    server.command(&["ACL", "SETUSER", "app", ">secret", "-zadd"]);
     for driver in DRIVERS {
         let mut work = on(&server, &["--driver", driver, "work", "--until-empty"]);
         work.env("DELAYLINE_URL", server.url_with_login("app", "secret"));

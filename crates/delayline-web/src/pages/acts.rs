@@ -79,7 +79,7 @@ async fn one(
     Ok(see(&format!("{}&note={word}", message_link(name, &id))))
 }
 
-/// Does something to the ticked letters of a page, or to all of it.
+/// Does something to the selected letters of a page, or to all of it.
 async fn many(
     context: &Context,
     fields: &Params,
@@ -89,13 +89,13 @@ async fn many(
     context.require(action.needs())?;
     let (name, _) = context.queue()?;
     let field = match fields.text("scope") {
-        Some("ticked") => "id",
+        Some("selected") => "id",
         Some("page") => "page",
-        _ => return Err(Failure::Wrong("`scope` is `ticked` or `page`".to_owned())),
+        _ => return Err(Failure::Wrong("`scope` is `selected` or `page`".to_owned())),
     };
     let ids = fields.all(field).map(encoded_id).collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() {
-        return Err(Failure::Wrong("no message was ticked; nothing was done".to_owned()));
+        return Err(Failure::Wrong("no message was selected; nothing was done".to_owned()));
     }
     if ids.len() > limits::MAX_PAGE {
         return Err(Failure::Wrong(format!("at most {} at once", limits::MAX_PAGE)));
@@ -137,7 +137,7 @@ fn ask(
         // Without an action it goes to the address of this page.
         form method="post" {
             @if let Some(field) = field {
-                input type="hidden" name="scope" value=(if field == "id" { "ticked" } else { "page" });
+                input type="hidden" name="scope" value=(if field == "id" { "selected" } else { "page" });
                 @for id in ids {
                     input type="hidden" name=(field) value=(encoded(id.as_bytes()));
                 }

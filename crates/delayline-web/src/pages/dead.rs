@@ -44,7 +44,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(Frame { context: &context, title, queue: Some(name), here: "dead" }.page(&content))
 }
 
-/// The letters with a box each, and what can be done to those that are ticked or to all of them.
+/// The letters with a box each, and what can be done to those that are selected or to all of them.
 fn form(
     context: &Context,
     queue: &str,
@@ -58,17 +58,17 @@ fn form(
     html! {
         form method="post" action=(to("redrive")) {
             div.actions {
-                button name="scope" value="ticked" { "Redrive ticked" }
+                button name="scope" value="selected" { "Redrive selected" }
                 button name="scope" value="page" { "Redrive these " (letters.len()) }
                 @if context.may(Role::Admin) {
-                    button.danger name="scope" value="ticked" formaction=(to("purge")) {
-                        "Delete ticked..."
+                    button.danger name="scope" value="selected" formaction=(to("purge")) {
+                        "Delete selected..."
                     }
                     button.danger name="scope" value="page" formaction=(to("purge")) {
                         "Delete these " (letters.len()) "..."
                     }
                 }
-                label hidden { input type="checkbox" data-all; " Tick all" }
+                label hidden { input type="checkbox" data-all; " Select all" }
             }
             @for letter in letters {
                 input type="hidden" name="page" value=(encoded(letter.id.as_bytes()));

@@ -82,7 +82,7 @@ async fn a_dead_letter_is_redriven_or_purged() {
 }
 
 #[tokio::test]
-async fn ticked_letters_or_a_whole_page_are_redriven() {
+async fn selected_letters_or_a_whole_page_are_redriven() {
     let orders = orders().await;
     let_die(&orders, &["a b", "b&c", "c%2F", "d"], "no").await;
     let site = site(&orders, Role::Operator);
@@ -93,7 +93,7 @@ async fn ticked_letters_or_a_whole_page_are_redriven() {
     let page = page.has(&field("a%20b")).has(&field("b%26c")).has(&field("c%252F"));
     let page = page.has("Redrive these 4").lacks("Delete");
     drop(page);
-    let fields = "scope=ticked&id=a%2520b&id=b%2526c&page=a%2520b&page=d";
+    let fields = "scope=selected&id=a%2520b&id=b%2526c&page=a%2520b&page=d";
     let next = post(&site, uri, fields).await.leads_to();
     get(&site, &next).await.status(200).has("Redriven.").has("Messages: 2.").lacks("Not done");
     for (id, is) in [("a b", Status::Ready), ("b&c", Status::Ready), ("d", Status::Dead)] {
@@ -103,7 +103,7 @@ async fn ticked_letters_or_a_whole_page_are_redriven() {
     let next = post(&site, uri, fields).await.leads_to();
     get(&site, &next).await.status(200).has("Messages: 2.").has("changed meanwhile: 1.");
     assert_eq!(orders.stats().await.unwrap().dead, 0);
-    for wrong in ["", "scope=ticked", "scope=all&id=d", "scope=ticked&id=", "scope=page&id=d"] {
+    for wrong in ["", "scope=selected", "scope=all&id=d", "scope=selected&id=", "scope=page&id=d"] {
         post(&site, uri, wrong).await.status(400);
     }
 }
@@ -113,12 +113,12 @@ async fn many_letters_are_purged_once_the_visitor_is_sure() {
     let orders = orders().await;
     let_die(&orders, &["a", "b", "c"], "no").await;
     let site = site(&orders, Role::Admin);
-    let page = post(&site, "/purge?queue=orders", "scope=ticked&id=a&id=b&page=c").await;
+    let page = post(&site, "/purge?queue=orders", "scope=selected&id=a&id=b&page=c").await;
     let page = page.status(200).has("Delete 2 messages?");
-    let page = page.has(r#"name="id" value="a""#).has(r#"name="scope" value="ticked""#);
+    let page = page.has(r#"name="id" value="a""#).has(r#"name="scope" value="selected""#);
     drop(page);
     assert_eq!(orders.stats().await.unwrap().dead, 3);
-    post(&site, "/purge?queue=orders", "scope=ticked&id=a&id=b&sure=yes").await.leads_to();
+    post(&site, "/purge?queue=orders", "scope=selected&id=a&id=b&sure=yes").await.leads_to();
     assert_eq!(orders.stats().await.unwrap().dead, 1);
 }
 

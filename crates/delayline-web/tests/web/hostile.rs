@@ -114,7 +114,7 @@ async fn hostile_errors_are_inert() {
         }
         let fields = format!("when={text}&scope={text}&id={text}");
         inert(&post(&empty, "/reschedule?queue=orders&id=x", &fields).await.status(400));
-        let fields = format!("scope=ticked&id={text}&x={text}&{text}=1");
+        let fields = format!("scope=selected&id={text}&x={text}&{text}=1");
         inert(&post(&empty, "/purge?queue=orders", &fields).await);
     }
 }

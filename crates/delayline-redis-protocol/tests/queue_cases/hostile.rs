@@ -1,8 +1,8 @@
 //! Data that no library of this kind has written, and data that somebody took away (G20, G24).
 
 use delayline_core::{
-    Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Priority, Purged,
-    Redriven, Settled,
+    Cancelled, Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Priority,
+    Purged, Redriven, Rescheduled, Settled,
 };
 use delayline_redis_protocol::layout::control;
 
@@ -327,6 +327,66 @@ pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
             let Reply::Redrive(redriven) = apply(&queue, 4_000, redrive).await else { panic!() };
             assert!(matches!(redriven[..], [Redriven::Done { .. }]), "{what}: {redriven:?}");
         }
+    }
+}
+
+/// Details are written before the index, so a torn file may leave a waiting message whose details say
+/// that it is leased or dead. It waits.
+pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let index = queue.keys().all()[INDEX].clone();
+    let due = score(Priority::Normal.level(), 1_800_000_000_000);
+    let half_done = async |name: &str| {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        let entry = member(&server, &index, name);
+        server.command(&[b"ZADD", &index[..], due.as_bytes(), &entry]);
+    };
+    for name in ["leased", "dead"] {
+        half_done(name).await;
+        let Reply::Get(found) = apply(&queue, 4, Op::Get(vec![id(name)])).await else { panic!() };
+        assert!(matches!(&found[..], [Found::Live(it)] if it.info.state == MessageState::Ready));
+        let cancelled = apply(&queue, 4, Op::Cancel(vec![id(name)])).await;
+        assert_eq!(cancelled, Reply::Cancel(vec![Cancelled::Cancelled]), "{name}");
+
+        half_done(name).await;
+        let soon = Reschedule { id: id(name), schedule: Schedule::NOW };
+        let Reply::Reschedule(moved) = apply(&queue, 4, Op::Reschedule(vec![soon])).await else {
+            panic!("not the reply to a reschedule")
+        };
+        assert!(matches!(moved[..], [Rescheduled::Done { .. }]), "{name}: {moved:?}");
+        let purged = apply(&queue, 4, Op::Purge(vec![id(name)])).await;
+        assert_eq!(purged, Reply::Purge(vec![Purged::NotDead]), "{name}");
+        let Claimed { deliveries, deaths, .. } = claimed(&queue, 5, 9).await;
+        let again = deliveries.iter().find(|delivery| delivery.message.info.id == id(name));
+        assert_eq!(again.map(|delivery| delivery.lease.epoch), Some(2), "{name}");
+        assert_eq!(deaths, [], "{name}");
+        let stale = apply(&queue, 6, settle(name, 1, Outcome::Ack)).await;
+        assert_eq!(stale, Reply::Settle(vec![Settled::Stale]), "{name}");
+        assert_eq!(findings(&queue, 7).await, [], "{name}");
+        assert_eq!(
+            apply(&queue, 8, settle_at(name, 9, 2)).await,
+            Reply::Settle(vec![Settled::Done { status: Status::Acked }]),
+            "{name}"
+        );
+    }
+
+    // A lease that is over, among the leases that have run out: it was settled, and did not crash.
+    let over = score(Position::LEASED, 5);
+    let reject = Outcome::Reject { error: String::new() };
+    for (outcome, reason) in [(Outcome::Release, None), (reject, Some(DeathReason::Rejected))] {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 4, settle("leased", 1, outcome)).await;
+        let entry = member(&server, &index, "leased");
+        server.command(&[b"ZADD", &index[..], over.as_bytes(), &entry]);
+        let Claimed { deliveries, deaths, .. } = claimed(&queue, 5, 9).await;
+        let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
+        let crashes = again.map(|delivery| delivery.message.info.crashes);
+        assert_eq!(crashes, reason.is_none().then_some(0));
+        assert_eq!(deaths.iter().map(|death| death.reason).next(), reason);
+        assert_eq!(findings(&queue, 6).await, []);
     }
 }
 

@@ -230,6 +230,7 @@ macro_rules! queue_cases {
             hostile: a_lost_control_record_stops_nothing;
             hostile: impossible_instants_in_the_indexes_harm_nobody;
             hostile: another_entry_of_an_id_moves_nothing;
+            hostile: where_a_message_is_says_the_index_alone;
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use delayline_core::QueueName;
-use delayline_redis_protocol::{KEY_NAMES, Keys};
+use delayline_redis_protocol::{KEY_NAMES, Keys, layout};
 use delayline_test_server::{Reply, Server};
 
 /// This process, at one moment.
@@ -87,9 +87,11 @@ pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<Strin
     for queue in queues {
         let keys = Keys::new(queue);
         let (Some(control), Some(bell)) = (keys.all().first(), keys.all().last()) else { continue };
-        for (command, key, most) in [("STRLEN", control, CONTROL_BYTES), ("LLEN", bell, 1)] {
+        let control_bytes = layout::control::STRUCTURE.bytes();
+        for (command, key, most) in [("STRLEN", control, control_bytes), ("LLEN", bell, 1)] {
             let reply = server.command(&[command.as_bytes(), key]);
-            if !matches!(reply, Reply::Int(length) if length <= most) {
+            let is_small = |length: i64| usize::try_from(length).is_ok_and(|it| it <= most);
+            if !matches!(reply, Reply::Int(length) if is_small(length)) {
                 found.push(format!("{} with {reply:?}", String::from_utf8_lossy(key)));
             }
         }
@@ -100,6 +102,5 @@ pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<Strin
 /// Keys that a queue without messages may have.
 const STAYS: [&str; 6] =
     ["control", "finished_new", "finished_old", "journal_new", "journal_old", "bell"];
-const CONTROL_BYTES: i64 = 75;
 /// Longer than anything is remembered.
 const ALL_RETENTION: Duration = Duration::from_secs(3 * 3_600);

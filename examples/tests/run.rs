@@ -26,8 +26,9 @@ const ON_A_SERVER: [&str; 8] = [
 /// Those that do not.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
-/// Guides whose code is whole as it stands there, and runs as their doctests.
-const WITHOUT_PROGRAM: [&str; 4] = ["dashboard", "middleware", "several-queues", "testing"];
+/// Guides without a program. Their code, where they have any, runs as doctests.
+const WITHOUT_PROGRAM: [&str; 5] =
+    ["dashboard", "webhooks", "middleware", "several-queues", "testing"];
 
 #[test]
 fn close_unpaid_orders() {

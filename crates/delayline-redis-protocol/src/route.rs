@@ -6,7 +6,6 @@ mod map;
 mod slot;
 mod survey;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +25,6 @@ pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 use crate::link::Link;
-use crate::link::doubt::{DOUBT, Doubt};
 use crate::link::driver::Driver;
 use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};
 
@@ -109,12 +107,11 @@ impl<D: Driver> Router<D> {
             let is_replaced = |map: &Arc<Nodes<D>>| {
                 map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, node))
             };
-            if E::IS_BRIEF && !node.link.is_connected() {
+            if E::CONNECTS_FIRST && !node.link.is_connected() {
                 let ready = tokio::select! {
                     biased;
                     _ = map.wait_for(is_replaced) => None,
                     ready = node.link.connect() => Some(ready),
-                    never = raise_repeatedly(&node.doubt) => match never {},
                 };
                 match ready {
                     Some(Ok(())) => {}
@@ -164,8 +161,8 @@ impl<D: Driver> Router<D> {
 /// What is sent to a server.
 trait Errand: Sync {
     type Answer: Send;
-    /// It should be answered within [`DOUBT`].
-    const IS_BRIEF: bool;
+    /// It goes over the connection of calls. Until that is made it can go to another server.
+    const CONNECTS_FIRST: bool;
 
     /// Where it goes.
     fn key(&self) -> &[u8];
@@ -187,7 +184,7 @@ struct Call<'a>(ScriptCall<'a>);
 
 impl Errand for Call<'_> {
     type Answer = Value;
-    const IS_BRIEF: bool = true;
+    const CONNECTS_FIRST: bool = true;
 
     fn key(&self) -> &[u8] {
         self.0.keys.first().map_or(&[], |key| key)
@@ -202,7 +199,7 @@ struct Wait<'a>(&'a Bytes, Duration);
 
 impl Errand for Wait<'_> {
     type Answer = bool;
-    const IS_BRIEF: bool = false;
+    const CONNECTS_FIRST: bool = false;
 
     fn key(&self) -> &[u8] {
         self.0
@@ -221,7 +218,7 @@ struct Info<'a>(&'a Bytes);
 
 impl Errand for Info<'_> {
     type Answer = String;
-    const IS_BRIEF: bool = true;
+    const CONNECTS_FIRST: bool = true;
 
     fn key(&self) -> &[u8] {
         self.0
@@ -382,14 +379,6 @@ fn is_sign(error: &CallError) -> bool {
                 | ErrorKind::Timeout
                 | ErrorKind::Unconfirmed
         ),
-    }
-}
-
-/// A server to which no connection comes about may have been replaced as well.
-async fn raise_repeatedly(doubt: &Doubt) -> Infallible {
-    loop {
-        sleep(DOUBT).await;
-        doubt.raise();
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{error::Elapsed, timeout};
 
 /// A call that takes longer than this makes us look whether its server still serves its keys.
-pub(crate) const DOUBT: Duration = Duration::from_secs(1);
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// A server that is slow to answer may have been replaced. A server that was frozen answers what
 /// waited in its sockets before it hears that it was.
@@ -38,6 +38,18 @@ impl Doubt {
     /// Somebody has looked, and the server still serves.
     pub(crate) fn settle(&self) {
         self.is_raised.store(false, Ordering::Release);
+    }
+
+    /// Awaits a connection, and raises the doubt each time that [`DOUBT`] has passed.
+    pub(crate) async fn watch<F: Future>(doubt: Option<&Self>, connection: F) -> F::Output {
+        let Some(doubt) = doubt else { return connection.await };
+        let mut connection = pin!(connection);
+        loop {
+            if let Ok(connection) = timeout(DOUBT, &mut connection).await {
+                return connection;
+            }
+            doubt.raise();
+        }
     }
 
     /// Like [`timeout`], but raises the doubt each time that [`DOUBT`] has passed. One timer serves

@@ -98,7 +98,8 @@ impl<D: Driver> Line<D> {
             Found::Connection(held) => return Ok(held),
             Found::Attempt(attempt) => attempt,
         };
-        let outcome = attempt.wait_for(Option::is_some).await.ok().and_then(|seen| seen.clone());
+        let outcome = Doubt::watch(self.doubt.as_ref(), attempt.wait_for(Option::is_some)).await;
+        let outcome = outcome.ok().and_then(|seen| seen.clone());
         match outcome {
             Some(outcome) => outcome,
             // The runtime of the task that connected has ended.

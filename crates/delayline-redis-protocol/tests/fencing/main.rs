@@ -304,6 +304,26 @@ fn slots(host: &'static str) -> Answer {
     Answer::Value(Value::Array(vec![range]))
 }
 
+/// The server freezes before the connection for confirmations is made, and is replaced.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_accept_a_second_connection_is_doubted() {
+    let (begin, connections) = (Instant::now(), AtomicUsize::new(0));
+    let world = World::new(move |server, command| match (server, command) {
+        // The first connection asks for the map, the second is for calls.
+        ("a:1", "connect") if connections.fetch_add(1, Ordering::Relaxed) > 1 => Answer::Never,
+        (_, "CLUSTER INFO") => Answer::Value(text("cluster_current_epoch:1\r\n")),
+        (_, "CLUSTER SLOTS") if begin.elapsed() > ms(1_500) => slots("b"),
+        (_, "CLUSTER SLOTS") => slots("a"),
+        _ => plain(command).unwrap_or(Answer::Value(Value::Int(1))),
+    });
+    let transport = world.connect("redis-cluster://a:1,b:1").await.unwrap();
+    call(&transport, ONE).await.unwrap_err();
+    assert!(begin.elapsed() < ms(1_900), "{:?}", begin.elapsed());
+    call(&transport, ONE).await.unwrap();
+    let writes = world.sent().into_iter().filter(|sent| sent.command.starts_with("SET"));
+    assert_eq!(writes.map(|sent| sent.server).collect::<Vec<_>>(), ["b:1"]);
+}
+
 /// The server has answered the call and is replaced before it is confirmed.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_topology_before_the_confirmation_ends_the_call() {

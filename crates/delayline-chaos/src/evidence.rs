@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delayline_core::{Found, MessageId, MessageState, Op, Position, Reply, State, Timestamp};
+use delayline_redis_protocol::layout::place_of_score;
 
 use crate::witness::words;
 
@@ -66,10 +67,9 @@ impl Effects {
         let ids: Vec<_> = self.places.keys().cloned().collect();
         let Reply::Get(found) = model.apply(now, &Op::Get(ids)).reply else { return false };
         self.places.values().zip(&found).all(|(told, found)| {
-            let score = match found {
+            let place = match found {
                 Found::Live(message) => {
                     let info = &message.info;
-                    // The band stands in front of the instant: a priority level, 4 or 5.
                     let (band, instant) = match info.state {
                         MessageState::Scheduled | MessageState::Ready => {
                             (info.priority.level(), info.due)
@@ -77,11 +77,11 @@ impl Effects {
                         MessageState::Leased { deadline, .. } => (Position::LEASED, deadline),
                         MessageState::Dead { since, .. } => (Position::DEAD, since),
                     };
-                    Some((u64::from(band) << 48) + instant.as_ms())
+                    Some((u64::from(band), instant.as_ms()))
                 }
                 Found::Finished(_) | Found::Unknown | Found::Unreadable => None,
             };
-            *told == score
+            told.map(place_of_score) == place
         })
     }
 

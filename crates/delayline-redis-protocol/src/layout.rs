@@ -28,7 +28,8 @@ pub(crate) const LEVEL_OF_FORM: u8 = 3;
 const BAND_SHIFT: u32 = 48;
 
 /// The band and the instant, in ms, of a score in `index`.
-pub(crate) const fn place_of_score(score: u64) -> (u64, u64) {
+#[must_use]
+pub const fn place_of_score(score: u64) -> (u64, u64) {
     (score >> BAND_SHIFT, score & ((1 << BAND_SHIFT) - 1))
 }
 

@@ -161,14 +161,17 @@ async fn failover(way: Way, place: Place) -> Result<String> {
     let queue = way.open_at(&place.url()).await?;
     let backend = Arc::clone(queue.backend());
     calls_until_one_works(&*backend).await?;
+    let (place, replicas) = spawn_blocking(move || {
+        let replicas = place.kill_primary();
+        (place, replicas)
+    })
+    .await?;
     let start = Instant::now();
-    let promotion = spawn_blocking(move || place.fail_over().map(|()| (start.elapsed(), place)));
-    // The call that was under way when the server died, and those before it knew of it.
-    while start.elapsed() < Duration::from_millis(50) {
-        let _ = backend.apply(At::Server, &Op::Stats).await;
-    }
+    let promotion =
+        spawn_blocking(move || place.await_promotion(&replicas).map(|()| (start.elapsed(), place)));
     calls_until_one_works(&*backend).await?;
     let answered = start.elapsed();
+    // Its servers end with it.
     let (promoted, _place) = promotion.await??;
     Ok(format!("{:.2} s, {:.2} s", promoted.as_secs_f64(), answered.as_secs_f64()))
 }
@@ -203,8 +206,8 @@ impl Place {
         self.servers().iter().any(|server| !is_primary(server))
     }
 
-    /// Kills the server that has the queue, and returns when a replica has taken its place.
-    fn fail_over(&self) -> Result<()> {
+    /// Kills the server that has the queue. Answers the ports of the replicas.
+    fn kill_primary(&self) -> Vec<u16> {
         let primary = match self {
             Self::Single(server) => server,
             Self::Sentinel(sentinels) => sentinels.primary(),
@@ -213,11 +216,17 @@ impl Place {
                 cluster.owner(&cluster.nodes()[0], slot)
             }
         };
-        let others = || self.servers().iter().filter(|server| server.port() != primary.port());
-        let primaries = || others().filter(|server| is_primary(server)).count();
-        let (start, before) = (Instant::now(), primaries());
+        let replicas = self.servers().iter().filter(|server| !is_primary(server));
+        let replicas = replicas.map(Server::port).collect();
         primary.kill();
-        while primaries() == before {
+        replicas
+    }
+
+    /// Returns when one of these replicas is a primary.
+    fn await_promotion(&self, replicas: &[u16]) -> Result<()> {
+        let start = Instant::now();
+        let is_one = |server: &Server| replicas.contains(&server.port()) && is_primary(server);
+        while !self.servers().iter().any(is_one) {
             ensure!(start.elapsed() < Duration::from_secs(60), "no replica was promoted");
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -56,10 +56,10 @@ async fn serve(
     app: Router,
     stop: CancellationToken,
 ) -> Result<Summary, Box<dyn std::error::Error>> {
-    let worker = Worker::builder(orders).concurrency(16).build()?;
-    let working = tokio::spawn(worker.run_until(stop.clone().cancelled_owned(), close_order));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/admin/q", listener.local_addr()?);
+    let worker = Worker::builder(orders).concurrency(16).build()?;
+    let working = tokio::spawn(worker.run_until(stop.clone().cancelled_owned(), close_order));
     let until = async move {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => stop.cancel(),

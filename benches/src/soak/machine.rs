@@ -63,37 +63,35 @@ impl Usage {
 /// The keys that are left when all retention has passed, but for those that G24 allows.
 pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<String>> {
     server.set_clock_step(i64::try_from(ALL_RETENTION.as_millis())?);
-    let allowed: Vec<_> = queues
-        .iter()
-        .flat_map(|queue| {
-            let keys = Keys::new(queue);
-            let left = |(name, _): &(&&str, _)| matches!(**name, "control" | "bell");
-            KEY_NAMES.iter().zip(keys.all().to_vec()).filter(left).collect::<Vec<_>>()
-        })
-        .map(|(_, key)| key)
-        .collect();
+    let mut allowed = Vec::new();
+    for queue in queues {
+        for (name, key) in KEY_NAMES.iter().zip(Keys::new(queue).all()) {
+            match *name {
+                "control" => {
+                    allowed.push((key.clone(), "STRLEN", layout::control::STRUCTURE.bytes()));
+                }
+                "bell" => allowed.push((key.clone(), "LLEN", 1)),
+                _ => {}
+            }
+        }
+    }
     let mut found = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
         let page = server.command(&["SCAN", &cursor, "COUNT", "1000"]);
         let (next, keys): (String, Vec<Vec<u8>>) = redis::from_redis_value(page)?;
-        let beside = keys.into_iter().filter(|key| !allowed.iter().any(|one| one == key));
+        let beside = keys.into_iter().filter(|key| !allowed.iter().any(|(one, ..)| one == key));
         found.extend(beside.map(|key| String::from_utf8_lossy(&key).into_owned()));
         cursor = next;
         if cursor == "0" {
             break;
         }
     }
-    for queue in queues {
-        let keys = Keys::new(queue);
-        let (Some(control), Some(bell)) = (keys.all().first(), keys.all().last()) else { continue };
-        let control_bytes = layout::control::STRUCTURE.bytes();
-        for (command, key, most) in [("STRLEN", control, control_bytes), ("LLEN", bell, 1)] {
-            let reply = server.command(&[command.as_bytes(), key]);
-            let is_small = |length: i64| usize::try_from(length).is_ok_and(|it| it <= most);
-            if !matches!(reply, Reply::Int(length) if is_small(length)) {
-                found.push(format!("{} with {reply:?}", String::from_utf8_lossy(key)));
-            }
+    for (key, command, most) in allowed {
+        let reply = server.command(&[command.as_bytes(), &key]);
+        let is_small = |length: i64| usize::try_from(length).is_ok_and(|it| it <= most);
+        if !matches!(reply, Reply::Int(length) if is_small(length)) {
+            found.push(format!("{} with {reply:?}", String::from_utf8_lossy(&key)));
         }
     }
     Ok(found)

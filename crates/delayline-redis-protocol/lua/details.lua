@@ -2,7 +2,8 @@
 -- is claimed or dies for the first time.
 --
 -- Where a message is, only `index` says. Details are written first, so after a torn operation they may be ahead
--- of it; then the message goes on from where it is, and nobody is buried.
+-- of it. Then the message goes on from where it is; a lease that the details have as closed is given back or
+-- buried, as they say. A settlement goes by the details alone: no other lease is the same.
 
 local function readable_details(details)
   return #details >= DETAILS_BYTES and byte(details, DETAILS_LEVEL) <= LAST_LEVEL

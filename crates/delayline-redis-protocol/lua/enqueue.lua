@@ -9,6 +9,7 @@
 --@include places.lua
 --@include records.lua
 --@include finished.lua
+--@include over.lua
 --@include write.lua
 
 -- The record of a message that expires or is large. Sets new_records and new_contents.
@@ -34,23 +35,25 @@ local function put_unusual_record()
   new_records[2 * created] = record
 end
 
--- For a message of this id that is live. Reads its place; sets known_digest and status.
+-- For a record of this id. Reads its place; sets known_digest and status if the message is live.
 --@inline
 local function judge_live()
   local record = records[i]
   local band, instant = place_of(member_of(record, id))
-  known_digest, status = digest_of(record), READY
-  if band == AT_DEAD then
-    status = DEAD
-  elseif band == AT_LEASED then
-    status = LEASED
-  elseif band and instant > now then
-    status = SCHEDULED
+  if band or not is_over(record, past[i], past[i] and redis.call('HGET', key.details, id)) then
+    known_digest, status = digest_of(record), READY
+    if band == AT_DEAD then
+      status = DEAD
+    elseif band == AT_LEASED then
+      status = LEASED
+    elseif band and instant > now then
+      status = SCHEDULED
+    end
   end
 end
 
 -- READ
---@reads index, records
+--@reads index, records, details
 local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', key.records, unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)
@@ -72,7 +75,8 @@ for run = 1, #ARGV[2], RUN_BYTES do
     local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
     if records[i] then
       judge_live()
-    elseif past[i] then
+    end
+    if not status and past[i] then
       if flags % 2 == REUSES then
         reused[#reused + 1] = id
       else

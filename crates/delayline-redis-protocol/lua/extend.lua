@@ -4,11 +4,12 @@
 
 --@include prelude.lua
 --@include lists.lua
+--@include places.lua
 --@include details.lua
 --@include write.lua
 
 -- READ
---@reads details
+--@reads details, index
 local ids, leases = {}, {}
 for i = 3, #ARGV, 2 do
   ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]
@@ -23,8 +24,14 @@ for i, id in ipairs(ids) do
   local state = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
     and byte(entry, DETAILS_STATE)
   if state == LEASE_OPEN or state == LEASE_CANCELLING then
-    push(new_places, deadline, sub(entry, DETAILS_SEQUENCE) .. id)
-    results[3 + i] = state == LEASE_OPEN and EXTEND_DONE or EXTEND_CANCELLING
+    local member = sub(entry, DETAILS_SEQUENCE) .. id
+    -- Details may be all that a torn end has left.
+    if place_of(member) == AT_LEASED then
+      push(new_places, deadline, member)
+      results[3 + i] = state == LEASE_OPEN and EXTEND_DONE or EXTEND_CANCELLING
+    else
+      results[3 + i] = EXTEND_STALE
+    end
   elseif entry or redis.call('HEXISTS', key.records, id) == 1 then
     results[3 + i] = EXTEND_STALE
   else

@@ -8,6 +8,7 @@
 --@include records.lua
 --@include details.lua
 --@include finished.lua
+--@include over.lua
 
 local ids = {}
 for i = 2, #ARGV do
@@ -20,7 +21,7 @@ local past = finished_of(2, #ARGV)
 local results = {ANSWER_RESULTS, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
-  local n, score = #results, 0
+  local n = #results
   if record and #details >= DETAILS_BYTES
     and sub(details, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
     details = '' -- left by an earlier message of that id
@@ -28,17 +29,13 @@ for i, id in ipairs(ids) do
   local content = read_record(record)
   local whole = content and (details == '' or readable_details(details))
     and whole_record(id, record, content)
+  local band, instant
   if whole then
-    local band, instant = place_of(member_of(record, id))
-    if band then
-      score = band * BAND + instant
-    else
-      whole = nil
-    end
+    band, instant = place_of(member_of(record, id))
   end
-  if whole then
-    results[n + 1], results[n + 2], results[n + 3] = whole, details, score
-  elseif record then
+  if band then
+    results[n + 1], results[n + 2], results[n + 3] = whole, details, band * BAND + instant
+  elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
     results[n + 1], results[n + 2], results[n + 3] = GET_UNREADABLE, '', 0
   else
     local status = past[i] and byte(past[i], FINISHED_STATUS) or GET_UNKNOWN

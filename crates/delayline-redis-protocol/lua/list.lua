@@ -15,15 +15,19 @@ local function list(band, from, to)
   for i = 1, #found, 2 do
     local member, score = found[i], tonumber(found[i + 1])
     local id = sub(member, MEMBER_ID_FROM)
-    local record, payload, n = redis.call('HGET', key.records, id), 0, #results
+    local sequence, payload, n = sub(member, MEMBER_SEQUENCE), 0, #results
+    local record = redis.call('HGET', key.records, id) or ''
+    local details = redis.call('HGET', key.details, id) or ''
+    -- Another message of that id may have taken the place of this one.
+    record = sub(record, RECORD_SEQUENCE) == sequence and record or ''
+    details = sub(details, DETAILS_SEQUENCE) == sequence and details or ''
     local content = read_record(record)
-    if content and sub(record, RECORD_SEQUENCE) == sub(member, MEMBER_SEQUENCE) then
+    if content then
       local _
       _, payload = content_lengths(record, content)
     end
     results[n + 1], results[n + 2] = band, member
-    results[n + 3], results[n + 4] = sub(record or '', 1, RECORD_HEAD_BYTES), payload
-    results[n + 5] = redis.call('HGET', key.details, id) or ''
+    results[n + 3], results[n + 4], results[n + 5] = sub(record, 1, RECORD_HEAD_BYTES), payload, details
     results[n + 6] = score - band * BAND
     listed = listed + 1
   end

@@ -4,6 +4,7 @@
 --@include places.lua
 --@include records.lua
 --@include finished.lua
+--@include over.lua
 
 local results, new_finished, removed, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {}
 
@@ -25,12 +26,17 @@ for i, id in ipairs(ids) do
   if not record then
     local was_purged = past[i] and byte(past[i], FINISHED_STATUS) == PURGED
     results[3 + i] = was_purged and PURGE_DONE or PURGE_NOT_FOUND
-  elseif place_of(member_of(record, id)) ~= AT_DEAD then
-    results[3 + i] = PURGE_NOT_DEAD
   else
-    finish(id, digest_of(record), PURGED, '')
-    removed[#gone] = member_of(record, id)
-    results[3 + i] = PURGE_DONE
+    local band = place_of(member_of(record, id))
+    -- A purge that was torn is finished by its repetition.
+    local is_torn = not band and is_over(record, past[i]) and byte(past[i], FINISHED_STATUS) == PURGED
+    if band ~= AT_DEAD and not is_torn then
+      results[3 + i] = PURGE_NOT_DEAD
+    else
+      finish(id, digest_of(record), PURGED, '')
+      removed[#gone] = member_of(record, id)
+      results[3 + i] = PURGE_DONE
+    end
   end
 end
 

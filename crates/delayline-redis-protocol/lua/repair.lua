@@ -13,6 +13,7 @@
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
+--@include over.lua
 --@include orphans.lua
 
 local limit, position = tonumber(ARGV[2]), position_from(3)
@@ -76,14 +77,12 @@ local function put_right(id, member, record, entry)
 end
 
 -- Whether a message has finished, and all that was left to do was to remove it.
-local function is_over(id, record, entry)
+local function has_finished(id, record, entry)
   local past = finished_as(id)
   if not past or not record then
     return past
   end
-  return #record >= RECORD_BYTES and not redis.call('ZSCORE', key.index, member_of(record, id))
-    and sub(past, FINISHED_DIGEST) == digest_of(record)
-    and (#past == FINISHED_BYTES or entry and sub(past, FINISHED_LEASE_FROM) == sub(entry, DETAILS_LEASE))
+  return not redis.call('ZSCORE', key.index, member_of(record, id)) and is_over(record, past, entry)
 end
 
 -- Puts a message into the place that it belongs to, or to the dead letters if that is not known any more.
@@ -95,7 +94,7 @@ local function mend(id, stray)
   end
   local record = redis.call('HGET', key.records, id)
   local entry = redis.call('HGET', key.details, id)
-  if is_over(id, record, entry) then
+  if has_finished(id, record, entry) then
     remove_message(id)
     return stray and redis.call('ZREM', key.index, stray)
   end

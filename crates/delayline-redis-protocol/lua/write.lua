@@ -89,7 +89,8 @@ local function begin_writes()
 end
 
 -- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
--- somewhere: one ZADD moves it, and what is told of it elsewhere is written before and removed after.
+-- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
+-- a new message comes after its entry, so that a torn send can be sent again.
 --@inline
 local function write()
   --@with new_finished

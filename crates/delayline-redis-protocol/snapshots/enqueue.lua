@@ -40,7 +40,7 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[7]) == 0
+return redis.call('LLEN', KEYS[8]) == 0
 end
 local function instant(argument, position)
 local relative, ms = struct.unpack('>I1I6', argument, position)
@@ -61,10 +61,10 @@ end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[5], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -103,8 +103,13 @@ end
 local function digest_of(record)
 return sub(record, 15, 22)
 end
+local function is_over(record, past, details)
+return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
+and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+end
 local record = records[i]
 local band, instant = place_of(member_of(record, id))
+if band or not is_over(record, past[i], past[i] and redis.call('HGET', KEYS[4], id)) then
 known_digest, status = digest_of(record), 2
 if band == 5 then
 status = 4
@@ -114,7 +119,9 @@ elseif band and instant > now then
 status = 1
 end
 end
-elseif past[i] then
+end
+end
+if not status and past[i] then
 if flags % 2 == 1 then
 reused[#reused + 1] = id
 else
@@ -178,16 +185,16 @@ if #new_records > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #new_contents > 0 then
-redis.call('HLEN', KEYS[4])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if #reused > 0 then
-redis.call('HLEN', KEYS[5])
 redis.call('HLEN', KEYS[6])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[7])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HDEL', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
@@ -198,14 +205,14 @@ if #new_records > 0 then
 redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #new_contents > 0 then
-redis.call('HSET', KEYS[4], unpack(new_contents))
+redis.call('HSET', KEYS[5], unpack(new_contents))
 end
 if #reused > 0 then
-redis.call('HDEL', KEYS[5], unpack(reused))
 redis.call('HDEL', KEYS[6], unpack(reused))
+redis.call('HDEL', KEYS[7], unpack(reused))
 end
 if ring then
-redis.call('LPUSH', KEYS[7], '1')
+redis.call('LPUSH', KEYS[8], '1')
 end
 end
 do

@@ -38,6 +38,13 @@ local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
 end
+local function place_of(member)
+local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
+local instant = score % 281474976710656
+if score >= 0 and score < 6 * 281474976710656 and instant <= 253402300799999 then
+return (score - instant) / 281474976710656, instant
+end
+end
 local function readable_details(details)
 return #details >= 60 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
@@ -56,8 +63,13 @@ local entry = stored[i]
 local state = entry and readable_details(entry) and sub(entry, 4, 27) == leases[i]
 and byte(entry, 1)
 if state == 1 or state == 2 then
-push(new_places, deadline, sub(entry, 28, 35) .. id)
+local member = sub(entry, 28, 35) .. id
+if place_of(member) == 4 then
+push(new_places, deadline, member)
 results[3 + i] = state == 1 and 1 or 2
+else
+results[3 + i] = -2
+end
 elseif entry or redis.call('HEXISTS', KEYS[3], id) == 1 then
 results[3 + i] = -2
 else
@@ -68,7 +80,6 @@ if #new_places > 0 then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_places > 0 then
-redis.call('ZCARD', KEYS[2])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end

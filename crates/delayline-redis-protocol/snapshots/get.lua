@@ -41,6 +41,9 @@ end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
 end
+local function digest_of(record)
+return sub(record, 15, 22)
+end
 local function readable_headers(text, position, length)
 local last = position + length - 1
 if #text < last then
@@ -139,6 +142,10 @@ found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
 end
 return found
 end
+local function is_over(record, past, details)
+return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
+and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+end
 local ids = {}
 for i = 2, #ARGV do
 ids[i - 1] = ARGV[i]
@@ -149,7 +156,7 @@ local past = finished_of(2, #ARGV)
 local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
 local record, details = records[i], stored[i] or ''
-local n, score = #results, 0
+local n = #results
 if record and #details >= 60
 and sub(details, 28, 35) ~= sub(record, 1, 8) then
 details = ''
@@ -157,17 +164,13 @@ end
 local content = read_record(record)
 local whole = content and (details == '' or readable_details(details))
 and whole_record(id, record, content)
+local band, instant
 if whole then
-local band, instant = place_of(member_of(record, id))
+band, instant = place_of(member_of(record, id))
+end
 if band then
-score = band * 281474976710656 + instant
-else
-whole = nil
-end
-end
-if whole then
-results[n + 1], results[n + 2], results[n + 3] = whole, details, score
-elseif record then
+results[n + 1], results[n + 2], results[n + 3] = whole, details, band * 281474976710656 + instant
+elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
 results[n + 1], results[n + 2], results[n + 3] = -1, '', 0
 else
 local status = past[i] and byte(past[i], 1) or 0

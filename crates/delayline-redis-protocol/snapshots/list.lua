@@ -143,15 +143,18 @@ local found = walk(band, from, to, position, limit - listed)
 for i = 1, #found, 2 do
 local member, score = found[i], tonumber(found[i + 1])
 local id = sub(member, 9)
-local record, payload, n = redis.call('HGET', KEYS[3], id), 0, #results
+local sequence, payload, n = sub(member, 1, 8), 0, #results
+local record = redis.call('HGET', KEYS[3], id) or ''
+local details = redis.call('HGET', KEYS[4], id) or ''
+record = sub(record, 1, 8) == sequence and record or ''
+details = sub(details, 28, 35) == sequence and details or ''
 local content = read_record(record)
-if content and sub(record, 1, 8) == sub(member, 1, 8) then
+if content then
 local _
 _, payload = content_lengths(record, content)
 end
 results[n + 1], results[n + 2] = band, member
-results[n + 3], results[n + 4] = sub(record or '', 1, 35), payload
-results[n + 5] = redis.call('HGET', KEYS[4], id) or ''
+results[n + 3], results[n + 4], results[n + 5] = sub(record, 1, 35), payload, details
 results[n + 6] = score - band * 281474976710656
 listed = listed + 1
 end

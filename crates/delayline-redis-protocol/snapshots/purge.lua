@@ -63,6 +63,10 @@ found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
 end
 return found
 end
+local function is_over(record, past, details)
+return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
+and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+end
 local results, new_finished, removed, gone = {0, now, 0}, {}, {}, {}
 local function finish(id, digest, status, lease)
 local n = #gone
@@ -83,12 +87,16 @@ local record = records[i]
 if not record then
 local was_purged = past[i] and byte(past[i], 1) == 7
 results[3 + i] = was_purged and 1 or 3
-elseif place_of(member_of(record, id)) ~= 5 then
+else
+local band = place_of(member_of(record, id))
+local is_torn = not band and is_over(record, past[i]) and byte(past[i], 1) == 7
+if band ~= 5 and not is_torn then
 results[3 + i] = 2
 else
 finish(id, digest_of(record), 7, '')
 removed[#gone] = member_of(record, id)
 results[3 + i] = 1
+end
 end
 end
 if #gone > 0 then

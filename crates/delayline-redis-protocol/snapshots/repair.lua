@@ -294,6 +294,10 @@ local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
 d.due, d.reason = due, 5
 return write_details(d), stub
 end
+local function is_over(record, past, details)
+return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
+and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+end
 local function look_for_orphans(number, cursor, found)
 if cursor >= 9007199254740992 then
 cursor = 0
@@ -376,14 +380,12 @@ end
 redis.call('ZADD', KEYS[2], score, member)
 return true
 end
-local function is_over(id, record, entry)
+local function has_finished(id, record, entry)
 local past = finished_as(id)
 if not past or not record then
 return past
 end
-return #record >= 23 and not redis.call('ZSCORE', KEYS[2], member_of(record, id))
-and sub(past, 2, 9) == digest_of(record)
-and (#past == 9 or entry and sub(past, 10) == sub(entry, 4, 27))
+return not redis.call('ZSCORE', KEYS[2], member_of(record, id)) and is_over(record, past, entry)
 end
 local function mend(id, stray)
 touch()
@@ -392,7 +394,7 @@ return redis.call('ZREM', KEYS[2], stray)
 end
 local record = redis.call('HGET', KEYS[3], id)
 local entry = redis.call('HGET', KEYS[4], id)
-if is_over(id, record, entry) then
+if has_finished(id, record, entry) then
 remove_message(id)
 return stray and redis.call('ZREM', KEYS[2], stray)
 end

@@ -246,6 +246,7 @@ macro_rules! queue_cases {
             repair: a_reused_id_is_not_taken_for_what_has_finished;
             repair: many_details_without_a_record_are_found_page_by_page;
             torn: every_operation_can_be_torn_anywhere;
+            torn: after_a_torn_end_messages_can_be_sent_again;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
         }
     };

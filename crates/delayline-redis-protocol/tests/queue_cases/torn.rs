@@ -12,7 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use delayline_core::{DeathReason, FinishedIds, Found, Message, MessageState, Priority, Redriven};
+use delayline_core::{
+    Cancelled, DeathReason, Enqueued, FinishedIds, Found, Message, MessageState, Priority, Purged,
+    Redriven, Settled,
+};
 
 use super::recorded::{Recorded, Shown, words};
 use super::repair::repaired;
@@ -36,6 +39,8 @@ struct Tear {
 const POPULATED: u64 = 5;
 /// All leases of the populated queue have run out, and `stale` has expired.
 const LATER: u64 = 16_000;
+/// How messages finish.
+const ENDS: [Status; 3] = [Status::Acked, Status::Cancelled, Status::Purged];
 /// Everything is over.
 const END: u64 = 900_000;
 
@@ -260,6 +265,41 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
     assert!(torn > 500 && torn_repairs > 100, "{torn} operations and {torn_repairs} repairs torn");
 }
 
+/// A torn end has happened or has not, also before a repair: it can be looked up, repeated, and
+/// whoever sends such a message again is told the truth. An old lease does nothing to the new message.
+pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
+    let server = Recorded::start("no");
+    let queue = open::<C>(&server.server.url()).await.unwrap();
+    let mut created = 0;
+    for tear in tears().into_iter().filter(|tear| !tear.finishes.is_empty()) {
+        server.server.command(&["FLUSHALL"]);
+        populate(&queue).await;
+        for op in &tear.before {
+            apply(&queue, POPULATED, op.clone()).await;
+        }
+        let sound = server.keys();
+        let known = Known::of(&queue, &tear).await;
+        let commands = server.record(&queue, tear.at, &tear.op).await;
+        for kept in 1..commands.len() {
+            for (reuse, extend) in [(false, false), (true, false), (true, true)] {
+                let what = format!(
+                    "{} torn before command {kept}, reuse {reuse}, extend {extend}: {:?}",
+                    tear.what,
+                    Shown(&commands[..kept])
+                );
+                server.restore(&sound);
+                server.server.commands(&commands[..kept]);
+                created += known.send_again(&queue, reuse, extend, &what).await;
+            }
+            server.restore(&sound);
+            server.server.commands(&commands[..kept]);
+            let what = format!("{} torn before command {kept}, repeated", tear.what);
+            known.repeat(&queue, &what).await;
+        }
+    }
+    assert!(created > 50, "{created} messages were sent again");
+}
+
 /// What is known of a queue before an operation is torn.
 struct Known<'a> {
     tear: &'a Tear,
@@ -339,6 +379,83 @@ impl<'a> Known<'a> {
         let finished = stats.acked_total + stats.cancelled_total + stats.purged_total;
         assert_eq!((alive, finished), (0, stats.enqueued_total), "{what}");
         assert_eq!(findings(queue, END).await, [], "{what}");
+    }
+
+    /// Sends the finished messages again. Answers how many new ones that made.
+    async fn send_again(
+        &self,
+        queue: &impl Backend,
+        reuse: bool,
+        extend: bool,
+        what: &str,
+    ) -> usize {
+        let (names, now) = (&self.tear.finishes, self.tear.at + 1);
+        let again = |name: &&str| {
+            let finished_ids = if reuse { FinishedIds::Reuse } else { FinishedIds::Refuse };
+            NewMessage { finished_ids, ..content(name) }
+        };
+        let enqueue = Op::Enqueue(names.iter().map(again).collect());
+        let Reply::Enqueue(told) = apply(queue, now, enqueue).await else { panic!() };
+        let found = look_up(queue, now, names).await;
+        let list = List { status: Status::Ready, after: None, limit: 100 };
+        let Reply::List(page) = apply(queue, now, Op::List(list)).await else { panic!() };
+        let mut expected = Vec::new();
+        for ((name, told), found) in names.iter().zip(&told).zip(found) {
+            match (told, &found) {
+                (Enqueued::Created { .. }, Found::Live(message)) => {
+                    assert!(page.messages.contains(&message.info), "{name}: {page:?}: {what}");
+                    expected.push((*name, true));
+                }
+                (Enqueued::Duplicate { status }, Found::Live(_)) if !ENDS.contains(status) => {
+                    expected.push((*name, false));
+                }
+                (Enqueued::Duplicate { status }, Found::Finished(end)) if !reuse => {
+                    assert_eq!(status, end, "{name}: {what}");
+                }
+                other => panic!("{name} is {other:?}: {what}"),
+            }
+        }
+        if extend {
+            let leases = ids(names).into_iter().map(|id| (id, lease(3))).collect();
+            apply(queue, now, Op::Extend(Extend { leases, lease: millis(9_000) })).await;
+        }
+        if self.tear.before.contains(&Op::Pause) {
+            apply(queue, now, Op::Resume).await;
+        }
+        // It takes back what the torn operation left leased. Its own leases run out.
+        claimed(queue, LATER, 49).await;
+        let all = self.before.keys().copied().collect();
+        self.revive(queue, LATER + 20, &all, what).await;
+        let delivered = drain(queue, what).await;
+        for (name, is_new) in &expected {
+            let cancelled = !is_new && self.may_be_flagged(name);
+            assert!(delivered.contains(*name) || cancelled, "{name} is not delivered: {what}");
+        }
+        repaired(queue, END, 100).await;
+        assert_eq!(findings(queue, END).await, [], "{what}");
+        expected.iter().filter(|(_, is_new)| *is_new).count()
+    }
+
+    /// Whoever got no answer asks again.
+    async fn repeat(&self, queue: &impl Backend, what: &str) {
+        let names = &self.tear.finishes;
+        match apply(queue, self.tear.at + 1, self.tear.op.clone()).await {
+            Reply::Purge(told) => {
+                assert!(told.iter().all(|it| *it == Purged::Purged), "{told:?}: {what}");
+            }
+            Reply::Cancel(told) => {
+                assert!(told.iter().all(|it| *it == Cancelled::Cancelled), "{told:?}: {what}");
+            }
+            Reply::Settle(told) => {
+                let is_settled = |it: &Settled| !matches!(it, Settled::Stale | Settled::Missing);
+                assert!(told.iter().all(is_settled), "{told:?}: {what}");
+            }
+            Reply::Claim(_) => return,
+            other => panic!("{other:?}"),
+        }
+        for (name, found) in names.iter().zip(look_up(queue, self.tear.at + 1, names).await) {
+            assert!(matches!(found, Found::Finished(_)), "{name} is {found:?}: {what}");
+        }
     }
 
     fn may_be_flagged(&self, name: &str) -> bool {

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::{duration, harmless, instant};
+use crate::text::quoted;
+use crate::{duration, instant};
 
 /// What a message is made of, however it was written down. Nothing is checked until
 /// [`message`](Self::message).
@@ -51,7 +52,7 @@ impl Fields {
         let mut seen = Vec::new();
         for (name, value) in members {
             if seen.contains(&name) {
-                return Err(format!("the field {name:?} appears more than once"));
+                return Err(format!("the field {} appears more than once", quoted(&name)));
             }
             fields.set(&name, &value)?;
             seen.push(name);
@@ -88,10 +89,7 @@ impl Fields {
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
-            unknown => {
-                let shown: String = unknown.chars().take(40).collect();
-                return Err(format!("unknown field {:?}", harmless(&shown)));
-            }
+            unknown => return Err(format!("unknown field {}", quoted(unknown))),
         }
         Ok(())
     }

@@ -43,6 +43,22 @@ pub fn harmless_json(json: &str) -> String {
     out
 }
 
+/// The beginning of a text, so that an error which repeats it stays short.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// The beginning of a text in quotes, with escapes.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", short(text, MOST_QUOTED))
+}
+
+/// Characters of a text that an error repeats.
+const MOST_QUOTED: usize = 40;
+
 fn steers(character: char) -> bool {
     !delayline::is_printable(character)
 }

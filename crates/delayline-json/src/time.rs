@@ -4,23 +4,26 @@ use std::time::{Duration, SystemTime};
 
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 
+use crate::text::{quoted, short};
+
 /// Reads `90s`, `30m`, `1h30m`, `2 days`, `PT30M`. Days have 24 hours; months and years have no
 /// fixed length and are refused, as are negative durations and numbers without a unit.
 ///
 /// # Errors
 ///
-/// What is wrong, in words, with the text.
+/// What is wrong, in words, with the beginning of the text.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let said = |why: &dyn std::fmt::Display| format!("{text:?} is not a duration: {why}");
+    let said = |why: &str| format!("{} is not a duration: {why}", quoted(text));
     // The parser's own words name units that are refused below.
     let span: Span =
-        text.parse().map_err(|_| said(&"write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
+        text.parse().map_err(|_| said("write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
     if span.get_years() != 0 || span.get_months() != 0 {
-        return Err(said(&"months and years have no fixed length; write days"));
+        return Err(said("months and years have no fixed length; write days"));
     }
-    let duration: SignedDuration =
-        span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|error| said(&error))?;
-    duration.try_into().map_err(|_| said(&"it is negative"))
+    let duration: SignedDuration = span
+        .to_duration(SpanRelativeTo::days_are_24_hours())
+        .map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
+    duration.try_into().map_err(|_| said("it is negative"))
 }
 
 /// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
@@ -28,17 +31,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// What is wrong, in words, with the text.
+/// What is wrong, in words, with the beginning of the text.
 pub fn instant(text: &str) -> Result<SystemTime, String> {
-    let said = |why: &dyn std::fmt::Display| format!("{text:?} is not an instant: {why}");
+    let said = |why: &str| format!("{} is not an instant: {why}", quoted(text));
     let timestamp = if text.contains('[') {
         text.parse::<Zoned>().map(|zoned| zoned.timestamp())
     } else {
         text.parse::<Timestamp>()
     };
-    let timestamp = timestamp.map_err(|error| said(&error))?;
+    let timestamp = timestamp.map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
     if timestamp < Timestamp::UNIX_EPOCH {
-        return Err(said(&"it is before 1970"));
+        return Err(said("it is before 1970"));
     }
     Ok(timestamp.into())
 }
@@ -53,6 +56,9 @@ pub fn rfc3339(instant: delayline::Timestamp) -> String {
         Err(_) => instant.to_string(),
     }
 }
+
+/// The parser's words may repeat the text.
+const MOST_WHY: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -126,6 +132,22 @@ mod tests {
         ] {
             assert!(instant(text).is_err(), "{text:?}: {:?}", instant(text));
         }
+    }
+
+    #[test]
+    fn errors_are_short_however_long_the_text_is() {
+        let parse: [fn(&str) -> Option<String>; 2] =
+            [|text| duration(text).err(), |text| instant(text).err()];
+        for part in ["\u{7f}", "9", "a", "1h", "[", "2026-12-01T09:00:00[", "\u{202e}"] {
+            let long = part.repeat(100_000);
+            let zone = format!("2026-12-01T09:00:00Z[{long}]");
+            for text in [&long, &zone] {
+                for error in parse.iter().filter_map(|parse| parse(text)) {
+                    assert!(error.len() < 1_000 && error.contains("..."), "{}", error.len());
+                }
+            }
+        }
+        assert!(duration("90").unwrap_err().starts_with("\"90\" is not a duration: "));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use delayline::{Bytes, MessageId};
 use delayline_web::Role;
+use serde_json::json;
 
-use crate::support::{Answer, Raws, get, let_die, orders, post, site};
+use crate::support::{Answer, Raws, call, get, let_die, orders, post, site};
 
 const HOSTILE: [&[u8]; 9] = [
     b"<script>alert(1)</script>",
@@ -133,6 +134,37 @@ async fn large_payloads_are_shown_in_part() {
         }
         let file = get(&site, &format!("/content?queue=orders&id={id}")).await.status(200);
         assert_eq!(file.body, vec![byte; 1 << 20]);
+    }
+}
+
+#[tokio::test]
+async fn no_answer_repeats_a_long_text() {
+    let site = site(&orders().await, Role::Admin);
+    let long = "\u{7f}".repeat(1 << 20);
+    let zoned = format!("2030-01-01T00:00:00Z[{long}");
+    let messages = "/queues/orders/messages";
+    for text in [&long, &zoned] {
+        for (path, body) in [
+            (messages.to_owned(), json!({"payload": 1, "delay": text})),
+            (messages.to_owned(), json!({"payload": 1, "at": text})),
+            (messages.to_owned(), json!({"payload": 1, "expires_in": text})),
+            (messages.to_owned(), json!({"payload": 1, "priority": text})),
+            (messages.to_owned(), json!({"payload": 1, "id": text})),
+            (messages.to_owned(), json!({"payload": 1, "headers": {text: text}})),
+            (messages.to_owned(), json!({"payload": 1, text: 1})),
+            (format!("{messages}/x/reschedule"), json!({"delay": text})),
+            (format!("{messages}/x/reschedule"), json!({"at": text})),
+        ] {
+            let answer = call(&site, "POST", &path, &body.to_string()).await.status(400);
+            assert!(answer.body.len() < 2_000, "{path}: {} bytes", answer.body.len());
+        }
+        let twice = format!(r#"{{"payload": 1, "{text}": 1, "{text}": 2}}"#).replace('\u{7f}', "x");
+        let answer = call(&site, "POST", messages, &twice).await.status(400);
+        assert!(answer.body.len() < 2_000, "{} bytes", answer.body.len());
+        let field = percent(&text.as_bytes()[..80 * 1024]);
+        let answer = post(&site, "/reschedule?queue=orders&id=x", &format!("when={field}")).await;
+        let answer = answer.status(400).has("is not a");
+        assert!(answer.body.len() < 10_000, "{} bytes", answer.body.len());
     }
 }
 

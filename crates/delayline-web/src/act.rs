@@ -3,6 +3,7 @@
 use delayline::{
     Cancelled, Error, MessageId, Op, Purged, Redriven, Reply, Rescheduled, Schedule, Timestamp,
 };
+use tracing::Instrument as _;
 
 use crate::Role;
 use crate::context::Context;
@@ -68,12 +69,15 @@ pub(crate) async fn on_messages(
     context.require(action.needs())?;
     let (name, queue) = context.named(queue)?;
     let id = if let [id] = &ids[..] { Some(id.to_string()) } else { None };
-    let count = ids.len();
-    let result = queue.apply(&action.op(ids)).await.map_err(Failure::from);
-    let result = result.and_then(|applied| outcomes(applied.reply));
-    let said = result.as_deref().map_or_else(Failure::detail, summary);
-    audit(context, action.name(), name, count, id.as_deref(), &said);
-    result
+    let audit = Audit { messages: ids.len(), id, ..Audit::new(context, action.name(), name) };
+    let queue = queue.clone();
+    to_the_end(async move {
+        let result = queue.apply(&action.op(ids)).await.map_err(Failure::from);
+        let result = result.and_then(|applied| outcomes(applied.reply));
+        audit.log(&result.as_deref().map_or_else(Failure::detail, summary));
+        result
+    })
+    .await?
 }
 
 /// Pauses or resumes a queue. Whether that changed anything.
@@ -81,31 +85,55 @@ pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Resul
     context.require(Role::Operator)?;
     let (name, queue) = context.named(queue)?;
     let (op, action) = if pause { (Op::Pause, "pause") } else { (Op::Resume, "resume") };
-    let result = queue.apply(&op).await;
-    let said = result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned());
-    audit(context, action, name, 0, None, &said);
-    Ok(matches!(result?.reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
+    let audit = Audit::new(context, action, name);
+    let queue = queue.clone();
+    let result = to_the_end(async move {
+        let result = queue.apply(&op).await;
+        audit.log(&result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned()));
+        result
+    });
+    let reply = result.await??.reply;
+    Ok(matches!(reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
 }
 
-/// Leaves a line about an action.
-pub(crate) fn audit(
-    context: &Context,
+/// Runs an operation and what logs it in a task of their own: a client that closes its connection
+/// drops the handler, when the server may have executed the operation already.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work.in_current_span()).await.map_err(|_| Failure::Aborted)
+}
+
+/// A line of the audit log.
+pub(crate) struct Audit {
+    visitor: String,
     action: &'static str,
-    queue: &str,
+    queue: String,
     messages: usize,
-    id: Option<&str>,
-    outcome: &str,
-) {
-    tracing::info!(
-        target: "delayline_web::audit",
-        visitor = %delayline_json::harmless_line(&context.visitor.name),
-        action,
-        queue,
-        messages,
-        id,
-        outcome,
-        "action"
-    );
+    id: Option<String>,
+}
+
+impl Audit {
+    /// About an action on a whole queue.
+    pub(crate) fn new(context: &Context, action: &'static str, queue: &str) -> Self {
+        let visitor = delayline_json::harmless_line(&context.visitor.name);
+        Self { visitor, action, queue: queue.to_owned(), messages: 0, id: None }
+    }
+
+    /// Writes the line, once the outcome is known.
+    pub(crate) fn log(self, outcome: &str) {
+        let Self { visitor, action, queue, messages, id } = self;
+        tracing::info!(
+            target: "delayline_web::audit",
+            %visitor,
+            action,
+            queue,
+            messages,
+            id,
+            outcome,
+            "action"
+        );
+    }
 }
 
 /// How many met which fate: `redriven 5, not_dead 1`.

@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Queue(Error),
     /// The backend answered something else than it was asked.
     Protocol,
+    /// The task that did it ended without a result.
+    Aborted,
     /// What was asked makes no sense, in words.
     Wrong(String),
     /// Some items of a list make no sense: their places from 0, and why. Nothing was sent.
@@ -39,6 +41,7 @@ impl Failure {
         match self {
             Self::Queue(error) => status_of(error),
             Self::Protocol => StatusCode::BAD_GATEWAY,
+            Self::Aborted => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Wrong(_) | Self::Items(_) => StatusCode::BAD_REQUEST,
             Self::Unknown(_) => StatusCode::NOT_FOUND,
             Self::Forbidden { .. } | Self::Forged | Self::Nobody { asks: false } => {
@@ -55,6 +58,7 @@ impl Failure {
         match self {
             Self::Queue(error) => error.to_string(),
             Self::Protocol => "the reply belongs to another operation".to_owned(),
+            Self::Aborted => "it was aborted; whether it was done is unknown".to_owned(),
             Self::Wrong(why) | Self::Unknown(why) => why.clone(),
             Self::Items(items) => {
                 format!("{} of the messages are not valid; nothing was sent", items.len())
@@ -115,8 +119,11 @@ impl From<Violation> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = self.status();
-        let title = match self {
-            Self::Queue(_) if status.is_server_error() => "The queue cannot be reached",
+        let title = match (&self, status) {
+            (Self::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
+                "The queue cannot be reached"
+            }
+            (Self::Queue(_), StatusCode::BAD_GATEWAY) => "The server refused",
             _ => status.canonical_reason().unwrap_or("Error"),
         };
         let body = html! {

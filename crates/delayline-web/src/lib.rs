@@ -33,8 +33,9 @@
 //!   here. Text from a queue is escaped and shown up to a limit.
 //! - Headers such as `X-Forwarded-For` are never looked at. A proxy that changes the `Host` header
 //!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
-//! - Each action leaves a line of level `INFO` under the target `delayline_web::audit`, with the
-//!   fields `visitor`, `action`, `queue`, `messages` and `outcome`, and `id` if it is about one message.
+//! - Each action except sending leaves a line of level `INFO` under the target
+//!   `delayline_web::audit`, with the fields `visitor`, `action`, `queue`, `messages` and `outcome`,
+//!   and `id` if it is about one message. Sends are logged at `DEBUG`.
 //!
 //! # Costs
 //!

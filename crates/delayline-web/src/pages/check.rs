@@ -2,33 +2,32 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use delayline::{Bytes, Check, Finding, Op, Position, Queue, Raw, Reply, Timestamp, limits};
+use delayline::{
+    Bytes, Check, Checked, Finding, Op, Position, Queue, Raw, Reply, Timestamp, limits,
+};
 use delayline_json::{finding, harmless_line};
 use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::number;
 use crate::Role;
-use crate::act::audit;
+use crate::act::{Audit, to_the_end};
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 
 /// The queues, and of one of them what a check has found.
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    let result = match context.params.text("queue") {
-        None => html! {},
-        Some(_) => {
-            context.require(Role::Operator)?;
-            let (name, queue) = context.queue()?;
-            let stretch = examine(queue, after(&context)?, false).await?;
-            report(&context, name, &stretch, false)
-        }
-    };
-    Ok(frame(&context, &result))
+    if context.params.text("queue").is_none() {
+        return Ok(frame(&context, &html! {}));
+    }
+    context.require(Role::Operator)?;
+    let (name, queue) = context.queue()?;
+    let stretch = examine(queue, after(&context)?, false).await?;
+    Ok(report(&context, name, &stretch, false))
 }
 
-/// Mends what a check finds.
+/// Repairs what a check finds.
 pub(super) async fn repair(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Admin)?;
     let (name, queue) = context.queue()?;
@@ -36,8 +35,8 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
     if fields.text("sure").is_none() {
         let content = html! {
             h1 { "Repair " (name) "?" }
-            p { "Each message gets into the one place that it belongs to. What cannot be read \
-                 becomes a dead letter. The queue may be in use meanwhile." }
+            p { "A repair puts each message into the one place where it belongs. What cannot be \
+                 read becomes a dead letter. The queue may be in use meanwhile." }
             form method="post" {
                 div.actions {
                     button name="sure" value="yes" { "Repair" }
@@ -48,14 +47,20 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
         let frame = Frame { context: &context, title: "Repair", queue: None, here: "check" };
         return Ok(frame.page(&content));
     }
-    let result = examine(queue, after(&context)?, true).await;
-    let said = match &result {
-        Ok(stretch) => format!("mended {}", stretch.findings.len()),
-        Err(failure) => failure.detail(),
-    };
-    audit(&context, "repair", name, 0, None, &said);
-    let result = report(&context, name, &result?, true);
-    Ok(frame(&context, &result))
+    let (audit, after) = (Audit::new(&context, "repair", name), after(&context)?);
+    let queue = queue.clone();
+    let stretch = to_the_end(async move {
+        let result = examine(&queue, after, true).await;
+        audit.log(&match &result {
+            Ok(Stretch { findings, stopped: None, .. }) => format!("repaired {}", findings.len()),
+            Ok(Stretch { findings, stopped: Some(failure), .. }) => {
+                format!("repaired {}, then: {}", findings.len(), failure.detail())
+            }
+            Err(failure) => failure.detail(),
+        });
+        result
+    });
+    Ok(report(&context, name, &stretch.await??, true))
 }
 
 fn frame(context: &Context, result: &Markup) -> Response {
@@ -85,20 +90,28 @@ struct Stretch {
     examined: u64,
     findings: Vec<Finding>,
     next: Option<Position>,
+    /// Why it ends before it should. What is before `next` was examined, and repaired if asked.
+    stopped: Option<Failure>,
 }
 
+/// Examines, and repairs if asked, what one click covers. Fails only if the first call does.
 async fn examine(
     queue: &Queue<Bytes, Raw>,
     after: Option<Position>,
     repair: bool,
 ) -> Result<Stretch, Failure> {
-    let mut stretch = Stretch { examined: 0, findings: Vec::new(), next: after };
+    let mut stretch = Stretch { examined: 0, findings: Vec::new(), next: after, stopped: None };
+    let mut first = true;
     while stretch.examined < MOST_MESSAGES && stretch.findings.len() < MOST_FINDINGS {
-        let check = Check { after: stretch.next, limit: limits::MAX_PAGE };
-        let op = if repair { Op::Repair(check) } else { Op::Check(check) };
-        let (Reply::Check(page) | Reply::Repair(page)) = queue.apply(&op).await?.reply else {
-            return Err(Failure::Protocol);
+        let page = match step(queue, stretch.next, repair).await {
+            Ok(page) => page,
+            Err(failure) if first => return Err(failure),
+            Err(failure) => {
+                stretch.stopped = Some(failure);
+                break;
+            }
         };
+        first = false;
         stretch.examined = stretch.examined.saturating_add(page.examined);
         stretch.findings.extend(page.findings);
         let stuck = page.next == stretch.next;
@@ -110,22 +123,44 @@ async fn examine(
     Ok(stretch)
 }
 
-fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> Markup {
+async fn step(
+    queue: &Queue<Bytes, Raw>,
+    after: Option<Position>,
+    repair: bool,
+) -> Result<Checked, Failure> {
+    let check = Check { after, limit: limits::MAX_PAGE };
+    let op = if repair { Op::Repair(check) } else { Op::Check(check) };
+    match (repair, queue.apply(&op).await?.reply) {
+        (false, Reply::Check(page)) | (true, Reply::Repair(page)) => Ok(page),
+        _ => Err(Failure::Protocol),
+    }
+}
+
+/// The page that tells what was found. Its status is that of the failure, if there was one.
+fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> Response {
     let of = encoded(queue.as_bytes());
     let count = stretch.findings.len();
     let next = stretch.next.map(|Position { index, instant, sequence }| {
         format!("{index}:{}:{sequence}", instant.as_ms())
     });
-    html! {
+    let verb = if repaired { "repair" } else { "check" };
+    let result = html! {
         section aria-live="polite" {
             h2 { (queue) }
             p {
                 (number(stretch.examined)) " messages examined, "
                 @match (count, repaired) {
+                    (0, _) if stretch.stopped.is_some() => "nothing is wrong so far.",
                     (0, _) => "nothing is wrong.",
                     (_, false) => { (count) " faults." },
                     (_, true) => { (count) " faults repaired. Check again to be sure." },
                 }
+            }
+            @if let Some(failure) = &stretch.stopped {
+                p.alert role="alert" {
+                    "The " (verb) " stopped here: " (harmless_line(&failure.detail())) "."
+                }
+                p { "The rest is left to do. It is safe to go on." }
             }
             @if count > 0 {
                 table {
@@ -155,7 +190,12 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
                 }
             }
         }
+    };
+    let mut response = frame(context, &result);
+    if let Some(failure) = &stretch.stopped {
+        *response.status_mut() = failure.status();
     }
+    response
 }
 
 /// Where a check has stopped, also beyond the places that a list knows.

@@ -1,7 +1,5 @@
 //! Who may do what, and from where.
 
-use std::sync::{Arc, Mutex};
-
 use axum::body::Body;
 use axum::http::{Request, header};
 use base64::Engine as _;
@@ -198,46 +196,4 @@ async fn browsers_are_told_to_be_strict() {
         assert_eq!(answer.header("cache-control"), "no-store", "{uri}");
         assert_eq!(answer.header("set-cookie"), "");
     }
-}
-
-/// Where lines of the log end up.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[tokio::test]
-async fn every_action_leaves_a_line() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    // For all tests of this program, whose actions are other visitors'.
-    tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(tracing::Level::INFO)
-        .with_writer(move || writer.clone())
-        .init();
-    let orders = orders().await;
-    send(&orders, "order-1", "hunter2").await;
-    let access = Access::resolver(|_| Some(Visitor::new("anna\n", Role::Admin)));
-    let site = Dashboard::new(access).queue(orders).router().unwrap();
-    post(&site, "/pause?queue=orders", "").await.status(303);
-    post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.status(303);
-    post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let audit: Vec<&str> = text.lines().filter(|line| line.contains(r"visitor=anna\n")).collect();
-    assert_eq!(audit.len(), 3, "{text}");
-    for (line, action) in audit.iter().zip(["pause", "cancel", "repair"]) {
-        assert!(line.contains("delayline_web::audit") && line.contains(action), "{line}");
-        assert!(line.contains(r#"queue="orders""#) && !line.contains("hunter2"), "{line}");
-    }
-    assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
 }

@@ -11,8 +11,10 @@
 mod access;
 mod actions;
 mod api;
+mod audit;
 mod hostile;
 mod metrics;
 mod pages;
 mod redis;
 mod support;
+mod trouble;

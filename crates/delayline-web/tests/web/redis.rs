@@ -40,3 +40,21 @@ async fn a_server_is_shown_goes_away_and_comes_back() {
     tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
     get(&site, "/queues").await.has("1 scheduled, 3 ready, 0 leased, 0 dead");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_queue_is_repaired() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let orders = open(&connection, "orders").await;
+    for id in ["order-1", "lost", "order-2"] {
+        send_later(&orders, id, 3_600).await;
+    }
+    server.command(&["HDEL", "delayline:{orders}:records", "lost"]);
+    let site = site(&orders, Role::Admin);
+    get(&site, "/check?queue=orders").await.status(200).has("2 faults.").has("missing record");
+    assert_eq!(orders.stats().await.unwrap().dead, 0);
+    let page = post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
+    page.has("faults repaired.").has("missing record").lacks("stopped here");
+    get(&site, "/check?queue=orders").await.status(200).has("nothing is wrong");
+    get(&site, "/queues").await.has("2 scheduled, 0 ready, 0 leased, 1 dead");
+}

@@ -1,0 +1,144 @@
+//! What visitors did stands in the log.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use delayline_web::{Access, Dashboard, Role, Visitor};
+use tower::ServiceExt as _;
+
+use crate::support::{get, let_die, orders, post, send, send_later, site};
+use crate::trouble::Trouble;
+
+/// The lines of the log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// The log of all tests of this program, whose actions are other visitors'.
+    fn all() -> &'static Self {
+        static LINES: OnceLock<Lines> = OnceLock::new();
+        LINES.get_or_init(|| {
+            let lines = Self::default();
+            let writer = lines.clone();
+            tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_max_level(tracing::Level::DEBUG)
+                .with_writer(move || writer.clone())
+                .init();
+            lines
+        })
+    }
+
+    /// What a visitor did, a line for each.
+    fn of(&self, visitor: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let field = format!("visitor={visitor} ");
+        text.lines().filter(|line| line.contains(&field)).map(str::to_owned).collect()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_action_leaves_a_line() {
+    let lines = Lines::all();
+    let orders = orders().await;
+    send(&orders, "order-1", "hunter2").await;
+    let access = Access::resolver(|_| Some(Visitor::new("anna\n", Role::Admin)));
+    let site = Dashboard::new(access).queue(orders).router().unwrap();
+    post(&site, "/pause?queue=orders", "").await.status(303);
+    post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.status(303);
+    post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
+    let audit = lines.of(r"anna\n");
+    assert_eq!(audit.len(), 3, "{audit:?}");
+    for (line, action) in audit.iter().zip(["pause", "cancel", "repair"]) {
+        assert!(line.contains("INFO delayline_web::audit") && line.contains(action), "{line}");
+        assert!(line.contains(r#"queue="orders""#) && !line.contains("hunter2"), "{line}");
+    }
+    assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
+    assert!(audit[2].contains(r#"outcome="repaired 0""#), "{}", audit[2]);
+}
+
+#[tokio::test]
+async fn an_action_leaves_a_line_though_its_client_has_gone() {
+    let lines = Lines::all();
+    let (orders, api) = (orders().await, "/api/v1/queues/orders");
+    send_later(&orders, "order-1", 60).await;
+    let (trouble, slow) = Trouble::holds_replies(&orders);
+    let access = Access::resolver(|request| {
+        Some(Visitor::new(request.headers.get("x-user")?.to_str().ok()?, Role::Admin))
+    });
+    let site = Dashboard::new(access).queue(slow).router().unwrap();
+    for (n, (uri, body, action)) in [
+        ("/pause?queue=orders".to_owned(), "", "pause"),
+        ("/cancel?queue=orders&id=order-1".to_owned(), "sure=yes", "cancel"),
+        ("/repair?queue=orders".to_owned(), "sure=yes", "repair"),
+        (format!("{api}/resume"), "", "resume"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let visitor = format!("gone-{n}");
+        let request = Request::post(&uri).header("x-user", &visitor);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body)).unwrap();
+        let answer = tokio::spawn(site.clone().oneshot(request));
+        trouble.executed().await;
+        // As a server does when the connection ends.
+        answer.abort();
+        assert!(answer.await.unwrap_err().is_cancelled(), "{uri}");
+        trouble.release();
+        let told = async {
+            while lines.of(&visitor).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), told).await.expect(&uri);
+        let audit = lines.of(&visitor);
+        assert!(audit.len() == 1 && audit[0].contains(&format!("{action:?}")), "{audit:?}");
+    }
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.cancelled_total, stats.paused), (1, false));
+}
+
+#[tokio::test]
+async fn a_repair_that_stops_says_how_far_it_came() {
+    let lines = Lines::all();
+    let orders = orders().await;
+    for n in 0..150 {
+        send(&orders, &format!("order-{n}"), "x").await;
+    }
+    let access = Access::resolver(|_| Some(Visitor::new("carla", Role::Admin)));
+    let weak = Trouble::refuses_after(1, &orders);
+    let site = Dashboard::new(access).queue(weak).router().unwrap();
+    let page = post(&site, "/repair?queue=orders", "sure=yes").await.status(502);
+    let page = page.has("100 messages examined").has("The repair stopped here: ");
+    let page = page.has("access rules").has("after=").lacks("Nothing was changed");
+    drop(page);
+    let audit = lines.of("carla");
+    assert!(audit.len() == 1 && audit[0].contains("repaired 0, then: "), "{audit:?}");
+}
+
+#[tokio::test]
+async fn a_check_that_stops_says_how_far_it_came() {
+    let orders = orders().await;
+    let ids: Vec<String> = (0..150).map(|n| format!("bad-{n}")).collect();
+    let_die(&orders, &ids.iter().map(String::as_str).collect::<Vec<_>>(), "no").await;
+    let site = site(&Trouble::refuses_after(1, &orders), Role::Operator);
+    let page = get(&site, "/check?queue=orders").await.status(502);
+    page.has("100 messages examined").has("The check stopped here: ").has("after=");
+    // Not even the first step.
+    let page = get(&site, "/check?queue=orders").await.status(502);
+    page.has("The server refused").lacks("stopped here").lacks("cannot be reached");
+}

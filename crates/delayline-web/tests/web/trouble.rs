@@ -1,0 +1,81 @@
+//! A queue whose replies come late, or which fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline::{Applied, At, Backend, ErrorKind, Op, Queue, QueueName, Queueing, Raw, Wakeup};
+use delayline_core::Error;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::support::Raws;
+
+/// Executes operations on another backend.
+#[derive(Debug)]
+pub struct Trouble {
+    inner: Arc<dyn Queueing>,
+    /// Operations that are executed; later ones are refused.
+    left: AtomicUsize,
+    /// A reply takes a permit.
+    replies: Semaphore,
+    executed: Notify,
+}
+
+impl Trouble {
+    /// Holds every reply back until [`release`](Self::release).
+    pub fn holds_replies(queue: &Raws) -> (Arc<Self>, Raws) {
+        Self::on(queue, usize::MAX, 0)
+    }
+
+    /// Refuses all operations but the first ones.
+    pub fn refuses_after(operations: usize, queue: &Raws) -> Raws {
+        Self::on(queue, operations, Semaphore::MAX_PERMITS).1
+    }
+
+    fn on(queue: &Raws, left: usize, replies: usize) -> (Arc<Self>, Raws) {
+        let trouble = Arc::new(Self {
+            inner: Arc::clone(queue.backend()),
+            left: AtomicUsize::new(left),
+            replies: Semaphore::new(replies),
+            executed: Notify::new(),
+        });
+        let queue = Queue::with_codec(Arc::clone(&trouble) as Arc<dyn Queueing>, Raw);
+        (trouble, queue)
+    }
+
+    /// Waits until an operation is executed whose reply is held back.
+    pub async fn executed(&self) {
+        self.executed.notified().await;
+    }
+
+    /// Lets one reply pass.
+    pub fn release(&self) {
+        self.replies.add_permits(1);
+    }
+}
+
+#[async_trait]
+impl Backend for Trouble {
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.inner.queue_name()
+    }
+
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let one_less = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
+            return Err(Error::new(ErrorKind::PermissionDenied));
+        }
+        let applied = self.inner.apply(at, op).await;
+        self.executed.notify_one();
+        self.replies.acquire().await.unwrap().forget();
+        applied
+    }
+}
+
+#[async_trait]
+impl Wakeup for Trouble {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.inner.wait(timeout).await
+    }
+}

@@ -4,7 +4,9 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
-use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Schedule, Sent, limits};
+use delayline::{
+    Bytes, Class, Enqueued, Error, MessageId, NewMessage, Queue, Raw, Schedule, Sent, limits,
+};
 use delayline_json::{self as json, Fields, rfc3339};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -14,6 +16,7 @@ use super::Place;
 use super::input::whole;
 use super::problem::{Problem, answer, class, problem};
 use crate::Role;
+use crate::act::to_the_end;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -28,28 +31,45 @@ pub(super) async fn send(
     let (name, queue) = context.named(&place.queue)?;
     let (kind, body) = whole(request).await?;
     let single = body.trim_ascii_start().starts_with(b"{");
-    let (count, result) = match kind.as_deref() {
+    let batch = match kind.as_deref() {
         Some("application/json") if single => {
-            (1, one(queue, message(&body).map_err(Failure::Wrong)?).await)
+            Batch::One(Box::new(message(&body).map_err(Failure::Wrong)?))
         }
-        Some("application/json") => many(queue, &items(&body)?).await,
-        Some("application/x-ndjson" | "application/jsonl") => many(queue, &lines(&body)?).await,
+        Some("application/json") => Batch::Many(valid(&items(&body)?)?),
+        Some("application/x-ndjson" | "application/jsonl") => Batch::Many(valid(&lines(&body))?),
         _ => return Err(Failure::MediaType("application/json or application/x-ndjson").into()),
     };
-    // Sends are many: they are told to those who want to know more.
-    tracing::debug!(
-        target: "delayline_web::audit",
-        visitor = %json::harmless_line(&context.visitor.name),
-        action = "send",
-        queue = name,
-        messages = count,
-        "action"
-    );
-    Ok(result?)
+    let visitor = json::harmless_line(&context.visitor.name);
+    let (name, queue) = (name.to_owned(), queue.clone());
+    let work = async move {
+        let (count, response) = match batch {
+            Batch::One(message) => (1, one(&queue, *message).await),
+            Batch::Many(messages) => (messages.len(), many(&queue, messages).await),
+        };
+        // Sends are many: they are told to those who want to know more.
+        tracing::debug!(
+            target: "delayline_web::audit",
+            %visitor,
+            action = "send",
+            queue = name,
+            messages = count,
+            outcome = response.status().as_u16(),
+            "action"
+        );
+        response
+    };
+    Ok(to_the_end(work).await?)
+}
+
+/// What is answered differs: about one message, or a list.
+enum Batch {
+    One(Box<NewMessage>),
+    Many(Vec<NewMessage>),
 }
 
 /// Sends one message, together with others that are sent at the same time.
-async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response, Failure> {
+async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
+    let id = message.id.clone();
     let mut draft = queue.message(&message.payload).id(message.id);
     draft = match message.schedule {
         Schedule::In(delay) => draft.due_in(delay.into()),
@@ -70,7 +90,10 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response,
     if message.finished_ids == delayline::FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
-    let sent = draft.send().await?;
+    let sent = match draft.send().await {
+        Ok(sent) => sent,
+        Err(error) => return not_sent(&id, error),
+    };
     let value = told(&sent);
     if !sent.is_accepted() {
         let detail = if sent.is_conflict() {
@@ -78,7 +101,7 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response,
         } else {
             "the queue knows this message, and will not deliver it; nothing was changed"
         };
-        return Ok(problem(StatusCode::CONFLICT, detail, value));
+        return problem(StatusCode::CONFLICT, detail, value);
     }
     let created = matches!(sent.outcome, Enqueued::Created { .. });
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
@@ -87,50 +110,52 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Result<Response,
     if let Ok(location) = HeaderValue::try_from(location) {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
-/// Sends many messages, unless one of them is not valid. Answers how many there are, too.
-async fn many(queue: &Queue<Bytes, Raw>, parts: &[&[u8]]) -> (usize, Result<Response, Failure>) {
-    (parts.len(), all_or_none(queue, parts).await)
+/// The answer has the id: under another one, a repeated send could be a second message.
+fn not_sent(id: &MessageId, error: Error) -> Response {
+    let more = failed(id, &error);
+    let mut detail = error.to_string();
+    if error.class() != Class::Rejected {
+        detail.push_str("; to send it again, use the id given here");
+    }
+    problem(Failure::Queue(error).status(), &detail, more)
 }
 
-async fn all_or_none(queue: &Queue<Bytes, Raw>, parts: &[&[u8]]) -> Result<Response, Failure> {
-    let (mut messages, mut wrong) = (Vec::new(), Vec::new());
-    for (index, part) in parts.iter().enumerate() {
-        match message(part) {
-            Ok(message) => messages.push(message),
-            Err(why) => wrong.push((index, why)),
-        }
-    }
-    if !wrong.is_empty() {
-        return Err(Failure::Items(wrong));
-    }
+/// Sends many messages.
+async fn many(queue: &Queue<Bytes, Raw>, messages: Vec<NewMessage>) -> Response {
     let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
     let results = queue.send_many(messages).await;
-    let failed = results.iter().find_map(|result| result.as_ref().err().cloned());
-    let told = ids.iter().zip(&results).map(|(id, result)| match result {
-        Ok(sent) => Value::Object(told(sent)),
+    let first = results.iter().find_map(|result| result.as_ref().err().cloned());
+    let told = ids.iter().zip(results).map(|(id, result)| match result {
+        Ok(sent) => Value::Object(told(&sent)),
         Err(error) => {
-            let mut value = json::id(id);
-            value.insert("outcome".to_owned(), "failed".into());
-            value.insert("class".to_owned(), class(error.class()).into());
+            let mut value = failed(id, &error);
             value.insert("detail".to_owned(), error.to_string().into());
             Value::Object(value)
         }
     });
     let told: Value = told.collect();
-    match failed {
-        None => Ok(answer(StatusCode::OK, &json!({ "results": told }))),
-        Some(error) => Ok(not_all(&error, told)),
+    match first {
+        None => answer(StatusCode::OK, &json!({ "results": told })),
+        // The status is that of the first error.
+        Some(error) => {
+            let detail = "some are not known to be sent; repeat those with the outcome `failed`, \
+                          under the ids in `results`";
+            let more = Map::from_iter([("results".to_owned(), told)]);
+            problem(Failure::Queue(error).status(), detail, more)
+        }
     }
 }
 
-/// Some were not sent: the status is that of the first error.
-fn not_all(error: &Error, results: Value) -> Response {
-    let failure = Failure::Queue(error.clone());
-    let more = Map::from_iter([("results".to_owned(), results)]);
-    problem(failure.status(), "some of the messages were not sent; send all of them again", more)
+/// A message that is not known to be sent.
+fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
+    let mut value = json::id(id);
+    value.insert("outcome".to_owned(), "failed".into());
+    value.insert("accepted".to_owned(), false.into());
+    value.insert("class".to_owned(), class(error.class()).into());
+    value
 }
 
 /// What became of a message.
@@ -152,25 +177,37 @@ fn message(json: &[u8]) -> Result<NewMessage, String> {
     Fields::from_json(json)?.message(|| Ok(Uuid::now_v7().to_string()))
 }
 
-fn items(body: &[u8]) -> Result<Vec<&[u8]>, Failure> {
+/// All messages, unless one of them is not valid. Each part has its place in the body.
+fn valid(parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>, Failure> {
+    match parts.len() {
+        0 => return Err(Failure::Wrong("there is no message in the body".to_owned())),
+        1..=limits::MAX_BATCH => {}
+        more => {
+            return Err(Failure::Wrong(format!(
+                "there are {more} messages in the body; at most {} are allowed",
+                limits::MAX_BATCH
+            )));
+        }
+    }
+    let (mut messages, mut wrong) = (Vec::new(), Vec::new());
+    for (index, part) in parts {
+        match message(part) {
+            Ok(message) => messages.push(message),
+            Err(why) => wrong.push((*index, why)),
+        }
+    }
+    if wrong.is_empty() { Ok(messages) } else { Err(Failure::Items(wrong)) }
+}
+
+fn items(body: &[u8]) -> Result<Vec<(usize, &[u8])>, Failure> {
     let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| {
         Failure::Wrong("the body must be a JSON object or an array of them".to_owned())
     })?;
-    few(items.into_iter().map(|item| item.get().as_bytes()).collect())
+    Ok(items.into_iter().map(|item| item.get().as_bytes()).enumerate().collect())
 }
 
-fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Failure> {
-    let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    few(lines.collect())
-}
-
-fn few(parts: Vec<&[u8]>) -> Result<Vec<&[u8]>, Failure> {
-    match parts.len() {
-        0 => Err(Failure::Wrong("there is no message in the body".to_owned())),
-        1..=limits::MAX_BATCH => Ok(parts),
-        more => Err(Failure::Wrong(format!(
-            "there are {more} messages in the body; at most {} are allowed",
-            limits::MAX_BATCH
-        ))),
-    }
+/// The lines that are not blank.
+fn lines(body: &[u8]) -> Vec<(usize, &[u8])> {
+    let lines = body.split(|&byte| byte == b'\n').enumerate();
+    lines.filter(|(_, line)| !line.trim_ascii().is_empty()).collect()
 }

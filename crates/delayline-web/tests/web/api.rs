@@ -72,12 +72,14 @@ async fn many_messages_are_sent_if_all_are_valid() {
         (&outcomes[0]["outcome"], &outcomes[1]["outcome"]),
         (&json!("created"), &json!("conflict"))
     );
-    let lines = "{\"id\": \"b\", \"payload\": 1}\n{\"id\": \"\", \"payload\": \"hunter2\"}\n7\n";
+    let lines =
+        "\n{\"id\": \"b\", \"payload\": 1}\n \n{\"id\": \"\", \"payload\": \"hunter2\"}\n7\n";
     let problem = send_as(&site, "application/x-ndjson", lines).await.status(400);
     let problem = problem.lacks("hunter2").json();
     let places: Vec<_> =
         problem["errors"].as_array().unwrap().iter().map(|it| it["index"].as_u64()).collect();
-    assert_eq!(places, [Some(1), Some(2)]);
+    // Blank lines count as well.
+    assert_eq!(places, [Some(3), Some(4)]);
     assert_eq!(orders.get("b").await.unwrap(), Found::Unknown);
     assert_eq!(orders.stats().await.unwrap().enqueued_total, 1_001);
 }
@@ -162,6 +164,12 @@ async fn ids_are_any_bytes() {
     let page = call(&site, "GET", &format!("{MESSAGES}?state=ready"), "").await.status(200).json();
     assert_eq!(page["messages"][0]["id_base64"], "/y8/IyU0MQA=");
     call(&site, "DELETE", &path, "").await.status(200);
+    // These reach the router only from clients that leave paths alone.
+    for (id, path) in [(".", "."), ("..", ".."), (".", "%2e"), ("..", "%2E%2E")] {
+        send(&orders, id, "x").await;
+        let found = call(&site, "GET", &format!("{MESSAGES}/{path}"), "").await.status(200).json();
+        assert_eq!(found["id"], id);
+    }
 }
 
 #[tokio::test]

@@ -80,11 +80,13 @@ async fn an_action_leaves_a_line_though_its_client_has_gone() {
         Some(Visitor::new(request.headers.get("x-user")?.to_str().ok()?, Role::Admin))
     });
     let site = Dashboard::new(access).queue(slow).router().unwrap();
+    let message = r#"{"id": "order-2", "payload": 1}"#;
     for (n, (uri, body, action)) in [
         ("/pause?queue=orders".to_owned(), "", "pause"),
         ("/cancel?queue=orders&id=order-1".to_owned(), "sure=yes", "cancel"),
         ("/repair?queue=orders".to_owned(), "sure=yes", "repair"),
         (format!("{api}/resume"), "", "resume"),
+        (format!("{api}/messages"), message, "send"),
     ]
     .into_iter()
     .enumerate()
@@ -109,7 +111,7 @@ async fn an_action_leaves_a_line_though_its_client_has_gone() {
         assert!(audit.len() == 1 && audit[0].contains(&format!("{action:?}")), "{audit:?}");
     }
     let stats = orders.stats().await.unwrap();
-    assert_eq!((stats.cancelled_total, stats.paused), (1, false));
+    assert_eq!((stats.cancelled_total, stats.ready, stats.paused), (1, 1, false));
 }
 
 #[tokio::test]

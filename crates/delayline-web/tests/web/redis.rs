@@ -5,6 +5,7 @@ use std::time::Duration;
 use delayline::Connect;
 use delayline_test_server::Server;
 use delayline_web::Role;
+use serde_json::json;
 
 use crate::support::{call, get, let_die, open, post, send, send_later, site};
 
@@ -39,6 +40,38 @@ async fn a_server_is_shown_goes_away_and_comes_back() {
     let there = async { while get(&site, "/queue?queue=orders").await.status != 200 {} };
     tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
     get(&site, "/queues").await.has("1 scheduled, 3 ready, 0 leased, 0 dead");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_fails_tells_the_id_to_repeat_it_under() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let site = site(&open(&connection, "orders").await, Role::Operator);
+    server.kill();
+    let path = "/queues/orders/messages";
+    let problem = call(&site, "POST", path, r#"{"payload": 7}"#).await;
+    assert!(problem.status.is_server_error(), "{problem:?}");
+    let one = problem.has("to send it again, use the id given here").json();
+    let problem = call(&site, "POST", path, r#"[{"payload": 8}, {"id": "a", "payload": 9}]"#).await;
+    assert!(problem.status.is_server_error(), "{problem:?}");
+    let many = problem.has("under the ids in `results`").json();
+    assert_eq!(many["results"][1]["id"], "a");
+    let document = get(&site, "/api/v1/openapi.json").await.json();
+    let required = document["components"]["schemas"]["Sent"]["required"].as_array().unwrap();
+    for failed in [&one, &many["results"][0], &many["results"][1]] {
+        assert!(required.iter().all(|it| failed.get(it.as_str().unwrap()).is_some()), "{failed}");
+        let known = (&failed["outcome"], &failed["accepted"]);
+        assert_eq!(known, (&"failed".into(), &false.into()), "{failed}");
+        assert!(failed["class"].is_string() && failed["detail"].is_string(), "{failed}");
+    }
+
+    server.restart();
+    for (failed, payload) in [(&one, 7), (&many["results"][0], 8)] {
+        let message = json!({"id": failed["id"], "payload": payload}).to_string();
+        let again =
+            async { while !call(&site, "POST", path, &message).await.status.is_success() {} };
+        tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is back");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

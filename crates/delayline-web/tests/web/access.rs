@@ -170,7 +170,12 @@ async fn forged_requests_do_nothing() {
             let request = Request::post(uri).header("host", "queues.example");
             let request =
                 headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
-            ask(&site, request.body(Body::empty()).unwrap()).await.status(403).has("another site");
+            let answer = ask(&site, request.body(Body::empty()).unwrap()).await.status(403);
+            let kind =
+                if uri.starts_with("/api/") { "application/problem+json" } else { "text/html" };
+            assert!(answer.header("content-type").starts_with(kind), "{uri}: {headers:?}");
+            assert_eq!(answer.header("x-frame-options"), "DENY");
+            answer.has("another site");
         }
     }
     assert!(!orders.stats().await.unwrap().paused);

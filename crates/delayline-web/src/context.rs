@@ -54,7 +54,7 @@ impl Context {
     /// The queue of this name.
     pub(crate) fn named(&self, name: &str) -> Result<(&str, &Queue<Bytes, Raw>), Failure> {
         match self.shared.queues.get_key_value(name) {
-            Some((name, queue)) => Ok((name, queue)),
+            Some((name, served)) => Ok((name, &served.queue)),
             None => Err(Failure::Unknown("there is no such queue here".to_owned())),
         }
     }

@@ -78,12 +78,12 @@ impl Dashboard {
             let name = queue.backend().queue_name().map(QueueName::to_string);
             let name = name.ok_or(BuildError::Unnamed)?;
             let queue = queue.patience(PATIENCE);
-            if named.insert(name.clone(), queue).is_some() {
+            let served = Served { queue, latest: metrics::Latest::default() };
+            if named.insert(name.clone(), served).is_some() {
                 return Err(BuildError::Twice { name });
             }
         }
-        let samples = metrics::Samples::default();
-        let shared = Arc::new(Shared { access, queues: named, contents_for, redact, samples });
+        let shared = Arc::new(Shared { access, queues: named, contents_for, redact });
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
@@ -125,10 +125,15 @@ pub enum BuildError {
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
-    pub(crate) queues: BTreeMap<String, Queue<Bytes, Raw>>,
+    pub(crate) queues: BTreeMap<String, Served>,
     pub(crate) contents_for: Role,
     redact: Option<Arc<Redact>>,
-    pub(crate) samples: metrics::Samples,
+}
+
+/// A queue, and its counts for those who want metrics.
+pub(crate) struct Served {
+    pub(crate) queue: Queue<Bytes, Raw>,
+    pub(crate) latest: metrics::Latest,
 }
 
 impl Shared {

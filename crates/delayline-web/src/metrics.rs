@@ -1,8 +1,7 @@
 //! `/metrics` for Prometheus and `/health`, from the counts of each queue.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -10,14 +9,15 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use delayline::{Stats, Timestamp};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::context::{Context, counted};
 use crate::dashboard::Shared;
 
-/// The latest counts of each queue: however many ask, a queue is counted once a second.
+/// The latest counts of a queue: however many ask, it is counted once a second.
 #[derive(Default)]
-pub(crate) struct Samples(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Option<Sample>>>>>);
+pub(crate) struct Latest(Mutex<Option<Sample>>);
 
 #[derive(Clone, Copy)]
 struct Sample {
@@ -29,19 +29,14 @@ struct Sample {
 impl Shared {
     /// The counts of each queue, at most a second old.
     async fn sample(&self) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
-        let all = self.queues.iter().map(|(name, queue)| async move {
-            let slot = {
-                // Nothing panics while it is locked.
-                let mut slots = self.samples.0.lock().unwrap_or_else(PoisonError::into_inner);
-                Arc::clone(slots.entry(name.clone()).or_default())
-            };
+        let all = self.queues.iter().map(|(name, served)| async move {
             // Who comes while it is counted waits for that count.
-            let mut latest = slot.lock().await;
+            let mut latest = served.latest.0.lock().await;
             let fresh = latest.filter(|sample| sample.taken.elapsed() < FRESH);
             let sample = match fresh {
                 Some(sample) => sample,
                 None => {
-                    let counts = counted(queue).await.ok();
+                    let counts = counted(&served.queue).await.ok();
                     *latest.insert(Sample { taken: Instant::now(), counts })
                 }
             };

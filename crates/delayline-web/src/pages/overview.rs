@@ -21,7 +21,7 @@ pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
 
 pub(super) async fn page(context: Context) -> Response {
     let all = context.shared.queues.iter();
-    let all = all.map(|(name, queue)| async move { (name, counted(queue).await) });
+    let all = all.map(|(name, served)| async move { (name, counted(&served.queue).await) });
     let counts = futures_util::future::join_all(all).await;
     let content = html! {
         h1 { "Queues" }

@@ -169,18 +169,19 @@ fn a_command_that_is_ended_by_a_stop_costs_its_message_nothing() {
 }
 
 #[test]
-fn commands_learn_the_url_only_if_they_are_to() {
+fn commands_learn_the_url_only_if_they_are_to_and_the_secret_never() {
     let server = Server::start();
     let log = tempfile::NamedTempFile::new().unwrap();
     let path = log.path().to_str().unwrap();
-    let script = r#"echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE" >> "$0""#;
+    let script = r#"echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE $DELAYLINE_POST_SECRET" >> "$0""#;
     for flags in [&["work", "--until-empty"][..], &["work", "--until-empty", "--pass-url"]] {
         support::send(&server, &["--payload", "x"]);
         let mut work = on(&server, flags);
         work.args(["--exec", "sh", "-c", script, path]);
+        work.env("DELAYLINE_POST_SECRET", "hunter2hunter2hunter2");
         run(work).code(0);
     }
-    let expected = format!("none orders\n{} orders\n", server.url());
+    let expected = format!("none orders \n{} orders \n", server.url());
     assert_eq!(fs::read_to_string(path).unwrap(), expected);
     run(on(&server, &["work", "--pass-url"])).code(2);
 }

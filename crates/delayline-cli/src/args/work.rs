@@ -94,10 +94,10 @@ A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_D
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
 DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. Any other code retries it later, with the
 end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
-inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD, unless --pass-url is given. When work ends, a
-command that is still running after the grace period is terminated, and its message is released and
-not counted. A message is delivered at least once: a command can run twice for it, the second time
-with a higher DELAYLINE_EPOCH.
+inherit DELAYLINE_POST_SECRET, nor, unless --pass-url is given, DELAYLINE_URL and
+DELAYLINE_SENTINEL_PASSWORD. When work ends, a command that is still running after the grace period
+is terminated, and its message is released and not counted. A message is delivered at least once: a
+command can run twice for it, the second time with a higher DELAYLINE_EPOCH.
 
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as

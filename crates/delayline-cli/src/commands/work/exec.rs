@@ -22,6 +22,8 @@ use crate::failure::Failure;
 /// The variables that lead to the server, and must not reach a command unasked.
 pub(super) const URL: &str = "DELAYLINE_URL";
 pub(super) const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
+/// The variable with the key that signs requests, which never reaches a command.
+const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 
 /// A program and its arguments.
 pub(super) struct Command {
@@ -132,6 +134,7 @@ impl Command {
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
             .env_remove(URL)
             .env_remove(SENTINEL_PASSWORD)
+            .env_remove(POST_SECRET)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.

@@ -9,7 +9,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use delayline_test_server::Server;
+use ring::hmac;
 use serde_json::Value;
 use support::{count, on, run, run_with_input, send, send_signal, start, wait_until};
 
@@ -35,12 +38,15 @@ fn receiver(
     let (sender, requests) = channel();
     // It ends with the test.
     std::thread::spawn(move || {
+        let mut open = Vec::new();
         for (number, stream) in listener.incoming().enumerate() {
             let mut stream = stream.unwrap();
             let Some(request) = read(&stream) else { continue };
             let text = answer(number, &request);
             let _ = stream.write_all(text.as_bytes());
             let _ = sender.send(request);
+            // The client ends connections, not this.
+            open.push(stream);
         }
     });
     (url, requests)
@@ -85,7 +91,7 @@ fn known(server: &Server, id: &str) -> Value {
 fn a_message_becomes_a_signed_request() {
     let server = Server::start();
     let line = r#"{"id": "order-1.2", "payload": {"total": 9}, "headers": {"tenant": "\u00e9",
-        "content-type": "application/json", "traceparent": "00-1-2-01"}}"#;
+        "Content-Type": "application/json", "TraceParent": "00-1-2-01"}}"#;
     run_with_input(on(&server, &["send", "--file", "-"]), line.replace('\n', "").as_bytes())
         .code(0);
     let (url, requests) = receiver(|_, _| status("204 No Content", "", ""));
@@ -108,8 +114,13 @@ fn a_message_becomes_a_signed_request() {
     }
     let headers: Value = serde_json::from_str(request.header("delayline-headers")).unwrap();
     assert_eq!(headers["tenant"], "\u{e9}");
-    assert!(request.header("webhook-timestamp").parse::<u64>().is_ok());
-    assert!(request.header("webhook-signature").starts_with("v1,"));
+    let seconds = request.header("webhook-timestamp");
+    assert!(seconds.parse::<u64>().is_ok(), "{seconds}");
+    let signed = format!(r#"order-1%2E2.{seconds}.{{"total":9}}"#);
+    let key = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+    let signature = STANDARD.encode(hmac::sign(&key, signed.as_bytes()));
+    assert_eq!(request.header("webhook-signature"), format!("v1,{signature}"));
     assert_eq!(known(&server, "order-1.2")["state"], "acked");
 }
 
@@ -160,7 +171,7 @@ fn a_busy_receiver_is_asked_later_and_not_for_ever() {
     run(on(&server, &post(&url, &["--max-snoozes", "2"]))).code(0);
     let message = known(&server, "order-1");
     assert_eq!((&message["failures"], &message["epoch"]), (&1.into(), &3.into()), "{message}");
-    assert_eq!(message["last_error"], "HTTP status 503 (put off 2 times)");
+    assert_eq!(message["last_error"], "HTTP status 503 (claimed 2 times without a failure)");
     assert_eq!(requests.try_iter().count(), 3);
 }
 
@@ -173,6 +184,22 @@ fn a_receiver_that_says_nothing_is_given_up() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     run(on(&server, &post(&url, &["--timeout", "200ms"]))).code(0);
     assert_eq!(known(&server, "order-1")["last_error"], "no answer within 200ms");
+}
+
+#[test]
+fn the_status_decides_although_the_body_does_not_end() {
+    let server = Server::start();
+    for id in ["taken", "gone"] {
+        send(&server, &["--id", id, "--payload", "x", "--max-failures", "1"]);
+    }
+    let (url, _requests) = receiver(|_, request| {
+        let head = if request.header("webhook-id") == "taken" { "200 OK" } else { "410 Gone" };
+        format!("HTTP/1.1 {head}\r\ncontent-length: 1000\r\n\r\nno such order")
+    });
+    run(on(&server, &post(&url, &[]))).code(0);
+    assert_eq!(known(&server, "taken")["state"], "acked");
+    let gone = known(&server, "gone");
+    assert_eq!(gone["last_error"], "HTTP status 410: no such order", "{gone}");
 }
 
 #[test]

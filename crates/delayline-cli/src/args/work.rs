@@ -75,7 +75,8 @@ pub(crate) struct Post {
     pub(crate) retry_4xx: bool,
 
     /// How often a message is snoozed because an answer asks for it (429 or 503 with Retry-After);
-    /// after that, such an answer counts as a failure
+    /// after that, such an answer counts as a failure. Releases, such as when work ends, count as
+    /// snoozes
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) max_snoozes: u64,
 }

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use self::client::Client;
 pub(super) use self::signature::Secret;
@@ -33,7 +33,8 @@ pub(super) struct Post {
 pub(super) struct Rules {
     /// Whether an answer of 4xx is tried again.
     pub(super) retry_4xx: bool,
-    /// How often an answer may put the message off before that counts as a failure.
+    /// How many claims may end without a failure before an answer that asks for another one counts
+    /// as a failure.
     pub(super) max_snoozes: u64,
 }
 
@@ -53,37 +54,39 @@ impl Post {
 
     /// Posts a message. Answers what becomes of it.
     pub(super) async fn run(&self, job: &Delivery) -> Result<Outcome, String> {
-        tokio::select! {
-            outcome = self.exchange(job) => outcome,
-            () = sleep(self.timeout) => Err(format!("no answer within {:?}", self.timeout)),
-            () = job.cancellation().cancelled() => match job.cancel_reason() {
+        let request = self.request(job).map_err(|error| format!("no request: {error}"))?;
+        let response = tokio::select! {
+            response = self.client.request(request) => {
+                response.map_err(|error| client::told(&error))?
+            }
+            () = sleep(self.timeout) => {
+                return Err(format!("no answer within {:?}", self.timeout));
+            }
+            () = job.cancellation().cancelled() => return match job.cancel_reason() {
                 // It is not the message's fault.
                 None | Some(CancelReason::Stopping) => Ok(Outcome::Release),
                 Some(reason) => Err(format!("given up, because {reason}")),
             },
-        }
-    }
-
-    async fn exchange(&self, job: &Delivery) -> Result<Outcome, String> {
-        let request = self.request(job).map_err(|error| format!("no request: {error}"))?;
-        let response = self.client.request(request).await.map_err(|error| client::told(&error))?;
+        };
         let (status, later) = (response.status(), retry_after(&response));
         let said = beginning(response).await;
         let what = match said.trim() {
             "" => format!("HTTP status {}", status.as_u16()),
             said => format!("HTTP status {}: {said}", status.as_u16()),
         };
-        // Every claim that has neither failed nor crashed was put off. Redriven messages may have more.
+        // Earlier claims that neither failed nor crashed: the message was snoozed, or released by a
+        // worker that stopped. A redrive resets failures, so these count as well.
         let tries = u64::from(job.failures()) + u64::from(job.crashes());
-        let snoozes = job.epoch().saturating_sub(1).saturating_sub(tries);
-        outcome(status, later, snoozes, self.rules, what)
+        let unfailed = job.epoch().saturating_sub(1).saturating_sub(tries);
+        outcome(status, later, unfailed, self.rules, what)
     }
 
     fn request(&self, job: &Delivery) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let id = signature::id(job.id().as_bytes());
+        // Names of HTTP headers have no case, and those of messages do.
         let header = |name: &str| {
-            let value = HeaderValue::from_bytes(job.headers().get(name)?).ok()?;
-            Some(value)
+            let (_, value) = job.headers().iter().find(|(it, _)| it.eq_ignore_ascii_case(name))?;
+            HeaderValue::from_bytes(value).ok()
         };
         let octets = HeaderValue::from_static("application/octet-stream");
         let mut request = Request::post(self.url.clone())
@@ -120,7 +123,7 @@ impl Post {
 fn outcome(
     status: StatusCode,
     later: Option<Duration>,
-    snoozes: u64,
+    unfailed: u64,
     rules: Rules,
     what: String,
 ) -> Result<Outcome, String> {
@@ -129,8 +132,8 @@ fn outcome(
     let not_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY].contains(&status) || busy;
     match later {
         _ if status.is_success() => Ok(Outcome::Ack),
-        Some(later) if busy && snoozes < rules.max_snoozes => Ok(Outcome::Snooze(later)),
-        Some(_) if busy => Err(format!("{what} (put off {snoozes} times)")),
+        Some(later) if busy && unfailed < rules.max_snoozes => Ok(Outcome::Snooze(later)),
+        Some(_) if busy => Err(format!("{what} (claimed {unfailed} times without a failure)")),
         _ if status.is_client_error() && !not_now && !rules.retry_4xx => Ok(Outcome::Reject(what)),
         _ if status.is_redirection() => Err(format!("{what} (redirects are not followed)")),
         _ => Err(what),
@@ -150,19 +153,23 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
 
-/// The beginning of an answer's body as text. The rest is read, up to a limit, so that the connection
-/// can be used again.
+/// The beginning of an answer's body as text. The rest is read, up to limits, so that the connection
+/// can be used again. The status decides alone, however slow or long the body is.
 async fn beginning(response: Response<Incoming>) -> String {
     let (mut body, mut kept, mut read) = (response.into_body(), Vec::new(), 0);
-    while let Some(Ok(frame)) = body.frame().await {
-        let Ok(data) = frame.into_data() else { continue };
-        let room = KEPT_BYTES.saturating_sub(kept.len());
-        kept.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
-        read += data.len();
-        if read > MOST_BYTES {
-            break;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else { continue };
+            let room = KEPT_BYTES.saturating_sub(kept.len());
+            kept.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
+            read += data.len();
+            if read > MOST_BYTES {
+                break;
+            }
         }
-    }
+    };
+    // What has come by then is kept.
+    let _ = timeout(BODY, reading).await;
     String::from_utf8_lossy(&kept).into_owned()
 }
 
@@ -187,6 +194,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Less than is kept of an error, with room for the status and for replaced bytes.
 const KEPT_BYTES: usize = 800;
 const MOST_BYTES: usize = 256 * 1024;
+/// How long the body of an answer may take after its head.
+const BODY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -195,10 +204,10 @@ mod tests {
     #[test]
     fn every_status_has_its_outcome() {
         let rules = |retry_4xx| Rules { retry_4xx, max_snoozes: 3 };
-        let of = |status: u16, later: Option<u64>, snoozes, retry_4xx| {
+        let of = |status: u16, later: Option<u64>, unfailed, retry_4xx| {
             let status = StatusCode::from_u16(status).unwrap();
             let later = later.map(Duration::from_secs);
-            outcome(status, later, snoozes, rules(retry_4xx), "it".to_owned())
+            outcome(status, later, unfailed, rules(retry_4xx), "it".to_owned())
         };
         let failed = |words: &str| Err(words.to_owned());
         let snoozed = Ok(Outcome::Snooze(Duration::from_secs(7)));
@@ -207,7 +216,10 @@ mod tests {
         }
         for status in [429, 503] {
             assert_eq!(of(status, Some(7), 2, false), snoozed);
-            assert_eq!(of(status, Some(7), 3, false), failed("it (put off 3 times)"));
+            assert_eq!(
+                of(status, Some(7), 3, false),
+                failed("it (claimed 3 times without a failure)")
+            );
             assert_eq!(of(status, None, 0, false), failed("it"));
         }
         for status in [400, 401, 404, 410, 422] {

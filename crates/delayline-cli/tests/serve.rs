@@ -10,11 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use delayline_test_server::Server;
-use support::{Running, bare, count, on, run, send, send_signal, start};
+use support::{Running, bare, count, ended, on, run, send, send_signal, start};
 
 /// Starts it on a free port, and waits until it listens. Answers where.
 fn serving(server: &Server, args: &[&str]) -> (Running, String) {
-    let all: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].iter().chain(args).copied().collect();
+    serving_at(server, "127.0.0.1:0", args)
+}
+
+fn serving_at(server: &Server, address: &str, args: &[&str]) -> (Running, String) {
+    let all: Vec<&str> = ["serve", "--listen", address].iter().chain(args).copied().collect();
     let mut child = start(&mut on(server, &all));
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -98,6 +102,21 @@ fn users_of_a_file_come_in_and_others_do_not() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(told.contains("visitor=anna action=\"pause\""), "{told}");
     assert!(!told.contains("secret") && !told.contains("t0ken"), "{told}");
+}
+
+#[test]
+fn any_address_of_this_machine_is_answered_under_its_name() {
+    let server = Server::start();
+    let (child, address) = serving_at(&server, "127.0.0.2:0", &[]);
+    let get = |host: &str| ask(&address, &format!("GET /queues HTTP/1.1\r\nhost: {host}"), "");
+    let port = address.rsplit_once(':').unwrap().1;
+    for host in [&address, &format!("localhost:{port}"), "127.0.0.2"] {
+        assert_eq!(get(host).0, 200, "{host}");
+    }
+    let (status, answer) = get("127.0.0.3");
+    assert!(status == 403 && answer.contains("127.0.0.2"), "{answer}");
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7380")]
     pub(crate) listen: SocketAddr,
 
-    /// File of those who may come in, one a line: a role (viewer, operator or admin), then
+    /// File that lists the users, one per line: a role (viewer, operator or admin), then
     /// `basic USER PASSWORD` or `bearer NAME TOKEN`
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, default_value_t = Role::Operator, conflicts_with = "users")]
     pub(crate) role: Role,
 
-    /// From which role on payloads and header values are shown
+    /// Lowest role that sees payloads and header values
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Role::Operator)]
     pub(crate) contents_for: Role,
 }
@@ -62,12 +62,13 @@ Examples:
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
-Without --users only this machine can connect, and only under the names localhost, 127.0.0.1 and
-[::1], so that no page of another site can. A file of users:
+Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1] and the
+address of --listen, so that pages of other sites cannot reach it. A file of users:
 
   # role    kind    name        secret
   admin     basic   anna        a long password
   viewer    bearer  prometheus  a-long-random-token
 
 Passwords and tokens travel with each request: on a network, put a proxy with TLS before it. Each
-action of a visitor is logged on stderr. Exit codes: see `delayline --help`.";
+action of a visitor except sending is logged on stderr; sends are logged at DEBUG (-vv). Exit codes:
+see `delayline --help`.";

@@ -3,6 +3,7 @@
 mod listen;
 mod users;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use axum::Router;
@@ -10,7 +11,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::HOST;
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use delayline::{Bytes, Error, Queue, QueueName, Raw};
 use delayline_web::{Access, Dashboard};
 use tokio::net::TcpListener;
@@ -42,7 +43,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     let router = dashboard.router();
     let mut router = router.map_err(|error| Failure::usage(error.to_string()))?;
     if args.users.is_none() {
-        router = only_local_names(router);
+        router = only_local_names(router, args.listen.ip());
     }
     let cannot = |error| Failure::usage(format!("{} cannot be used: {error}", args.listen));
     let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
@@ -76,33 +77,48 @@ fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
 
 /// Answers only those who ask for this machine. The page of another site can let its own name lead
 /// here, and would be taken for a page of this one.
-fn only_local_names(router: Router) -> Router {
-    router.layer(from_fn(async |request: Request, next: Next| -> Response {
+fn only_local_names(router: Router, listen: IpAddr) -> Router {
+    router.layer(from_fn(move |request: Request, next: Next| async move {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        if host.is_some_and(is_local) {
+        if host.is_some_and(|host| is_local(host, listen)) {
             return next.run(request).await;
         }
-        let text = "this server answers under localhost, 127.0.0.1 and [::1] only\n";
+        let text = format!(
+            "this server answers under localhost, 127.0.0.1, [::1] and {} only\n",
+            in_a_url(listen)
+        );
         (StatusCode::FORBIDDEN, text).into_response()
     }))
 }
 
-fn is_local(host: &str) -> bool {
+/// Whether a `Host` header names this machine. `listen` is an address of it.
+fn is_local(host: &str, listen: IpAddr) -> bool {
     let port = |text: &str| text.chars().all(|it| it.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         Some((name, number)) if port(number) => name,
         _ => host,
     };
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|known| name.eq_ignore_ascii_case(known))
+    let known = ["localhost", "127.0.0.1", "[::1]", &in_a_url(listen)];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn in_a_url(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_local;
+    use super::*;
 
     #[test]
     fn only_names_of_this_machine_are_local() {
-        for host in ["localhost", "LocalHost:80", "127.0.0.1:7380", "[::1]", "[::1]:7380"] {
+        let is_local = |host: &str| is_local(host, "127.0.0.2".parse().unwrap());
+        for host in
+            ["localhost", "LocalHost:80", "127.0.0.1:7380", "[::1]", "[::1]:7380", "127.0.0.2:7380"]
+        {
             assert!(is_local(host), "{host}");
         }
         for host in [
@@ -113,6 +129,7 @@ mod tests {
             "127.0.0.1.evil.example",
             "localhost:80@evil.example",
             "[::2]:80",
+            "127.0.0.3",
             "::1",
             "localhost:x",
         ] {

@@ -57,7 +57,7 @@ impl Backend for FileBackend {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, file) = &mut *queue;
         let step = Step { at: instant(at), op: op.clone() };
-        if !matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_)) {
+        if !op.is_read_only() {
             // Half a line may have been written, so a failure here is ambiguous.
             writeln!(file, "{step}").map_err(|error| {
                 Error::with_source(ErrorKind::ConnectionLost, "the file", error)

@@ -59,6 +59,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         | (Op::Resume, Reply::Resume { .. })
         | (Op::List(_), Reply::List(_))
         | (Op::Stats, Reply::Stats(_))
+        | (Op::Forecast(_), Reply::Forecast(_))
         | (Op::Check(_), Reply::Check(_))
         | (Op::Repair(_), Reply::Repair(_)) => true,
         _ => false,
@@ -70,7 +71,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    match kind % 15 {
+    match kind % 16 {
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(Claim {
             consumer: ConsumerName::new("w").expect("a name of one byte"),
@@ -91,7 +92,8 @@ fn operation(kind: u8, count: u8) -> Op {
         10 => Op::Get(ids().collect()),
         11 => Op::List(List { status: Status::Ready, after: None, limit: 10 }),
         12 => Op::Stats,
-        13 => Op::Check(Check { after: None, limit: 10 }),
+        13 => Op::Forecast((0..=u64::from(count % 8)).map(Millis::saturating).collect()),
+        14 => Op::Check(Check { after: None, limit: 10 }),
         _ => Op::Repair(Check { after: None, limit: 10 }),
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use delayline_core::{At, Backend, Check, List, Op, QueueName, Reply, State, Status, limits};
+use delayline_core::{
+    At, Backend, Check, List, Millis, Op, QueueName, Reply, State, Status, limits,
+};
 use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
@@ -109,6 +111,7 @@ impl History {
         let list = |status| Op::List(List { status, after: None, limit });
         let looks = [
             Op::Stats,
+            Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
             list(Status::Scheduled),
             list(Status::Ready),
             list(Status::Leased),

@@ -58,7 +58,12 @@ impl Effects {
                 self.places.is_empty() || items.iter().any(|item| touched(&item.id))
             }
             Op::Pause | Op::Resume => self.places.is_empty(),
-            Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_) => false,
+            Op::Get(_)
+            | Op::List(_)
+            | Op::Stats
+            | Op::Forecast(_)
+            | Op::Check(_)
+            | Op::Repair(_) => false,
         }
     }
 

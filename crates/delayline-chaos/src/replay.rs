@@ -364,7 +364,7 @@ fn counters(model: &mut State, at: Timestamp) -> Control {
 }
 
 const fn is_read(op: &Op) -> bool {
-    matches!(op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_))
+    op.is_read_only() || matches!(op, Op::Repair(_))
 }
 
 /// How many wrong ways may be tried before a history counts as undecided.

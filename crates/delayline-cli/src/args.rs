@@ -3,6 +3,8 @@
 mod cancel;
 mod completions;
 mod dead;
+mod explain;
+mod forecast;
 mod get;
 mod list;
 mod reschedule;
@@ -19,6 +21,8 @@ use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue, QueueName, 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
+pub(crate) use self::explain::Explain;
+pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::reschedule::Reschedule;
@@ -115,8 +119,10 @@ pub(crate) enum Verb {
     Send(Box<Send>),
     Work(Work),
     Stats(Stats),
+    Forecast(Forecast),
     List(List),
     Get(Get),
+    Explain(Explain),
     Cancel(Cancel),
     Reschedule(Reschedule),
     Dead(Dead),

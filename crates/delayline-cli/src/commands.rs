@@ -8,6 +8,8 @@ pub(crate) mod completions;
 pub(crate) mod dead;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod forecast;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod reschedule;

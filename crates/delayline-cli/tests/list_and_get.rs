@@ -252,3 +252,67 @@ fn bytes_that_are_no_text() {
     command.arg(std::ffi::OsString::from_vec(vec![255, 27]));
     assert_eq!(run(command).code(1).lines()[0]["id_base64"], "/xs=");
 }
+
+#[test]
+fn messages_are_explained() {
+    let server = Server::start();
+    run(on(&server, &["send", "--id", "a", "--payload", "1", "--delay", "1h"])).code(0);
+    run(on(&server, &["send", "--id", "b", "--payload", "1"])).code(0);
+    for driver in DRIVERS {
+        let explain = |ids: &[&str], code| {
+            let args: Vec<_> = ["--driver", driver, "explain"].iter().chain(ids).copied().collect();
+            run(on(&server, &args)).code(code)
+        };
+        let text = explain(&["a", "b", "c"], 1).stdout;
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("a: It is due in 59 min "), "{text}");
+        assert!(lines[1].starts_with("b: It has been due for "), "{text}");
+        assert!(lines[2].starts_with("c: The queue does not know it"), "{text}");
+        let line = &explain(&["b", "--json"], 0).lines()[0];
+        assert_eq!((&line["id"], &line["why"]), (&"b".into(), &"ready".into()));
+        let words = line["explanation"].as_str().unwrap();
+        assert!(words.ends_with("waits for a free worker."), "{words}");
+    }
+    send(&server, &["--id", HOSTILE, "--payload", "1"]);
+    harmless(&run(on(&server, &["explain", HOSTILE])).code(0).stdout);
+}
+
+#[test]
+fn a_forecast_counts_what_falls_due() {
+    let server = Server::start();
+    many(&server, 60);
+    run(on(&server, &["send", "--id", "b", "--payload", "1"])).code(0);
+    for driver in DRIVERS {
+        let forecast = |more: &[&str], code| {
+            let args: Vec<_> =
+                ["--driver", driver, "forecast"].iter().chain(more).copied().collect();
+            run(on(&server, &args)).code(code)
+        };
+        let all = forecast(&[], 0).stdout;
+        assert_eq!(all.lines().count(), 9, "{all}");
+        let text = forecast(&["--within", "30m,90m"], 0).stdout;
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.strip_prefix(name).unwrap().split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!((row("ready"), row("later")), (vec!["1", "#"], vec!["0"]), "{text}");
+        assert_eq!(row("within 30m"), ["0"], "{text}");
+        assert_eq!(row("within 90m"), ["60", &"#".repeat(40)], "{text}");
+
+        let value = &forecast(&["--within", "30m, 2 days", "--json"], 0).lines()[0];
+        let due = serde_json::json!([
+            {"within_ms": 1_800_000, "count": 0}, {"within_ms": 172_800_000, "count": 60}
+        ]);
+        assert_eq!((&value["due"], &value["ready"], &value["later"]), (&due, &1.into(), &0.into()));
+
+        for (bad, said) in [
+            ("", "is not a duration"),
+            ("1h,1h", "must be longer than the one before"),
+            ("1h,soon", "\"soon\" is not a duration"),
+            ("1h,36600 days", "3155760000000"),
+        ] {
+            let ended = forecast(&["--within", bad], 2);
+            assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        }
+    }
+}

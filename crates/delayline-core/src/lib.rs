@@ -55,8 +55,8 @@ pub use message::{
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
 pub use reply::{
-    Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Found, Page, Purged,
-    Redriven, Reply, Rescheduled, Settled, Stats,
+    Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
+    Page, Purged, Redriven, Reply, Rescheduled, Settled, Stats,
 };
 pub use retry::{Backoff, Jitter, RetryPolicy};
 pub use state::State;

@@ -36,6 +36,9 @@ pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
 pub const MAX_PAGE: usize = 100;
 
+/// Most delays in one [`Forecast`](crate::Op::Forecast).
+pub const MAX_FORECAST: usize = 100;
+
 /// Most messages in one [`Get`](crate::Op::Get), which returns their contents.
 pub const MAX_LOOK_UP: usize = 16;
 

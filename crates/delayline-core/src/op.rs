@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use crate::limits::{
-    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MIN_LEASE_MS,
+    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_FORECAST, MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE,
+    MIN_LEASE_MS,
 };
 use crate::{
     ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Schedule, Status, Timestamp,
@@ -43,6 +44,9 @@ pub enum Op {
     List(List),
     /// Returns the counters. Changes nothing.
     Stats,
+    /// Counts the waiting messages by when they are due: now, within each of these delays from now,
+    /// and later. The delays must rise; there may be 1 to [`MAX_FORECAST`]. Changes nothing.
+    Forecast(Vec<Millis>),
     /// Audits one page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
     /// Audits one page and repairs it (G20): each message is put into the one place where it
@@ -233,6 +237,7 @@ impl Op {
                 }
                 count("the page's limit", list.limit, MAX_PAGE)
             }
+            Self::Forecast(delays) => rising(delays),
             Self::Check(check) | Self::Repair(check) => {
                 count("the page's limit", check.limit, MAX_PAGE)
             }
@@ -261,9 +266,19 @@ impl Op {
             | Self::Get(_)
             | Self::List(_)
             | Self::Stats
+            | Self::Forecast(_)
             | Self::Check(_)
             | Self::Repair(_) => false,
         }
+    }
+
+    /// Returns whether the operation changes nothing, whatever the queue contains.
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Get(_) | Self::List(_) | Self::Stats | Self::Forecast(_) | Self::Check(_)
+        )
     }
 
     /// Returns the operation's name for logs and metrics: `enqueue`, `claim` and so on.
@@ -283,6 +298,7 @@ impl Op {
             Self::Get(_) => "get",
             Self::List(_) => "list",
             Self::Stats => "stats",
+            Self::Forecast(_) => "forecast",
             Self::Check(_) => "check",
             Self::Repair(_) => "repair",
         }
@@ -303,6 +319,22 @@ fn batch<'a>(
         return Err(Violation::Empty { what });
     }
     Violation::at_most(what, "items", seen.len(), MAX_BATCH)
+}
+
+fn rising(delays: &[Millis]) -> Result<(), Violation> {
+    const WHAT: &str = "the forecast";
+    if delays.is_empty() {
+        return Err(Violation::Empty { what: WHAT });
+    }
+    Violation::at_most(WHAT, "items", delays.len(), MAX_FORECAST)?;
+    match delays.iter().zip(delays.iter().skip(1)).find(|(delay, next)| next <= delay) {
+        None => Ok(()),
+        Some((delay, next)) => Err(Violation::Malformed {
+            what: "the forecast's delay in ms",
+            value: next.as_ms().to_string(),
+            reason: format!("it must be longer than the one before, {}", delay.as_ms()),
+        }),
+    }
 }
 
 fn count(what: &'static str, actual: usize, most: usize) -> Result<(), Violation> {

@@ -54,6 +54,8 @@ pub enum Reply {
     List(Page),
     /// To [`Op::Stats`](crate::Op::Stats).
     Stats(Stats),
+    /// To [`Op::Forecast`](crate::Op::Forecast).
+    Forecast(Forecast),
     /// To [`Op::Check`](crate::Op::Check).
     Check(Checked),
     /// To [`Op::Repair`](crate::Op::Repair): what was wrong and has been repaired.
@@ -247,6 +249,17 @@ pub struct Stats {
     pub purged_total: u64,
     /// How often a message became a dead letter because it had expired.
     pub expired_total: u64,
+}
+
+/// The waiting messages of a queue, counted by when they are due (G22).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// Messages that are due and wait for a worker.
+    pub ready: u64,
+    /// For each delay, the messages that are due within it but not within the one before.
+    pub due: Vec<u64>,
+    /// Messages that are due after the longest delay.
+    pub later: u64,
 }
 
 /// A page of the audit.

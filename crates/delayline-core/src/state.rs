@@ -121,6 +121,7 @@ impl State {
             Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
             Op::List(list) => Reply::List(self.list(now, list)),
             Op::Stats => Reply::Stats(self.stats(now)),
+            Op::Forecast(delays) => Reply::Forecast(self.forecast(now, delays)),
             Op::Check(check) => Reply::Check(self.check(check)),
             // The model has nothing to repair.
             Op::Repair(check) => Reply::Repair(self.check(check)),

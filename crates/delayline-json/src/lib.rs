@@ -5,6 +5,7 @@
 //!   payload.
 //! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
+//! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`Cursor`] is the place where a list has ended.
 //! - [`duration`], [`instant`] and [`rfc3339`] are for times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
@@ -20,7 +21,7 @@ mod time;
 pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
-pub use self::message::{headers, id, info, line, message, stateless, text_or_base64};
-pub use self::stats::{counts, stats};
+pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
+pub use self::stats::{counts, forecast, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

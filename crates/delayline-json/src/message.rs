@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{Headers, Message, MessageId, MessageInfo, MessageState};
+use delayline::{Explanation, Headers, Message, MessageId, MessageInfo, MessageState};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -63,6 +63,15 @@ pub fn message(message: &Message) -> Value {
 pub fn stateless(message: &MessageId, state: &str) -> Value {
     let mut object = id(message);
     object.insert("state".to_owned(), state.into());
+    Value::Object(object)
+}
+
+/// Why a message is not delivered: a name under `why`, and a sentence under `explanation`.
+#[must_use]
+pub fn explanation(message: &MessageId, explanation: &Explanation) -> Value {
+    let mut object = id(message);
+    object.insert("why".to_owned(), explanation.name().into());
+    object.insert("explanation".to_owned(), explanation.to_string().into());
     Value::Object(object)
 }
 

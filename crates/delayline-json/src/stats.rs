@@ -1,6 +1,8 @@
 //! Counts of a queue.
 
-use delayline::Stats;
+use std::time::Duration;
+
+use delayline::{Forecast, Stats};
 use serde_json::{Value, json};
 
 use crate::rfc3339;
@@ -20,6 +22,22 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 9] {
         ("purged_total", stats.purged_total),
         ("expired_total", stats.expired_total),
     ]
+}
+
+/// When the waiting messages are due: how many are ready, due within each delay but not within the
+/// one before, and due later.
+#[must_use]
+pub fn forecast(queue: &str, delays: &[Duration], forecast: &Forecast) -> Value {
+    let due = delays.iter().zip(&forecast.due).map(|(delay, count)| {
+        let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        json!({ "within_ms": ms, "count": count })
+    });
+    json!({
+        "queue": queue,
+        "ready": forecast.ready,
+        "due": due.collect::<Vec<_>>(),
+        "later": forecast.later,
+    })
 }
 
 /// The counts, whether the queue is paused, and the earliest due instant, as an object.

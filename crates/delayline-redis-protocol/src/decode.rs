@@ -5,8 +5,9 @@
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
-    ErrorKind, Extended, Finding, Found, Message, MessageId, MessageInfo, MessageState, Op, Page,
-    Position, Priority, Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status, Timestamp,
+    ErrorKind, Extended, Finding, Forecast, Found, Message, MessageId, MessageInfo, MessageState,
+    Op, Page, Position, Priority, Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status,
+    Timestamp,
 };
 
 use crate::layout::codes::{
@@ -76,6 +77,7 @@ impl Reader {
             }
             Op::List(_) => Reply::List(self.page(at)?),
             Op::Stats => Reply::Stats(self.stats()?),
+            Op::Forecast(delays) => Reply::Forecast(self.forecast(delays.len())?),
             Op::Check(_) => Reply::Check(self.checked()?),
             Op::Repair(_) => Reply::Repair(self.checked()?),
         })
@@ -235,6 +237,14 @@ impl Reader {
             page.messages.extend(info);
         }
         Ok(page)
+    }
+
+    fn forecast(&mut self, delays: usize) -> Result<Forecast, Error> {
+        Ok(Forecast {
+            ready: self.count()?,
+            due: self.each(delays, Self::count)?,
+            later: self.count()?,
+        })
     }
 
     fn stats(&mut self) -> Result<Stats, Error> {

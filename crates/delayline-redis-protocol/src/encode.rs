@@ -57,6 +57,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.position(list.after);
         }
         Op::Stats => {}
+        Op::Forecast(delays) => delays.iter().for_each(|delay| args.number(delay.as_ms())),
         Op::Check(check) | Op::Repair(check) => {
             args.count(check.limit);
             args.position(check.after);

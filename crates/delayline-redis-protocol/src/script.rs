@@ -81,6 +81,7 @@ scripts! {
     GET: "get.lua";
     LIST: "list.lua";
     STATS: "stats.lua";
+    FORECAST: "forecast.lua";
     CHECK: "check.lua";
     REPAIR: "repair.lua";
     RING: "ring.lua";
@@ -103,6 +104,7 @@ impl Script {
             Op::Get(_) => &GET,
             Op::List(_) => &LIST,
             Op::Stats => &STATS,
+            Op::Forecast(_) => &FORECAST,
             Op::Check(_) => &CHECK,
             Op::Repair(_) => &REPAIR,
         }

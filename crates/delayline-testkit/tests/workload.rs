@@ -100,6 +100,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
             kinds
         }
         Reply::Stats(_) => vec!["stats".to_owned()],
+        Reply::Forecast(_) => vec!["forecast".to_owned()],
         Reply::Repair(_) => vec!["repair".to_owned()],
         Reply::Check(checked) => vec![format!("check, next: {}", checked.next.is_some())],
     }
@@ -148,6 +149,7 @@ const EXPECTED: &[&str] = &[
     "extend Done, cancel requested: true",
     "extend Missing",
     "extend Stale",
+    "forecast",
     "get Dead Expired",
     "get Dead MaxCrashes",
     "get Dead MaxFailures",

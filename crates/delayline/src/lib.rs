@@ -61,9 +61,9 @@ mod worker;
 pub use bytes::Bytes;
 pub use delayline_core::{
     Applied, At, Backend, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Class,
-    DeathReason, Durability, Enqueued, ErrorKind, Finding, FinishedIds, Found, Headers, Jitter,
-    Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page,
-    Position, Priority, Purged, QueueName, Queueing, Redrive, Redriven, Reply, Reschedule,
+    DeathReason, Durability, Enqueued, ErrorKind, Finding, FinishedIds, Forecast, Found, Headers,
+    Jitter, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op,
+    Page, Position, Priority, Purged, QueueName, Queueing, Redrive, Redriven, Reply, Reschedule,
     Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable,
     limits,
 };
@@ -78,7 +78,7 @@ pub use self::connect::{Connect, Driver};
 pub use self::connection::{Connection, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
-pub use self::queue::{Audit, Draft, Listing, Queue, Sent};
+pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sent};
 pub use self::telemetry::TraceContext;
 #[cfg(feature = "tower")]
 pub use self::worker::service_handler;

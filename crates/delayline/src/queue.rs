@@ -5,7 +5,9 @@ mod apply;
 mod batch;
 mod draft;
 mod enqueue;
+mod explain;
 mod listing;
+mod read;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,20 +15,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP};
+use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Cancelled, Durability, Found, MessageId, Millis, NewMessage, Op, Queueing, Reply, Reschedule,
-    Rescheduled, Schedule, Stats, Timestamp,
+    Cancelled, Durability, MessageId, Millis, NewMessage, Op, Queueing, Reply, Reschedule,
+    Rescheduled, Schedule, Timestamp,
 };
 use uuid::Uuid;
 
 pub use self::batch::Sent;
 pub use self::draft::Draft;
 pub(crate) use self::enqueue::{Answered, enqueue};
+pub use self::explain::Explanation;
 pub use self::listing::{Audit, Listing};
 use crate::client::Client;
 use crate::error::message_id;
-use crate::{Codec, Error, Events, Json, TraceContext, telemetry};
+use crate::{Codec, Error, Events, Json, TraceContext};
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
@@ -267,108 +270,6 @@ impl<T, C> Queue<T, C> {
         I: TryInto<MessageId, Error: Into<Error>>,
     {
         self.reschedule(message_id(id)?, Schedule::At(Timestamp::try_from(due)?)).await
-    }
-
-    /// Returns what is known about an id. [`decode`](Self::decode) reads the payload of a live
-    /// message.
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel`](Self::cancel).
-    #[doc(alias = "peek")]
-    pub async fn get<I>(&self, id: I) -> Result<Found, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        let reply = self.ask(&Op::Get(vec![message_id(id)?])).await?;
-        let Reply::Get(items) = reply else { return Err(Error::unexpected_reply()) };
-        only(items)
-    }
-
-    /// Returns what is known about many ids, one result per id, in order. Each operation looks up
-    /// at most 16 ids; several operations are not one snapshot.
-    ///
-    /// ```
-    /// # use delayline::{Found, Queue, Status};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
-    /// let id = queue.send(&7).await?;
-    /// let known = queue.get_many([id.clone(), "order-1".try_into()?]).await?;
-    /// assert!(matches!(&known[0], Found::Live(message) if message.info.id == id));
-    /// assert_eq!(known[1], Found::Unknown);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything
-    /// is sent.
-    pub async fn get_many<I>(&self, ids: impl IntoIterator<Item = I>) -> Result<Vec<Found>, Error>
-    where
-        I: TryInto<MessageId, Error: Into<Error>>,
-    {
-        self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
-            Reply::Get(items) => Some(items),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Counts the messages in each state (G22).
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
-    pub async fn stats(&self) -> Result<Stats, Error> {
-        match self.ask(&Op::Stats).await? {
-            Reply::Stats(stats) => Ok(stats),
-            _ => Err(Error::unexpected_reply()),
-        }
-    }
-
-    /// Returns the time of the server's clock, which decides when messages are due and expire.
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
-    pub async fn server_time(&self) -> Result<Timestamp, Error> {
-        Ok(self.client.apply(&Op::Stats).await?.at)
-    }
-
-    /// Counts like [`stats`](Self::stats) and, with the feature `metrics`, updates the gauges
-    /// described in [`telemetry`]. Call it every few seconds, in only one of the processes that
-    /// share the queue.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the gauges keep their previous values.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
-    pub async fn report_depths(&self) -> Result<Stats, Error> {
-        let applied = self.client.apply(&Op::Stats).await?;
-        let Reply::Stats(stats) = applied.reply else { return Err(Error::unexpected_reply()) };
-        telemetry::depths(self.client.label(), &stats, applied.at);
-        Ok(stats)
     }
 
     /// Stops deliveries until [`resume`](Self::resume); everything else continues (G17). Pausing a

@@ -137,6 +137,7 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         | Op::Resume
         | Op::List(_)
         | Op::Stats
+        | Op::Forecast(_)
         | Op::Check(_)
         | Op::Repair(_) => return None,
     };

@@ -4,8 +4,8 @@ use std::ops::{Bound, RangeInclusive};
 
 use super::{Index, State, first, up_to};
 use crate::{
-    Check, Checked, Found, List, MessageId, Millis, Page, Position, Priority, Stats, Status,
-    Timestamp,
+    Check, Checked, Forecast, Found, List, MessageId, Millis, Page, Position, Priority, Stats,
+    Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead.
@@ -61,6 +61,23 @@ impl State {
             cancelled_total: self.cancelled,
             purged_total: self.purged,
             expired_total: self.expired,
+        }
+    }
+
+    pub(super) fn forecast(&self, now: Timestamp, delays: &[Millis]) -> Forecast {
+        let count_until = |instant| {
+            let due: usize = self.due.iter().map(|index| up_to(index, instant).count()).sum();
+            u64::try_from(due).unwrap_or(u64::MAX)
+        };
+        let mut counted = count_until(now);
+        let mut next = |instant| {
+            let before = std::mem::replace(&mut counted, count_until(instant));
+            counted - before
+        };
+        Forecast {
+            ready: count_until(now),
+            due: delays.iter().map(|delay| next(now.after(*delay))).collect(),
+            later: next(Timestamp::MAX),
         }
     }
 

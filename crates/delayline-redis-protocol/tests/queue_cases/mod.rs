@@ -169,6 +169,7 @@ pub fn every_op() -> Vec<Op> {
         list(Status::Leased),
         list(Status::Dead),
         Op::Stats,
+        Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
         Op::Check(Check { after: None, limit: 100 }),
         Op::Repair(Check { after: None, limit: 100 }),
     ]

@@ -138,6 +138,10 @@ pub mod scenes {
     pub fn stats(n: u64) -> Scene {
         scene(vec![super::enqueue(n)], Op::Stats, vec![super::cancel(n)])
     }
+    pub fn forecast(n: u64) -> Scene {
+        let delays = [10, 1_000_000].map(Millis::saturating).to_vec();
+        scene(vec![super::enqueue(n)], Op::Forecast(delays), vec![super::cancel(n)])
+    }
     pub fn repair(n: u64) -> Scene {
         let check = Check { limit: 10, after: None };
         scene(vec![super::enqueue(n)], Op::Repair(check), vec![super::cancel(n)])
@@ -176,8 +180,7 @@ pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
     println!("{all:?}");
     // Three ends, at every byte of a request; the shortest has four keys.
     assert!(all.cuts > 3 * 200 && all.lost > 200, "{all:?}");
-    let changes =
-        !matches!(scene(0).op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_));
+    let changes = !scene(0).op.is_read_only() && !matches!(scene(0).op, Op::Repair(_));
     let tells = !matches!(
         scene(0).op,
         // These answer the same however often they are executed.
@@ -307,7 +310,7 @@ macro_rules! wire_cases {
     };
     ($connect:ty) => {
         wire_cases!($connect: enqueue claim ack retry extend cancel reschedule redrive purge pause
-            resume get list stats check repair);
+            resume get list stats forecast check repair);
     };
 }
 pub(crate) use wire_cases;

@@ -1,8 +1,8 @@
 //! Lookups change nothing and return the truth.
 
 use delayline_core::{
-    Check, Found, List, NewMessage, Op, Outcome, Position, Priority, Reply, Schedule, Stats,
-    Status, Timestamp,
+    Check, Found, List, Millis, NewMessage, Op, Outcome, Position, Priority, Reply, Schedule,
+    Stats, Status, Timestamp,
 };
 
 use super::queue::{Queue, after, at, claim, id, lease, listed, message, reject};
@@ -15,6 +15,8 @@ super::cases! { "look",
     look_ups_are_answered_in_the_order_asked: "G18",
     counts_follow_a_message_through_its_life: "G22",
     the_earliest_due_instant_is_told: "G22",
+    a_forecast_counts_by_due_time: "G22",
+    a_forecast_reaches_to_the_end_of_time: "G20, G22",
     the_audit_sees_every_message_once: "G1, G22",
     only_what_changes_something_raises_the_revision: "G3",
 }
@@ -155,6 +157,30 @@ async fn the_earliest_due_instant_is_told(queue: &Queue) {
     assert_eq!(queue.stats(8).await.earliest_due, Some(at(505)), "s2 before s1");
 }
 
+async fn a_forecast_counts_by_due_time(queue: &Queue) {
+    assert_eq!(queue.forecast(0, &[1]).await, (0, vec![0], 0));
+    populated(queue).await; // r1 is due at 1, r2 at 6, s2 at 505, s1 at 905
+    assert_eq!(queue.forecast(5, &[1]).await, (1, vec![1], 2));
+    assert_eq!(queue.forecast(6, &[1]).await, (2, vec![0], 2));
+    assert_eq!(queue.forecast(7, &[497, 498, 897, 898, 899]).await, (2, vec![0, 1, 0, 1, 0], 0));
+    assert_eq!(queue.forecast(7, &[0, 10_000]).await, (2, vec![0, 2], 0));
+    assert_eq!(queue.forecast(905, &[1]).await, (4, vec![0], 0));
+    queue.pause(906).await;
+    assert_eq!(queue.forecast(906, &[1]).await, (4, vec![0], 0), "paused or not");
+    let all: Vec<_> = (0..100).collect();
+    assert_eq!(queue.forecast(455, &all).await.1.iter().sum::<u64>(), 1, "100 delays");
+}
+
+async fn a_forecast_reaches_to_the_end_of_time(queue: &Queue) {
+    let end = Timestamp::MAX.as_ms() - at(0).as_ms();
+    let last = NewMessage { schedule: Schedule::At(Timestamp::MAX), ..message("last") };
+    let low = NewMessage { priority: Priority::Low, schedule: after(3), ..message("low") };
+    queue.enqueue(end - 10, vec![last, low]).await;
+    assert_eq!(queue.forecast(end - 10, &[2, 9]).await, (0, vec![0, 1], 1));
+    assert_eq!(queue.forecast(end - 10, &[9, 10, 11]).await, (0, vec![1, 1, 0], 0));
+    assert_eq!(queue.forecast(end, &[1, 2]).await, (2, vec![0, 0], 0));
+}
+
 async fn the_audit_sees_every_message_once(queue: &Queue) {
     populated(queue).await;
     for limit in [1, 3, 8, 100] {
@@ -171,6 +197,7 @@ async fn only_what_changes_something_raises_the_revision(queue: &Queue) {
         Op::Get(vec![id("a")]),
         Op::List(List { status: Status::Ready, after: None, limit: 1 }),
         Op::Stats,
+        Op::Forecast(vec![Millis::ZERO]),
         Op::Check(Check { after: None, limit: 1 }),
         Op::Resume,
         Op::Cancel(vec![id("nobody")]),

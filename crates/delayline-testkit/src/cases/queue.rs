@@ -150,6 +150,14 @@ impl Queue {
         answer!(self, ms, Op::Stats, Reply::Stats(stats) => stats)
     }
 
+    /// How many messages are ready, due within each delay in ms, and due later.
+    pub(super) async fn forecast(&self, ms: u64, delays: &[u64]) -> (u64, Vec<u64>, u64) {
+        let delays = delays.iter().map(|delay| Millis::saturating(*delay)).collect();
+        let op = Op::Forecast(delays);
+        let forecast = answer!(self, ms, op, Reply::Forecast(forecast) => forecast);
+        (forecast.ready, forecast.due, forecast.later)
+    }
+
     /// Audits the whole queue, which must be clean, and returns its number of messages.
     pub(super) async fn check(&self, ms: u64, limit: usize) -> u64 {
         let (mut after, mut examined) = (None, 0);

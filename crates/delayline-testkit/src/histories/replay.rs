@@ -68,7 +68,7 @@ fn step<'a>(
     let mut reasons = Vec::new();
     for n in 0..group.len() {
         let mover = group[n];
-        if matches!(mover.op, Op::Get(_) | Op::List(_) | Op::Stats | Op::Check(_) | Op::Repair(_)) {
+        if mover.op.is_read_only() || matches!(mover.op, Op::Repair(_)) {
             continue;
         }
         let mut next = model.clone();

@@ -71,6 +71,7 @@ impl FromStr for Step {
                 after: words.optional("after").map(position).transpose()?,
             }),
             "stats" => Op::Stats,
+            "forecast" => Op::Forecast(words.all(millis)?),
             "check" => Op::Check(Check {
                 limit: number(words.required("limit")?)?,
                 after: words.optional("after").map(position).transpose()?,
@@ -129,7 +130,12 @@ impl<'a> Words<'a> {
 
     /// Takes all remaining words as ids.
     fn ids(&mut self) -> Result<Vec<MessageId>, String> {
-        std::mem::take(&mut self.0).into_iter().map(id).collect()
+        self.all(id)
+    }
+
+    /// Takes all remaining words.
+    fn all<T>(&mut self, read: impl Fn(&'a str) -> Result<T, String>) -> Result<Vec<T>, String> {
+        std::mem::take(&mut self.0).into_iter().map(read).collect()
     }
 
     fn end(&self) -> Result<(), String> {

@@ -53,6 +53,9 @@ impl fmt::Display for Step {
                 redrive.ids.iter().try_for_each(|i| id(f, i))
             }
             Op::Pause | Op::Resume | Op::Stats => Ok(()),
+            Op::Forecast(delays) => {
+                delays.iter().try_for_each(|delay| write!(f, " {}", delay.as_ms()))
+            }
             Op::List(list) => page(f, list),
             Op::Check(check) | Op::Repair(check) => {
                 write!(f, " limit={}", check.limit)?;

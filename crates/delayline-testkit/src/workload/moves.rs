@@ -63,8 +63,13 @@ fn reading() -> impl Strategy<Value = Action> {
         1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Repair(after, limit)),
         4 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
         1 => Just(Action::Send(Op::Stats)),
+        1 => delays().prop_map(|delays| Action::Send(Op::Forecast(delays))),
         1 => invalid().prop_map(Action::Send),
     ]
+}
+
+fn delays() -> impl Strategy<Value = Vec<Millis>> {
+    prop::collection::btree_set(delay(), 1..5).prop_map(|delays| delays.into_iter().collect())
 }
 
 /// Operations that exceed a limit, which backends refuse.
@@ -79,6 +84,7 @@ fn invalid() -> impl Strategy<Value = Op> {
     prop_oneof![
         id().prop_map(|id| Op::Cancel(vec![id.clone(), id])),
         Just(Op::Enqueue(Vec::new())),
+        delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
         id().prop_map(|id| Op::Extend(Extend {
             leases: vec![(id, no_lease())],
             lease: Millis::MAX

@@ -1,0 +1,29 @@
+//! `delayline forecast`.
+
+/// Count the waiting messages by when they are due
+///
+/// Each line counts what is due within its delay from now, but not within the delay before it.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Forecast {
+    /// Delays from now that rise, at most 100
+    #[arg(
+        long,
+        value_name = "DURATION,...",
+        value_delimiter = ',',
+        default_value = "1m,10m,1h,6h,1 day,7 days"
+    )]
+    pub(crate) within: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  delayline forecast
+  delayline forecast --within 5m,10m,15m,20m
+  delayline forecast --within 1h --json | jq .due[0].count
+
+For exit codes, see `delayline --help`.";

@@ -1,0 +1,51 @@
+-- delayline 0.1.0, schema 2: forecast
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 92 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until =
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
+if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until,
+}
+end
+local function count_until(instant)
+local count = 0
+for level = 0, 3 do
+count = count + redis.call('ZCOUNT', KEYS[2], level * 281474976710656, level * 281474976710656 + instant)
+end
+return count
+end
+local counted = count_until(now)
+local results = {0, now, control.revision, counted}
+for i = 2, #ARGV + 1 do
+local before = counted
+counted = count_until(ARGV[i] and after(tonumber(ARGV[i])) or 253402300799999)
+results[3 + i] = counted - before
+end
+return results

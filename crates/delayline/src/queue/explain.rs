@@ -1,0 +1,219 @@
+//! Why a message is not delivered.
+
+use std::fmt;
+use std::time::Duration;
+
+use delayline_core::{DeathReason, Found, MessageInfo, MessageState, Status, Timestamp};
+
+/// Why a message is not delivered now, or what has become of it: the result of
+/// [`Queue::explain`](crate::Queue::explain). `Display` says it in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Explanation {
+    /// It is not due.
+    NotDue {
+        /// How long it still waits, by the server's clock.
+        wait: Duration,
+        /// Its failures since it was enqueued or redriven, if it waits for another attempt.
+        failures: u32,
+        /// Failures after which it becomes a dead letter.
+        max_failures: u32,
+        /// Whether it expires before it is due. Then it will not be delivered.
+        expires_first: bool,
+    },
+    /// It is due, but has expired: the next claim makes it a dead letter.
+    Expired,
+    /// It is due, but the queue is paused.
+    Paused {
+        /// How long it has been due.
+        overdue: Duration,
+    },
+    /// It is due, and waits for a worker with a free slot.
+    Ready {
+        /// How long it has been due.
+        overdue: Duration,
+    },
+    /// A worker holds it.
+    Leased {
+        /// When the lease expires unless the worker extends it; zero if it has expired, and the
+        /// next claim takes the message back.
+        remaining: Duration,
+        /// The number of claims, this one included.
+        epoch: u64,
+        /// Whether a cancel was requested.
+        cancel_requested: bool,
+    },
+    /// It is a dead letter.
+    Dead {
+        /// Why.
+        reason: DeathReason,
+        /// How long ago it died.
+        ago: Duration,
+        /// The error text of the latest failure.
+        last_error: Option<String>,
+    },
+    /// It is finished: [`Status::Acked`], [`Status::Cancelled`] or [`Status::Purged`].
+    Finished(Status),
+    /// Its record is damaged: the next claim makes it a dead letter.
+    Unreadable,
+    /// The queue does not know the id: the message was never accepted, it is finished and
+    /// forgotten, or the server has lost it.
+    Unknown,
+}
+
+impl Explanation {
+    pub(super) fn new(found: Found, now: Timestamp, is_paused: bool) -> Self {
+        match found {
+            Found::Live(message) => Self::of_live(message.info, now, is_paused),
+            Found::Finished(status) => Self::Finished(status),
+            Found::Unreadable => Self::Unreadable,
+            Found::Unknown => Self::Unknown,
+        }
+    }
+
+    fn of_live(info: MessageInfo, now: Timestamp, is_paused: bool) -> Self {
+        match info.state {
+            MessageState::Scheduled => Self::NotDue {
+                wait: between(now, info.due),
+                failures: info.failures,
+                max_failures: info.max_failures,
+                expires_first: info.expires_at.is_some_and(|expires_at| expires_at <= info.due),
+            },
+            MessageState::Ready if info.expires_at.is_some_and(|expires_at| expires_at <= now) => {
+                Self::Expired
+            }
+            MessageState::Ready if is_paused => Self::Paused { overdue: between(info.due, now) },
+            MessageState::Ready => Self::Ready { overdue: between(info.due, now) },
+            MessageState::Leased { deadline, cancel_requested } => Self::Leased {
+                remaining: between(now, deadline),
+                epoch: info.epoch,
+                cancel_requested,
+            },
+            MessageState::Dead { reason, since } => {
+                Self::Dead { reason, ago: between(since, now), last_error: info.last_error }
+            }
+        }
+    }
+
+    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `ready`, `leased`, `dead`,
+    /// `acked`, `cancelled`, `purged`, `unreadable` or `unknown`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotDue { .. } => "not_due",
+            Self::Expired => "expired",
+            Self::Paused { .. } => "paused",
+            Self::Ready { .. } => "ready",
+            Self::Leased { .. } => "leased",
+            Self::Dead { .. } => "dead",
+            Self::Finished(status) => status.name(),
+            Self::Unreadable => "unreadable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDue { wait, failures, max_failures, expires_first } => {
+                write!(f, "It is due in {}", Span(*wait))?;
+                if *failures > 0 {
+                    write!(f, ", after failure {failures} of {max_failures}")?;
+                }
+                if *expires_first {
+                    f.write_str(", but expires before that, and becomes a dead letter then")?;
+                }
+                f.write_str(".")
+            }
+            Self::Expired => {
+                f.write_str("It has expired. The next claim makes it a dead letter.")
+            }
+            Self::Paused { overdue } => {
+                write!(f, "It has been due for {}, but the queue is paused.", Span(*overdue))
+            }
+            Self::Ready { overdue } => {
+                write!(f, "It has been due for {}, and waits for a free worker.", Span(*overdue))
+            }
+            Self::Leased { remaining, epoch, cancel_requested } => {
+                write!(f, "A worker holds it (delivery {epoch}), ")?;
+                if remaining.is_zero() {
+                    f.write_str("but its lease has expired. The next claim takes it back")?;
+                } else {
+                    write!(f, "and its lease expires in {} unless extended", Span(*remaining))?;
+                }
+                f.write_str(if *cancel_requested {
+                    ". A cancel was requested: it ends with this lease."
+                } else {
+                    "."
+                })
+            }
+            Self::Dead { reason, ago, last_error } => {
+                let why = match reason {
+                    DeathReason::MaxFailures => "it failed too often",
+                    DeathReason::MaxCrashes => "its lease expired too often",
+                    DeathReason::Rejected => "a handler rejected it",
+                    DeathReason::Expired => "it expired",
+                    _ => "its record cannot be read",
+                };
+                write!(f, "It has been a dead letter for {}: {why}.", Span(*ago))?;
+                match last_error {
+                    Some(error) => write!(f, " The last error was: {error}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Finished(Status::Acked) => f.write_str("A worker has handled and acked it."),
+            Self::Finished(Status::Cancelled) => f.write_str("It was cancelled."),
+            Self::Finished(_) => f.write_str("It was a dead letter, and was purged."),
+            Self::Unreadable => f.write_str(
+                "Its record is damaged. The next claim makes it a dead letter, and a repair does.",
+            ),
+            Self::Unknown => f.write_str(
+                "The queue does not know it: it was never accepted, or it finished and is forgotten.",
+            ),
+        }
+    }
+}
+
+/// The time from one instant to a later one; zero if it is not later.
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_millis(to.as_ms().saturating_sub(from.as_ms()))
+}
+
+/// A duration in its two largest units.
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ms, seconds) = (self.0.as_millis(), self.0.as_secs());
+        match seconds {
+            0 => write!(f, "{ms} ms"),
+            1..60 => write!(f, "{}.{} s", seconds, ms % 1000 / 100),
+            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            3600..86_400 => write!(f, "{} h {} min", seconds / 3600, seconds % 3600 / 60),
+            _ => write!(f, "{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_two_units() {
+        for (ms, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_049, "1.0 s"),
+            (59_999, "59.9 s"),
+            (60_000, "1 min 0 s"),
+            (3_599_999, "59 min 59 s"),
+            (3_600_000, "1 h 0 min"),
+            (86_400_000, "1 d 0 h"),
+            (3_155_760_000_000, "36525 d 0 h"),
+        ] {
+            assert_eq!(Span(Duration::from_millis(ms)).to_string(), text);
+        }
+    }
+}

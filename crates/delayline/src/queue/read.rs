@@ -1,0 +1,193 @@
+//! Looking up and counting messages.
+
+use std::time::Duration;
+
+use delayline_core::limits::MAX_LOOK_UP;
+use delayline_core::{
+    Applied, Forecast, Found, MessageId, MessageState, Millis, Op, Reply, Stats, Timestamp,
+};
+
+use super::{Explanation, Queue, only};
+use crate::error::message_id;
+use crate::{Error, telemetry};
+
+impl<T, C> Queue<T, C> {
+    /// Returns what is known about an id. [`decode`](Self::decode) reads the payload of a live
+    /// message.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel).
+    #[doc(alias = "peek")]
+    pub async fn get<I>(&self, id: I) -> Result<Found, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let reply = self.ask(&Op::Get(vec![message_id(id)?])).await?;
+        let Reply::Get(items) = reply else { return Err(Error::unexpected_reply()) };
+        only(items)
+    }
+
+    /// Returns what is known about many ids, one result per id, in order. Each operation looks up
+    /// at most 16 ids; several operations are not one snapshot.
+    ///
+    /// ```
+    /// # use delayline::{Found, Queue, Status};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// let id = queue.send(&7).await?;
+    /// let known = queue.get_many([id.clone(), "order-1".try_into()?]).await?;
+    /// assert!(matches!(&known[0], Found::Live(message) if message.info.id == id));
+    /// assert_eq!(known[1], Found::Unknown);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything
+    /// is sent.
+    pub async fn get_many<I>(&self, ids: impl IntoIterator<Item = I>) -> Result<Vec<Found>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
+            Reply::Get(items) => Some(items),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Explains why a message is not delivered now, or what has become of it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::{Explanation, Queue};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
+    /// let id = orders.send_in(&1234, Duration::from_secs(1800)).await?;
+    /// println!("{}", orders.explain(id).await?); // It is due in 29 min 59 s.
+    /// assert_eq!(orders.explain("order-1").await?, Explanation::Unknown);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The message and, if it is due, whether the queue is paused are read one after the other.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel).
+    pub async fn explain<I>(&self, id: I) -> Result<Explanation, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let id = message_id(id)?;
+        let Applied { at, reply, .. } = self.client.apply(&Op::Get(vec![id])).await?;
+        let Reply::Get(found) = reply else { return Err(Error::unexpected_reply()) };
+        let found = only(found)?;
+        let is_ready = matches!(
+            &found, Found::Live(message) if message.info.state == MessageState::Ready
+        );
+        let is_paused = is_ready && self.stats().await?.paused;
+        Ok(Explanation::new(found, at, is_paused))
+    }
+
+    /// Counts the messages in each state (G22).
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        match self.ask(&Op::Stats).await? {
+            Reply::Stats(stats) => Ok(stats),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
+    /// Counts the waiting messages by when they are due: now, within each of the delays from now
+    /// but not within the one before, and later (G22).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
+    /// orders.send_in(&1234, Duration::from_secs(1800)).await?;
+    /// let [minute, hour] = [60, 3600].map(Duration::from_secs);
+    /// let forecast = orders.forecast([minute, hour]).await?;
+    /// assert_eq!((forecast.ready, forecast.later), (0, 0));
+    /// assert_eq!(forecast.due, [0, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience). Also, before anything is sent, if
+    /// there are no delays or more than 100, if they do not rise, or if one is longer than 100
+    /// years.
+    pub async fn forecast(
+        &self,
+        delays: impl IntoIterator<Item = Duration>,
+    ) -> Result<Forecast, Error> {
+        let delays = delays.into_iter().map(Millis::try_from).collect::<Result<_, _>>()?;
+        match self.ask(&Op::Forecast(delays)).await? {
+            Reply::Forecast(forecast) => Ok(forecast),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
+    /// Returns the time of the server's clock, which decides when messages are due and expire.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn server_time(&self) -> Result<Timestamp, Error> {
+        Ok(self.client.apply(&Op::Stats).await?.at)
+    }
+
+    /// Counts like [`stats`](Self::stats) and, with the feature `metrics`, updates the gauges
+    /// described in [`telemetry`]. Call it every few seconds, in only one of the processes that
+    /// share the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the gauges keep their previous values.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn report_depths(&self) -> Result<Stats, Error> {
+        let applied = self.client.apply(&Op::Stats).await?;
+        let Reply::Stats(stats) = applied.reply else { return Err(Error::unexpected_reply()) };
+        telemetry::depths(self.client.label(), &stats, applied.at);
+        Ok(stats)
+    }
+}

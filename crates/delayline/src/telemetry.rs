@@ -45,6 +45,16 @@
 //!
 //! The gauges are updated by [`Queue::report_depths`](crate::Queue::report_depths).
 //!
+//! The exporter `metrics-exporter-prometheus` turns histograms into summaries, which cannot be
+//! added up over processes, unless its builder sets buckets. The alert and the Grafana panel on
+//! lateness in `monitoring/` need them:
+//!
+//! ```ignore
+//! builder.set_buckets_for_metric(Matcher::Full("delayline_lateness_seconds".to_owned()), &[
+//!     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0,
+//! ])?;
+//! ```
+//!
 //! # Events
 //!
 //! [`Queue::events`](crate::Queue::events) reports each thing that this process does to a message.

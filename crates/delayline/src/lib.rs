@@ -31,7 +31,7 @@
 //! - [`Queue::durability`] makes calls wait until replicas or a disk have the write.
 //! - [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
 //!   one set of slots. With the feature `tower`, a worker also runs a `tower` service
-//!   (`service_handler`).
+//!   (`service_handler`). [`batch_handler`] makes a handler of many messages at once.
 //! - The feature `testing` adds a queue for tests, with a clock that the test moves.
 //!
 //! What a queue promises is the contract of [`delayline_core`], whose types are re-exported here.
@@ -83,5 +83,6 @@ pub use self::telemetry::TraceContext;
 #[cfg(feature = "tower")]
 pub use self::worker::service_handler;
 pub use self::worker::{
-    CancelReason, Job, Outcome, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle, Workers,
+    CancelReason, Job, Outcome, Outcomes, Stuck, Summary, Worker, WorkerBuilder, WorkerHandle,
+    Workers, batch_handler,
 };

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "testing")]
 mod alone;
+mod batch;
 mod builder;
 mod complaints;
 mod control;
@@ -26,6 +27,7 @@ pub use delayline_core::worker::{CancelReason, Summary};
 
 #[cfg(feature = "testing")]
 pub(crate) use self::alone::Alone;
+pub use self::batch::{Outcomes, batch_handler};
 use self::builder::Config;
 pub use self::builder::WorkerBuilder;
 pub use self::job::Job;

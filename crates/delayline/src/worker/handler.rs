@@ -82,21 +82,20 @@ where
 /// The outcome of a handler's task that returned none.
 pub(super) fn without_outcome(error: JoinError) -> Outcome {
     match error.try_into_panic() {
-        Ok(panic) => {
-            let text = panic_text(&*panic);
-            // Dropping the panic's payload could panic again.
-            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-                std::mem::forget(again);
-            }
-            Outcome::retry(text)
-        }
+        Ok(panic) => Outcome::retry(panic_text(panic)),
         // Dropped, because the worker stops.
         Err(_) => Outcome::Release,
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// The text of a panic.
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("without a text"))
+    let text = format!("panicked: {}", text.unwrap_or("without a text"));
+    // Dropping the panic's payload could panic again.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+    text
 }

@@ -1,0 +1,194 @@
+//! A handler of many messages at once, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delayline::{
+    Found, Job, Millis, Op, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker,
+    WorkerBuilder, batch_handler,
+};
+use support::Faulty;
+use tokio::time::{Instant, sleep};
+
+const LINGER: Duration = Duration::from_millis(50);
+
+/// When each batch began, and what it held.
+type Batches = Arc<Mutex<Vec<(Duration, Vec<u64>)>>>;
+
+async fn filled(delays_ms: &[u64]) -> (Arc<Faulty>, Queue<u64>) {
+    let backend = Faulty::new();
+    let queue = Queue::new(backend.clone());
+    for (number, delay) in (0..).zip(delays_ms) {
+        let draft = queue.message(&number).id(format!("m-{number}")).max_failures(2);
+        assert!(draft.due_in(Duration::from_millis(*delay)).send().await.unwrap().is_accepted());
+    }
+    (backend, queue)
+}
+
+fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
+    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    Worker::builder(queue.clone()).until_empty(true).retry(retry)
+}
+
+/// Runs a worker on batches of at most four, each of which takes a second.
+async fn run(worker: WorkerBuilder<u64>, outcomes: fn(&[u64]) -> Outcomes) -> (Summary, Batches) {
+    let batches = Batches::default();
+    let (log, start) = (Arc::clone(&batches), Instant::now());
+    let handler = batch_handler(4, LINGER, move |jobs: Vec<Job<u64>>| {
+        let numbers: Vec<_> = jobs.iter().map(|job| *job.payload()).collect();
+        log.lock().unwrap().push((start.elapsed(), numbers.clone()));
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            Ok::<_, &str>(outcomes(&numbers))
+        }
+    });
+    (worker.build().unwrap().run(handler).await, batches)
+}
+
+fn ack(_: &[u64]) -> Outcomes {
+    ().into()
+}
+
+fn numbers(batches: &Batches) -> Vec<Vec<u64>> {
+    batches.lock().unwrap().iter().map(|(_, numbers)| numbers.clone()).collect()
+}
+
+async fn error_of(backend: &Faulty, id: &str) -> (Status, String) {
+    let Found::Live(message) = backend.found(id).await else { panic!("{id} is gone") };
+    (message.info.state.status(), message.info.last_error.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_batch_starts_at_once_and_a_partial_one_after_the_linger() {
+    let (_, queue) = filled(&[0; 10]).await;
+    let (summary, batches) = run(worker(&queue).concurrency(10), ack).await;
+    assert_eq!(summary.acked, 10);
+    let log = batches.lock().unwrap().clone();
+    let begun: Vec<_> = log.iter().map(|(begun, numbers)| (*begun, numbers.len())).collect();
+    assert_eq!(begun, [(Duration::ZERO, 4), (Duration::ZERO, 4), (LINGER, 2)]);
+    let mut all: Vec<_> = log.into_iter().flat_map(|(_, numbers)| numbers).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_within_the_linger_joins_and_what_comes_later_does_not() {
+    let (_, queue) = filled(&[1_000, 1_020, 1_040, 1_060]).await;
+    let (summary, batches) = run(worker(&queue), ack).await;
+    assert_eq!(summary.acked, 4);
+    assert_eq!(numbers(&batches), [vec![0, 1, 2], vec![3]]);
+    let begun = batches.lock().unwrap()[0].0;
+    assert!(
+        begun >= Duration::from_millis(1_050) && begun < Duration::from_millis(1_060),
+        "{begun:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_no_larger_than_the_concurrency() {
+    let (_, queue) = filled(&[0; 5]).await;
+    let (summary, batches) = run(worker(&queue).concurrency(2), ack).await;
+    assert_eq!(summary.acked, 5);
+    assert_eq!(numbers(&batches), [vec![0, 1], vec![2, 3], vec![4]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_message_gets_its_own_outcome() {
+    let (backend, queue) = filled(&[0; 4]).await;
+    let (summary, _) = run(worker(&queue), |numbers| {
+        let outcome = |number: &u64| match number {
+            0 => Outcome::Ack,
+            1 => Outcome::reject("bad row"),
+            2 => Outcome::retry("busy row"),
+            _ => Outcome::Snooze(Duration::from_secs(5)),
+        };
+        let outcomes = numbers.iter().map(outcome).collect::<Vec<_>>();
+        if numbers.len() == 4 { outcomes.into() } else { ().into() }
+    })
+    .await;
+    assert_eq!((summary.acked, summary.rejected, summary.failed, summary.snoozed), (3, 1, 1, 1));
+    assert_eq!(error_of(&backend, "m-1").await, (Status::Dead, "bad row".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_number_of_outcomes_fails_all_messages() {
+    let (backend, queue) = filled(&[0; 3]).await;
+    let (summary, batches) = run(worker(&queue), |_| vec![Outcome::Ack].into()).await;
+    assert_eq!((summary.acked, numbers(&batches).len()), (0, 2));
+    for id in ["m-0", "m-1", "m-2"] {
+        let error = "the handler returned 1 outcomes for 3 messages".to_owned();
+        assert_eq!(error_of(&backend, id).await, (Status::Dead, error));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_and_panics_fail_all_messages_of_the_batch_and_no_other() {
+    let (backend, queue) = filled(&[0, 0, 60_000, 60_000, 120_000]).await;
+    let handler = batch_handler(2, LINGER, |jobs: Vec<Job<u64>>| {
+        let first = *jobs[0].payload();
+        assert!(first != 2, "no such table");
+        async move { if first == 0 { Err("no connection") } else { Ok(()) } }
+    });
+    let summary = worker(&queue).build().unwrap().run(handler).await;
+    assert_eq!(summary.acked, 1);
+    for (id, error) in [
+        ("m-0", "no connection"),
+        ("m-1", "no connection"),
+        ("m-2", "panicked: no such table"),
+        ("m-3", "panicked: no such table"),
+    ] {
+        assert_eq!(error_of(&backend, id).await, (Status::Dead, error.to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_one_message_drops_the_batch() {
+    /// Counts the handlers that run.
+    struct Alive(Arc<Mutex<i32>>);
+    impl Drop for Alive {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() -= 1;
+        }
+    }
+
+    let (backend, queue) = filled(&[0, 30, 0]).await;
+    let alive = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&alive);
+    let handler = batch_handler(3, LINGER, move |jobs: Vec<Job<u64>>| {
+        *counted.lock().unwrap() += 1;
+        assert_eq!((jobs.len(), *counted.lock().unwrap()), (3, 1));
+        let alive = Alive(Arc::clone(&counted));
+        async move {
+            let _alive = alive;
+            sleep(Duration::from_secs(3_600)).await;
+            Ok::<(), &str>(())
+        }
+    });
+    let limit = Duration::from_millis(500);
+    let worker = worker(&queue).handler_timeout(limit).build().unwrap();
+    let summary = worker.run(handler).await;
+    assert_eq!((summary.acked, *alive.lock().unwrap()), (0, 0));
+    let mut errors = Vec::new();
+    for id in ["m-0", "m-1", "m-2"] {
+        errors.push(error_of(&backend, id).await.1);
+    }
+    errors.sort();
+    assert!(errors[0].starts_with("the batch was dropped"), "{errors:?}");
+    assert!(errors[2].starts_with("timed out after 500ms"), "{errors:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_while_a_batch_waits_and_runs() {
+    let (backend, queue) = filled(&[0, 0]).await;
+    let lease = Duration::from_millis(30);
+    let (summary, batches) = run(worker(&queue).lease(lease), ack).await;
+    assert_eq!((summary.acked, summary.lost), (2, 0));
+    assert_eq!(numbers(&batches), [[0, 1]]);
+    let extended = backend.sent("extend");
+    let of_both = |op: &Op| matches!(op, Op::Extend(extend) if extend.leases.len() == 2);
+    assert!(extended.iter().filter(|(_, op)| of_both(op)).count() > 50, "{}", extended.len());
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use delayline::Queueing;
+use delayline::QueueBackend;
 use delayline_benches::{PAYLOAD_BYTES, ack, claim, deliveries};
 use delayline_core::{At, Claimed, MessageId, Millis, NewMessage, Op, Reply, Schedule, Timestamp};
 use delayline_test_server::{Reply as Raw, Server};
@@ -44,7 +44,11 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
 }
 
 /// The longest enqueue, claim and ack.
-async fn due_at_once(server: &Server, queue: &dyn Queueing, messages: usize) -> Result<Vec<f64>> {
+async fn due_at_once(
+    server: &Server,
+    queue: &dyn QueueBackend,
+    messages: usize,
+) -> Result<Vec<f64>> {
     let watch = SlowLog::watch(server);
     // Time enough to enqueue all of them.
     let seconds = 5 + u64::try_from(messages)? / 50_000;
@@ -76,7 +80,7 @@ async fn due_at_once(server: &Server, queue: &dyn Queueing, messages: usize) -> 
 }
 
 /// The longest claim while leases are taken back.
-async fn leases_end_at_once(server: &Server, queue: &dyn Queueing) -> Result<Vec<f64>> {
+async fn leases_end_at_once(server: &Server, queue: &dyn QueueBackend) -> Result<Vec<f64>> {
     let (now, _) = stats(queue).await?;
     for first in (0..LEASED).step_by(BATCH) {
         let batch = (first..first + BATCH).map(|n| message(LEASED * 100 + n, now));
@@ -106,18 +110,18 @@ fn wrong_answer<T>() -> Result<T> {
     Err(anyhow::anyhow!("an answer to another operation"))
 }
 
-async fn apply(queue: &dyn Queueing, op: Op) -> Result<Reply> {
+async fn apply(queue: &dyn QueueBackend, op: Op) -> Result<Reply> {
     Ok(queue.apply(At::Server, &op).await?.reply)
 }
 
 /// The server's time, and how many messages are ready.
-async fn stats(queue: &dyn Queueing) -> Result<(Timestamp, u64)> {
+async fn stats(queue: &dyn QueueBackend) -> Result<(Timestamp, u64)> {
     let applied = queue.apply(At::Server, &Op::Stats).await?;
     let Reply::Stats(stats) = applied.reply else { wrong_answer()? };
     Ok((applied.at, stats.ready))
 }
 
-async fn wait_until(queue: &dyn Queueing, instant: Timestamp) -> Result<()> {
+async fn wait_until(queue: &dyn QueueBackend, instant: Timestamp) -> Result<()> {
     loop {
         let (now, _) = stats(queue).await?;
         if now >= instant {

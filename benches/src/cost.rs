@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use delayline::Queueing;
+use delayline::QueueBackend;
 use delayline_benches::{ack, claim, cpu_time, deliveries, enqueue};
 use delayline_core::{Applied, At, Error, Op};
 use delayline_test_server::Server;
@@ -126,7 +126,7 @@ fn of_floor<F: Floor>(batch: usize, rounds: usize) -> Result<Phases> {
     Ok([enqueued, claimed, clock.lap()])
 }
 
-async fn apply(queue: &dyn Queueing, op: &Op) -> Result<Applied, Error> {
+async fn apply(queue: &dyn QueueBackend, op: &Op) -> Result<Applied, Error> {
     queue.apply(At::Server, op).await
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use delayline_core::{
-    Applied, At, Backend, Error, ErrorKind, Op, Queueing, State, Timestamp, Wakeup,
+    Applied, At, Backend, Error, ErrorKind, Op, QueueBackend, State, Timestamp, Wakeup,
 };
 use delayline_testkit::{Fixture, Step, Trace, async_trait};
 use tokio::sync::Notify;
@@ -101,7 +101,7 @@ struct Files {
 
 #[async_trait]
 impl Fixture for Files {
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         let name = self.opened.fetch_add(1, Ordering::Relaxed).to_string();
         Ok(Arc::new(FileBackend::open(&self.directory.path().join(name))?))
     }

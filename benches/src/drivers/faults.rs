@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use delayline::Queueing;
+use delayline::QueueBackend;
 use delayline_benches::{enqueue, payload};
 use delayline_core::{At, Error, Op};
 use delayline_test_server::proxy::{Fault, Proxy};
@@ -83,7 +83,7 @@ async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
 }
 
 /// What an operation answers, and after how long.
-async fn outcome(queue: &dyn Queueing) -> String {
+async fn outcome(queue: &dyn QueueBackend) -> String {
     let start = Instant::now();
     match queue.apply(At::Server, &enqueue(1)).await {
         Ok(_) => format!("done, {}", after(start)),
@@ -92,7 +92,7 @@ async fn outcome(queue: &dyn Queueing) -> String {
 }
 
 /// Calls every millisecond; answers how many calls that took.
-pub(super) async fn calls_until_one_works(queue: &dyn Queueing) -> Result<u32> {
+pub(super) async fn calls_until_one_works(queue: &dyn QueueBackend) -> Result<u32> {
     for calls in 1..10_000 {
         if queue.apply(At::Server, &Op::Stats).await.is_ok() {
             return Ok(calls);

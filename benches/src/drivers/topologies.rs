@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use allocation_counter::AllocationInfo;
 use anyhow::{Context as _, Result, ensure};
 use cpu_time::ProcessTime;
-use delayline::Queueing;
+use delayline::QueueBackend;
 use delayline_benches::{send_singly, work};
 use delayline_core::{At, Op};
 use delayline_test_server::{Cluster, Sentinels, Server};
@@ -37,7 +37,7 @@ enum Place {
 /// What a client of a place was measured to need.
 struct Client {
     runtime: Runtime,
-    backend: Arc<dyn Queueing>,
+    backend: Arc<dyn QueueBackend>,
     us_per_call: Vec<f64>,
     allocations_per_call: Vec<f64>,
 }
@@ -125,7 +125,7 @@ fn client_costs(way: Way, places: &[Place], messages: usize) -> Result<Vec<[Stri
 }
 
 /// Calls from 64 tasks. A cheap call that is not merged with others shows most of what routing costs.
-async fn calls(backend: &Arc<dyn Queueing>, messages: usize) -> Result<()> {
+async fn calls(backend: &Arc<dyn QueueBackend>, messages: usize) -> Result<()> {
     const CALLERS: usize = 64;
     let mut tasks = JoinSet::new();
     for _ in 0..CALLERS {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use delayline_core::{
-    At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueName, Queueing, Reply,
-    Settlement, Status, Timestamp, limits,
+    At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueBackend, QueueName,
+    Reply, Settlement, Status, Timestamp, limits,
 };
 use delayline_fred::FredTransport;
 use delayline_redis::RedisTransport;
@@ -25,7 +25,7 @@ pub(crate) struct Queue {
     pub(crate) name: QueueName,
     pub(crate) log: Arc<Log>,
     /// One client for each driver.
-    pub(crate) clients: Vec<Arc<dyn Queueing>>,
+    pub(crate) clients: Vec<Arc<dyn QueueBackend>>,
 }
 
 impl Queue {
@@ -67,7 +67,7 @@ pub(crate) async fn open(
 }
 
 /// Handles whatever can ever be due, and looks at what is left: the end of every history.
-pub(crate) async fn drain(queue: &dyn Queueing) -> Result<()> {
+pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     let end = At::Fixed(Timestamp::MAX);
     queue.apply(end, &Op::Resume).await?;
     for round in 0_u64.. {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Class, Error, Op, QueueName, Queueing, Timestamp, Wakeup,
+    Applied, At, Backend, Error, ErrorClass, Op, QueueBackend, QueueName, Timestamp, Wakeup,
 };
 use tokio::sync::RwLock;
 
@@ -98,8 +98,8 @@ impl Log {
     pub(crate) fn recorded(
         self: &Arc<Self>,
         client: &'static str,
-        inner: impl Queueing + 'static,
-    ) -> Arc<dyn Queueing> {
+        inner: impl QueueBackend + 'static,
+    ) -> Arc<dyn QueueBackend> {
         Arc::new(Recorded { client, inner, log: Arc::clone(self) })
     }
 
@@ -183,7 +183,7 @@ impl<B: Backend> Backend for Recorded<B> {
         let entry = &mut self.log.entries()[number];
         match &answer {
             Ok(applied) => entry.outcome = Outcome::Answered(applied.clone()),
-            Err(error) if error.class() != Class::Ambiguous => {
+            Err(error) if error.class() != ErrorClass::Ambiguous => {
                 entry.outcome = Outcome::NotExecuted(error.clone());
             }
             Err(_) => {}
@@ -206,7 +206,7 @@ impl Drop for End<'_> {
 }
 
 #[async_trait]
-impl<B: Queueing> Wakeup for Recorded<B> {
+impl<B: QueueBackend> Wakeup for Recorded<B> {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.inner.wait(timeout).await
     }

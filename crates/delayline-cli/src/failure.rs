@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use delayline::{Class, Error, ErrorKind};
+use delayline::{Error, ErrorClass, ErrorKind};
 use delayline_json::harmless;
 
 /// Why the program ends, for people and for scripts.
@@ -40,7 +40,7 @@ impl Failure {
     /// queue.
     pub(crate) fn opening(error: &Error) -> Self {
         let mut failure = Self::of(error);
-        if error.class() == Class::Ambiguous {
+        if error.class() == ErrorClass::Ambiguous {
             failure.code = REFUSED;
         }
         failure
@@ -68,7 +68,7 @@ impl Failure {
         }
         let code = match error.kind() {
             Some(ErrorKind::Invalid(_) | ErrorKind::Unsupported(_)) | None => 2,
-            Some(kind) if kind.class() == Class::Ambiguous => UNKNOWN,
+            Some(kind) if kind.class() == ErrorClass::Ambiguous => UNKNOWN,
             Some(_) => REFUSED,
         };
         Self { code, sentence, hint: error.kind().and_then(hint) }

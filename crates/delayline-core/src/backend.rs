@@ -18,9 +18,9 @@ use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 /// - Operations that violate a limit are refused by [`Op::validate`] before anything is sent.
 /// - With [`At::Server`], all clients of the queue share one clock; client clocks decide nothing
 ///   (G4).
-/// - An `Err` of class [`Class::NotExecuted`](crate::Class::NotExecuted) or
-///   [`Class::Rejected`](crate::Class::Rejected) means that nothing was changed. If that is not
-///   certain, the class is [`Class::Ambiguous`](crate::Class::Ambiguous).
+/// - An `Err` of class [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or
+///   [`ErrorClass::Rejected`](crate::ErrorClass::Rejected) means that nothing was changed. If that is not
+///   certain, the class is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
 /// - Every call returns within a bounded time, and the backend recovers by itself after a fault.
 /// - A missing capability is reported as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported),
 ///   never ignored.
@@ -94,9 +94,9 @@ pub trait Wakeup: Debug + Send + Sync {
 }
 
 /// What a worker needs: a backend that also gives hints. Implemented for every type that is both.
-pub trait Queueing: Backend + Wakeup {}
+pub trait QueueBackend: Backend + Wakeup {}
 
-impl<B: Backend + Wakeup + ?Sized> Queueing for B {}
+impl<B: Backend + Wakeup + ?Sized> QueueBackend for B {}
 
 #[async_trait]
 impl<B: Backend + ?Sized> Backend for std::sync::Arc<B> {

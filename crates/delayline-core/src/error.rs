@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// What is known about a failed operation, and so what the caller may do next (see "What a failed
 /// call means" in the guarantees).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum ErrorClass {
     /// Nothing was executed. The same operation may be repeated after a delay.
     NotExecuted,
     /// The operation was refused and changed nothing. It will be refused again until the input, the
@@ -24,40 +24,40 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input violates a limit. Nothing was sent. [`Class::Rejected`].
+    /// The input violates a limit. Nothing was sent. [`ErrorClass::Rejected`].
     Invalid(Violation),
     /// The server could not be reached: wrong host or port, connection refused, or no route.
-    /// [`Class::NotExecuted`].
+    /// [`ErrorClass::NotExecuted`].
     Unreachable,
     /// The TLS session could not be established: wrong authority, host name or date.
-    /// [`Class::Rejected`].
+    /// [`ErrorClass::Rejected`].
     Tls,
-    /// The server refused the user name or password. [`Class::Rejected`].
+    /// The server refused the user name or password. [`ErrorClass::Rejected`].
     Authentication,
-    /// The user may not run a command or access a key. [`Class::Rejected`].
+    /// The user may not run a command or access a key. [`ErrorClass::Rejected`].
     PermissionDenied,
-    /// The server is a read-only replica. [`Class::NotExecuted`].
+    /// The server is a read-only replica. [`ErrorClass::NotExecuted`].
     ReadOnly,
-    /// The server has reached its memory limit and stored nothing. [`Class::NotExecuted`].
+    /// The server has reached its memory limit and stored nothing. [`ErrorClass::NotExecuted`].
     OutOfMemory,
     /// The server evicts keys when it runs out of memory, so it could delete messages.
-    /// [`Class::Rejected`].
+    /// [`ErrorClass::Rejected`].
     Evicting {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
     /// The server is loading, busy with a script, short of replicas, or moving the queue.
-    /// [`Class::NotExecuted`].
+    /// [`ErrorClass::NotExecuted`].
     Busy,
     /// Too many operations are waiting in this process, or the server accepts no more clients.
-    /// [`Class::NotExecuted`].
+    /// [`ErrorClass::NotExecuted`].
     Overloaded,
-    /// A key of the queue holds another type of value. [`Class::Rejected`].
+    /// A key of the queue holds another type of value. [`ErrorClass::Rejected`].
     WrongType,
     /// The queue's control record cannot be read, so no operation is possible until it is removed;
-    /// messages are stored elsewhere. The detail says what to remove. [`Class::Rejected`].
+    /// messages are stored elsewhere. The detail says what to remove. [`ErrorClass::Rejected`].
     Damaged,
-    /// The queue was written by a newer version of this library. [`Class::Rejected`].
+    /// The queue was written by a newer version of this library. [`ErrorClass::Rejected`].
     NewerVersion {
         /// The schema version of the queue.
         found: u64,
@@ -65,38 +65,38 @@ pub enum ErrorKind {
         supported: u64,
     },
     /// The queue was written by an older version of this library, in a layout that is no longer
-    /// supported. [`Class::Rejected`]: drain it with that version, or use another name.
+    /// supported. [`ErrorClass::Rejected`]: drain it with that version, or use another name.
     OlderVersion {
         /// The schema version of the queue.
         found: u64,
         /// The only schema version that this library supports.
         supported: u64,
     },
-    /// The connection was lost before the reply arrived. [`Class::Ambiguous`].
+    /// The connection was lost before the reply arrived. [`ErrorClass::Ambiguous`].
     ConnectionLost,
-    /// No reply arrived in time. [`Class::Ambiguous`].
+    /// No reply arrived in time. [`ErrorClass::Ambiguous`].
     Timeout,
     /// The operation was executed, but is not confirmed to be as safe as its
-    /// [`Durability`](crate::Durability) requires. [`Class::Ambiguous`].
+    /// [`Durability`](crate::Durability) requires. [`ErrorClass::Ambiguous`].
     Unconfirmed,
-    /// The reply could not be understood. [`Class::Ambiguous`].
+    /// The reply could not be understood. [`ErrorClass::Ambiguous`].
     Protocol,
-    /// The server returned an error that this library does not know. [`Class::Ambiguous`].
+    /// The server returned an error that this library does not know. [`ErrorClass::Ambiguous`].
     Server,
-    /// The backend or this build lacks the named capability. [`Class::Rejected`].
+    /// The backend or this build lacks the named capability. [`ErrorClass::Rejected`].
     Unsupported(&'static str),
 }
 
 impl ErrorKind {
     /// Returns what is known about an operation that failed this way.
     #[must_use]
-    pub const fn class(&self) -> Class {
+    pub const fn class(&self) -> ErrorClass {
         match self {
             Self::Unreachable
             | Self::ReadOnly
             | Self::OutOfMemory
             | Self::Busy
-            | Self::Overloaded => Class::NotExecuted,
+            | Self::Overloaded => ErrorClass::NotExecuted,
             Self::Invalid(_)
             | Self::Tls
             | Self::Authentication
@@ -106,12 +106,12 @@ impl ErrorKind {
             | Self::Damaged
             | Self::NewerVersion { .. }
             | Self::OlderVersion { .. }
-            | Self::Unsupported(_) => Class::Rejected,
+            | Self::Unsupported(_) => ErrorClass::Rejected,
             Self::ConnectionLost
             | Self::Timeout
             | Self::Unconfirmed
             | Self::Protocol
-            | Self::Server => Class::Ambiguous,
+            | Self::Server => ErrorClass::Ambiguous,
         }
     }
 }
@@ -202,7 +202,7 @@ impl Error {
 
     /// Returns what is known about the operation, and so whether it may be repeated.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         self.0.kind.class()
     }
 
@@ -335,7 +335,10 @@ mod tests {
     fn an_error_tells_its_kind_its_detail_and_its_cause() {
         let cause = std::io::Error::other("the wire is cut");
         let error = Error::with_source(ErrorKind::ConnectionLost, "to 127.0.0.1", cause);
-        assert_eq!((error.kind(), error.class()), (&ErrorKind::ConnectionLost, Class::Ambiguous));
+        assert_eq!(
+            (error.kind(), error.class()),
+            (&ErrorKind::ConnectionLost, ErrorClass::Ambiguous)
+        );
         assert_eq!(error.detail(), "to 127.0.0.1");
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("the wire is cut"));
         assert!(error.to_string().ends_with(": to 127.0.0.1"), "{error}");

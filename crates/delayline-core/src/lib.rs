@@ -44,9 +44,9 @@ mod state;
 mod time;
 pub mod worker;
 
-pub use backend::{Backend, Queueing, Wakeup};
+pub use backend::{Backend, QueueBackend, Wakeup};
 pub use durability::Durability;
-pub use error::{Class, Error, ErrorKind, Violation};
+pub use error::{Error, ErrorClass, ErrorKind, Violation};
 pub use headers::Headers;
 pub use message::{
     DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,

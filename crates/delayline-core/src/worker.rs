@@ -38,7 +38,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Class, Error, ErrorKind, Op, Outcome, Reply, Settlement, Stats, Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, Op, Outcome, Reply, Settlement, Stats,
+    Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -109,7 +110,7 @@ impl Machine {
         result: Result<Applied, Error>,
     ) {
         let Self { lanes, todo, dice, summary, .. } = self;
-        let class = result.as_ref().map_or_else(Error::class, |_| Class::Ambiguous);
+        let class = result.as_ref().map_or_else(Error::class, |_| ErrorClass::Ambiguous);
         match (op, result) {
             (Op::Claim(_), Ok(Applied { at, reply: Reply::Claim(claimed), .. })) => {
                 self.claimed(now, queue, at, claimed);

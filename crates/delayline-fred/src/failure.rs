@@ -3,7 +3,7 @@
 //! An error of fred is a kind and a text. While connecting, the text is either the server's line or
 //! the `Debug` text of an I/O or rustls error; it is never passed on unchanged.
 
-use delayline_core::{Class, Error, ErrorKind};
+use delayline_core::{Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::classify;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 
@@ -61,8 +61,8 @@ pub(crate) fn of_connecting(error: &FredError, tls: bool) -> Error {
 fn refusal(line: &str) -> Error {
     let error = classify(line);
     match error.class() {
-        Class::NotExecuted | Class::Rejected => error,
-        Class::Ambiguous => {
+        ErrorClass::NotExecuted | ErrorClass::Rejected => error,
+        ErrorClass::Ambiguous => {
             Error::with_detail(ErrorKind::Unreachable, "the server did not answer the login")
         }
     }
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn only_certainly_unsent_commands_are_not_executed() {
         let class = |kind| of_request(&FredError::new(kind, "secret")).class();
-        assert_eq!(class(FredKind::Canceled), Class::NotExecuted);
-        assert_eq!(class(FredKind::Backpressure), Class::NotExecuted);
+        assert_eq!(class(FredKind::Canceled), ErrorClass::NotExecuted);
+        assert_eq!(class(FredKind::Backpressure), ErrorClass::NotExecuted);
         for kind in [FredKind::IO, FredKind::Unknown, FredKind::Timeout, FredKind::Protocol] {
-            assert_eq!(class(kind), Class::Ambiguous);
+            assert_eq!(class(kind), ErrorClass::Ambiguous);
         }
     }
 

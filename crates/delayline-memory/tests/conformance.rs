@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use delayline_core::{Error, Queueing};
+use delayline_core::{Error, QueueBackend};
 use delayline_memory::MemoryBackend;
 use delayline_testkit::{Fixture, async_trait};
 
@@ -11,7 +11,7 @@ struct Memory;
 
 #[async_trait]
 impl Fixture for Memory {
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         Ok(Arc::new(MemoryBackend::new()))
     }
 }

@@ -161,7 +161,7 @@ fn without_script(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use delayline_core::Class;
+    use delayline_core::ErrorClass;
     use proptest::prelude::*;
 
     use super::*;
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(classify(line).detail(), "ERR unknown command `HELLO`");
         let line = "ERR unknown command 'a secret payload'";
         assert_eq!(classify(line).detail(), "ERR unknown command");
-        assert_eq!(classify(line).class(), Class::Rejected);
+        assert_eq!(classify(line).class(), ErrorClass::Rejected);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl<D: Driver> Link<D> {
     /// # Errors
     ///
     /// What the driver's [`connect`](Driver::connect) answers, or what the server answers to a
-    /// `PING`; never of [`Class::Ambiguous`](delayline_core::Class::Ambiguous).
+    /// `PING`; never of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous).
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         self.calls.get().await.map(drop)
     }

@@ -89,8 +89,8 @@ impl From<Error> for CallError {
 /// - [`call`](Self::call) sends the call at most once. A driver that re-sends on its own after a
 ///   lost reply must have that switched off: a second execution may reply differently.
 /// - A call whose bytes may have reached the server, and whose reply did not arrive, fails with an
-///   error of [`Class::Ambiguous`](delayline_core::Class::Ambiguous); only a call that was
-///   certainly not executed fails with [`Class::NotExecuted`](delayline_core::Class::NotExecuted).
+///   error of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous); only a call that was
+///   certainly not executed fails with [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted).
 /// - A call with a [`fence`](ScriptCall::fence) returns once its durability is confirmed by the
 ///   server process that executed the call. What is not confirmed in time fails with
 ///   [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed

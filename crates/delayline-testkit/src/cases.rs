@@ -24,7 +24,7 @@ mod wakeup;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use delayline_core::Queueing;
+use delayline_core::QueueBackend;
 
 use self::queue::Queue;
 
@@ -42,7 +42,7 @@ pub(crate) struct Case {
 
 impl Case {
     /// Runs the case on an empty queue. Panics if it fails.
-    pub(crate) async fn run(&self, backend: Arc<dyn Queueing>) {
+    pub(crate) async fn run(&self, backend: Arc<dyn QueueBackend>) {
         let queue = Arc::new(Queue::new(backend));
         (self.run)(Arc::clone(&queue)).await;
         queue.drain().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use delayline_core::{Error, Queueing};
+use delayline_core::{Error, QueueBackend};
 
 use crate::limits::DEFAULT_CASES;
 
@@ -19,7 +19,7 @@ pub trait Fixture: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`Error`] if no queue is available; the trial then fails.
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error>;
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error>;
 
     /// Whether [`Wakeup::wait`](delayline_core::Wakeup::wait) gives hints at all. If not, the
     /// trials about hints are reported as ignored.

@@ -11,7 +11,7 @@ mod replay;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{Applied, At, Check, Error, List, Op, Queueing, Reply, Status, Timestamp};
+use delayline_core::{Applied, At, Check, Error, List, Op, QueueBackend, Reply, Status, Timestamp};
 use tokio::runtime::Runtime;
 
 use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
@@ -95,7 +95,7 @@ async fn record(fixture: &dyn Fixture, improviser: Improviser) -> Result<History
 }
 
 struct Client {
-    queue: Arc<dyn Queueing>,
+    queue: Arc<dyn QueueBackend>,
     begin: Instant,
     calls: Vec<Call>,
 }

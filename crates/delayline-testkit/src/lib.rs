@@ -8,7 +8,7 @@
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
 //!
-//! use delayline_core::{Error, Queueing};
+//! use delayline_core::{Error, QueueBackend};
 //! use delayline_testkit::{Fixture, async_trait};
 //! # use delayline_core::{Applied, At, Backend, Op, Wakeup};
 //! # #[derive(Debug)]
@@ -27,7 +27,7 @@
 //!
 //! #[async_trait]
 //! impl Fixture for Mine {
-//!     async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+//!     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
 //!         Ok(Arc::new(MyBackend::new()))
 //!     }
 //! }

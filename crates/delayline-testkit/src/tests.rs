@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use delayline_core::{Error, Queueing};
+use delayline_core::{Error, QueueBackend};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
@@ -27,8 +27,8 @@ const SETTINGS: Settings = Settings { cases: 400, seed: 1, cuts_down: true };
 struct Fresh<F>(F);
 
 #[async_trait]
-impl<F: Fn() -> Arc<dyn Queueing> + Send + Sync + 'static> Fixture for Fresh<F> {
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+impl<F: Fn() -> Arc<dyn QueueBackend> + Send + Sync + 'static> Fixture for Fresh<F> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         Ok((self.0)())
     }
 }
@@ -93,12 +93,12 @@ fn faults_show_claims_that_cannot_be_repeated() {
 
 #[tokio::test]
 async fn faults_strike_call_by_call() {
-    use delayline_core::{At, Backend, Class, Op, Timestamp};
+    use delayline_core::{At, Backend, ErrorClass, Op, Timestamp};
     let faulty = Faulty::new(Model::default(), [Fault::Before, Fault::After, Fault::Twice]);
     let pause = async || faulty.apply(At::Fixed(Timestamp::MIN), &Op::Pause).await;
-    assert_eq!(pause().await.unwrap_err().class(), Class::NotExecuted);
+    assert_eq!(pause().await.unwrap_err().class(), ErrorClass::NotExecuted);
     assert!(!faulty.inner().paused().await);
-    assert_eq!(pause().await.unwrap_err().class(), Class::Ambiguous);
+    assert_eq!(pause().await.unwrap_err().class(), ErrorClass::Ambiguous);
     assert!(faulty.inner().paused().await);
     assert_eq!(pause().await.unwrap().revision, 1);
     assert_eq!(pause().await.unwrap().revision, 1, "the schedule has ended");

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use delayline::{Class, Error, ErrorKind, Violation};
+use delayline::{Error, ErrorClass, ErrorKind, Violation};
 use maud::html;
 
 use crate::Role;
@@ -80,9 +80,9 @@ impl Failure {
     fn advice(&self) -> &'static str {
         match self {
             Self::Queue(error) => match error.class() {
-                Class::NotExecuted => "Nothing was changed. Reload the page to try again.",
-                Class::Rejected => "Nothing was changed.",
-                Class::Ambiguous => "Whether it was done is unknown. It is safe to repeat it.",
+                ErrorClass::NotExecuted => "Nothing was changed. Reload the page to try again.",
+                ErrorClass::Rejected => "Nothing was changed.",
+                ErrorClass::Ambiguous => "Whether it was done is unknown. It is safe to repeat it.",
             },
             _ => "",
         }
@@ -96,9 +96,9 @@ fn status_of(error: &Error) -> StatusCode {
         None | Some(ErrorKind::Invalid(_)) => StatusCode::BAD_REQUEST,
         Some(ErrorKind::Unsupported(_)) => StatusCode::NOT_IMPLEMENTED,
         Some(_) => match error.class() {
-            Class::NotExecuted => StatusCode::SERVICE_UNAVAILABLE,
-            Class::Ambiguous => StatusCode::GATEWAY_TIMEOUT,
-            Class::Rejected => StatusCode::BAD_GATEWAY,
+            ErrorClass::NotExecuted => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorClass::Ambiguous => StatusCode::GATEWAY_TIMEOUT,
+            ErrorClass::Rejected => StatusCode::BAD_GATEWAY,
         },
     }
 }

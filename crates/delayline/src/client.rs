@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Class, Durability, Op, QueueName, Queueing};
+use delayline_core::{Applied, At, Durability, ErrorClass, Op, QueueBackend, QueueName};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,7 @@ use crate::telemetry::{self, Label, Observed, TraceContext};
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     /// Records telemetry of every call.
-    pub(crate) backend: Arc<dyn Queueing>,
+    pub(crate) backend: Arc<dyn QueueBackend>,
     patience: Duration,
     durability: Durability,
     /// Of its sends, and those of clones of the same durability: none waits for another one's
@@ -30,7 +30,7 @@ pub(crate) struct Client {
 
 struct Shared {
     /// The backend as the caller passed it.
-    plain: Arc<dyn Queueing>,
+    plain: Arc<dyn QueueBackend>,
     label: Label,
     events: EventSink,
     /// By durability, so that other sends do not wait for those that request one.
@@ -43,7 +43,7 @@ struct Shared {
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    pub(crate) fn new(backend: Arc<dyn Queueing>) -> Self {
+    pub(crate) fn new(backend: Arc<dyn QueueBackend>) -> Self {
         let (label, events) = (
             Label::new(backend.queue_name().map_or("unnamed", QueueName::as_str)),
             EventSink::default(),
@@ -52,7 +52,7 @@ impl Client {
     }
 
     fn with(
-        plain: Arc<dyn Queueing>,
+        plain: Arc<dyn QueueBackend>,
         label: Label,
         events: EventSink,
         trace_source: Option<TraceSource>,
@@ -191,11 +191,11 @@ impl Tries {
     pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
         let class = error.class();
         let pause = self.pauses.next();
-        if class == Class::Ambiguous {
+        if class == ErrorClass::Ambiguous {
             self.unknowns += 1;
             self.unknown = Some(error.clone());
         }
-        let over = class == Class::Rejected
+        let over = class == ErrorClass::Rejected
             || self.unknowns >= MAX_UNKNOWN
             || Instant::now() + pause >= self.give_up;
         if over { Err(self.unknown.take().unwrap_or(error).into()) } else { Ok(pause) }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delayline_core::{QueueName, Queueing};
+use delayline_core::{QueueBackend, QueueName};
 #[cfg(feature = "memory")]
 use delayline_memory::MemoryBackend;
 #[cfg(any(feature = "redis", feature = "fred"))]
@@ -115,7 +115,7 @@ impl Connection {
     /// # Errors
     ///
     /// Like [`queue`](Self::queue).
-    pub async fn backend(&self, name: &str) -> Result<Arc<dyn Queueing>, Error> {
+    pub async fn backend(&self, name: &str) -> Result<Arc<dyn QueueBackend>, Error> {
         let queue = QueueName::new(name)?;
         match &self.0 {
             #[cfg(feature = "memory")]
@@ -166,7 +166,7 @@ pub(crate) struct Memory(
 
 #[cfg(feature = "memory")]
 impl Memory {
-    fn queue(&self, name: QueueName) -> Arc<dyn Queueing> {
+    fn queue(&self, name: QueueName) -> Arc<dyn QueueBackend> {
         // Nothing panics while it is locked.
         let mut queues = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let create = |name: &QueueName| Arc::new(MemoryBackend::new().named(name.clone()));

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use delayline_core::{Class, ErrorKind, MessageId, Violation};
+use delayline_core::{ErrorClass, ErrorKind, MessageId, Violation};
 
 use crate::CodecError;
 
@@ -14,7 +14,7 @@ use crate::CodecError;
 #[non_exhaustive]
 pub enum Error {
     /// The backend refused the operation, failed, or could not be reached. With
-    /// [`Class::Ambiguous`] the operation may have been executed; it has already been repeated, and
+    /// [`ErrorClass::Ambiguous`] the operation may have been executed; it has already been repeated, and
     /// can be repeated again with the same id.
     #[error(transparent)]
     Backend(#[from] delayline_core::Error),
@@ -28,12 +28,12 @@ pub enum Error {
 
 impl Error {
     /// What is known about the operation, and so whether it can be repeated. A codec's error is
-    /// [`Class::Rejected`].
+    /// [`ErrorClass::Rejected`].
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Backend(error) => error.class(),
-            Self::Encode(_) | Self::Decode(_) => Class::Rejected,
+            Self::Encode(_) | Self::Decode(_) => ErrorClass::Rejected,
         }
     }
 

@@ -60,12 +60,12 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    Applied, At, Backend, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Class,
-    DeathReason, Durability, Enqueued, ErrorKind, Finding, FinishedIds, Forecast, Found, Headers,
+    Applied, At, Backend, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed, DeathReason,
+    Durability, Enqueued, ErrorClass, ErrorKind, Finding, FinishedIds, Forecast, Found, Headers,
     Jitter, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op,
-    Page, Position, Priority, Purged, QueueName, Queueing, Redrive, Redriven, Reply, Reschedule,
-    Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable,
-    limits,
+    Page, Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Reply,
+    Reschedule, Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup,
+    is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

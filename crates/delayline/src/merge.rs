@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use delayline_core::{Class, ErrorKind, NewMessage, Op};
+use delayline_core::{ErrorClass, ErrorKind, NewMessage, Op};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -210,7 +210,7 @@ impl Lead {
         };
         for Answered { key: place, message, result } in answered {
             let Some(caller) = callers.get_mut(place).and_then(Option::take) else { continue };
-            let unsent = result.as_ref().is_err_and(|it| it.class() == Class::NotExecuted);
+            let unsent = result.as_ref().is_err_and(|it| it.class() == ErrorClass::NotExecuted);
             // The group gave up with its least patient caller. A more patient one keeps trying,
             // unless it would have to give up before the next pause is over.
             if unsent && caller.give_up > give_up + LONGEST_PAUSE {

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Cancelled, Durability, MessageId, Millis, NewMessage, Op, Queueing, Reply, Reschedule,
+    Cancelled, Durability, MessageId, Millis, NewMessage, Op, QueueBackend, Reply, Reschedule,
     Rescheduled, Schedule, Timestamp,
 };
 use uuid::Uuid;
@@ -64,7 +64,7 @@ use crate::{Codec, Error, Events, Json, TraceContext};
 /// # Cancel safety
 ///
 /// If the future of a call is dropped, its operation may or may not have been executed. It can be
-/// repeated, as after [`Class::Ambiguous`](crate::Class::Ambiguous).
+/// repeated, as after [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
 #[doc(alias = "delay queue")]
 #[doc(alias = "DLQ")]
 pub struct Queue<T, C = Json> {
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
     /// Creates a queue of JSON payloads on any backend, such as your own.
     /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
-    pub fn new(backend: Arc<dyn Queueing>) -> Self {
+    pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
         Self::with_codec(backend, Json)
     }
 }
@@ -85,17 +85,17 @@ impl<T> Queue<T> {
 impl<T, C> Queue<T, C> {
     /// Creates a queue on any backend, with payloads encoded by `codec`.
     #[must_use]
-    pub fn with_codec(backend: Arc<dyn Queueing>, codec: C) -> Self {
+    pub fn with_codec(backend: Arc<dyn QueueBackend>, codec: C) -> Self {
         Self { client: Client::new(backend), codec: Arc::new(codec), payload: PhantomData }
     }
 
     /// Sets how long a call keeps trying while the backend is unreachable, busy or out of memory:
     /// 10 s by default, and up to 1 s less for a send that waited for others. After that, the call
-    /// fails with [`Class::NotExecuted`](crate::Class::NotExecuted). With zero, nothing is tried
+    /// fails with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, nothing is tried
     /// twice.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
-    /// are lost, it fails with [`Class::Ambiguous`](crate::Class::Ambiguous).
+    /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
     ///
     /// Earlier clones keep their own patience; sends are grouped only among clones made later.
     #[must_use]
@@ -182,7 +182,7 @@ impl<T, C> Queue<T, C> {
     /// Returns the backend, for operations of [`Op`] that have no method here. They appear in
     /// metrics and events like the queue's own calls.
     #[must_use]
-    pub fn backend(&self) -> &Arc<dyn Queueing> {
+    pub fn backend(&self) -> &Arc<dyn QueueBackend> {
         &self.client.backend
     }
 

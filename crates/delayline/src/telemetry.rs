@@ -68,7 +68,7 @@ mod context;
 mod meters;
 mod observed;
 
-use delayline_core::{Class, MessageId, Op};
+use delayline_core::{ErrorClass, MessageId, Op};
 use tracing::{Span, field};
 
 pub use self::context::TraceContext;
@@ -155,11 +155,11 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
 }
 
 /// The name of an error class in fields and labels.
-pub(crate) const fn class_name(class: Class) -> &'static str {
+pub(crate) const fn class_name(class: ErrorClass) -> &'static str {
     match class {
-        Class::NotExecuted => "not_executed",
-        Class::Rejected => "rejected",
-        Class::Ambiguous => "ambiguous",
+        ErrorClass::NotExecuted => "not_executed",
+        ErrorClass::Rejected => "rejected",
+        ErrorClass::Ambiguous => "ambiguous",
     }
 }
 

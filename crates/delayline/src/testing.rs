@@ -49,7 +49,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_core::{MessageId, Millis, Queueing, RetryPolicy, Timestamp};
+use delayline_core::{MessageId, Millis, QueueBackend, RetryPolicy, Timestamp};
 
 pub use self::drain::{Drained, Handled};
 use self::recorder::Recorder;
@@ -89,7 +89,7 @@ impl<T, C> TestQueue<T, C> {
     #[must_use]
     pub fn starting_at(start: SystemTime, codec: C) -> Self {
         let recorder = Arc::new(Recorder::new(timestamp(start)));
-        let backend: Arc<dyn Queueing> = Arc::clone(&recorder) as _;
+        let backend: Arc<dyn QueueBackend> = Arc::clone(&recorder) as _;
         Self {
             queue: Queue::with_codec(backend, codec),
             recorder,

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{
-    Class, Durability, Enqueued, Error, ErrorKind, Job, Op, Queue, Queueing, Redriven, Worker,
+    Durability, Enqueued, Error, ErrorClass, ErrorKind, Job, Op, Queue, QueueBackend, Redriven,
+    Worker,
 };
 use support::{Fault, Faulty};
 
 const ONE: Durability = Durability::Replicas(1);
 
 fn queue(backend: &Arc<Faulty>) -> Queue<u32> {
-    Queue::new(Arc::clone(backend) as Arc<dyn Queueing>)
+    Queue::new(Arc::clone(backend) as Arc<dyn QueueBackend>)
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +90,10 @@ async fn what_is_never_confirmed_is_ambiguous_within_the_patience() {
     let backend = Faulty::with_faults("enqueue", &[Fault::Unconfirmed; 100]);
     let queue = queue(&backend).durability(ONE);
     let error = queue.send(&1).await.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (Some(&ErrorKind::Unconfirmed), Class::Ambiguous));
+    assert_eq!(
+        (error.kind(), error.class()),
+        (Some(&ErrorKind::Unconfirmed), ErrorClass::Ambiguous)
+    );
     assert_eq!(backend.durabilities("enqueue").len(), 5);
     assert!(backend.elapsed() <= Duration::from_secs(10));
 }

@@ -7,7 +7,7 @@ mod support;
 use std::pin::pin;
 use std::time::Duration;
 
-use delayline::{Class, Enqueued, Error, ErrorKind, Op, Queue};
+use delayline::{Enqueued, Error, ErrorClass, ErrorKind, Op, Queue};
 use futures_util::poll;
 use support::{Fault, Faulty};
 use tokio::runtime::Runtime;
@@ -94,7 +94,7 @@ async fn a_failed_group_fails_for_everybody_in_it() {
     for error in [first.unwrap_err(), second.unwrap_err()] {
         assert_eq!(
             (error.class(), error.kind()),
-            (Class::Rejected, Some(&ErrorKind::PermissionDenied))
+            (ErrorClass::Rejected, Some(&ErrorKind::PermissionDenied))
         );
     }
 }
@@ -140,7 +140,7 @@ async fn too_many_waiting_sends_are_refused_at_once() {
     assert!(!refused.is_empty() && refused.len() <= 100, "{} refused", refused.len());
     for error in &refused {
         assert_eq!(error.kind(), Some(&ErrorKind::Overloaded), "{error}");
-        assert_eq!(error.class(), Class::NotExecuted);
+        assert_eq!(error.class(), ErrorClass::NotExecuted);
     }
     let taken = 10_100 - u64::try_from(refused.len()).unwrap();
     assert_eq!(backend.stats().await.enqueued_total, taken);
@@ -198,7 +198,7 @@ async fn a_message_that_may_reuse_an_id_is_not_sent_twice() {
     let backend = Faulty::with_faults("enqueue", &[Fault::LostReply]);
     let queue = Numbers::new(backend.clone());
     let draft = queue.message(&1).id("shop").reuse_finished_id();
-    assert_eq!(draft.send().await.unwrap_err().class(), Class::Ambiguous);
+    assert_eq!(draft.send().await.unwrap_err().class(), ErrorClass::Ambiguous);
     assert_eq!(backend.stats().await.enqueued_total, 1);
     assert_eq!(groups(&backend), [1], "it was not repeated");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::{
-    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, QueueName, Queueing,
+    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, QueueBackend, QueueName,
     RetryPolicy, Wakeup, Worker, WorkerBuilder, telemetry,
 };
 use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
@@ -84,7 +84,7 @@ impl Measured {
     }
 }
 
-fn numbers(backend: Arc<dyn Queueing>) -> Queue<u64> {
+fn numbers(backend: Arc<dyn QueueBackend>) -> Queue<u64> {
     Queue::new(backend)
 }
 

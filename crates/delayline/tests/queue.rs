@@ -7,8 +7,9 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use delayline::{
-    Cancelled, Class, DeathReason, Enqueued, Error, ErrorKind, Found, Job, MessageId, MessageState,
-    NewMessage, Op, Priority, Purged, Queue, Raw, Redriven, Rescheduled, Status, Worker, limits,
+    Cancelled, DeathReason, Enqueued, Error, ErrorClass, ErrorKind, Found, Job, MessageId,
+    MessageState, NewMessage, Op, Priority, Purged, Queue, Raw, Redriven, Rescheduled, Status,
+    Worker, limits,
 };
 use support::{Fault, Faulty};
 
@@ -47,7 +48,7 @@ async fn what_stays_unknown_is_a_typed_error_after_a_bounded_number_of_tries() {
     let backend = Faulty::with_plan(|_| Fault::LostRequest);
     let queue: Queue<u64> = Queue::new(backend.clone());
     let error = queue.send(&1).await.unwrap_err();
-    assert_eq!((kind(&error), error.class()), (&ErrorKind::Timeout, Class::Ambiguous));
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::Timeout, ErrorClass::Ambiguous));
     assert_eq!(backend.sent("enqueue").len(), 5);
 }
 
@@ -56,7 +57,7 @@ async fn what_is_not_executed_is_tried_for_a_bounded_time() {
     let backend = Faulty::with_plan(|_| Fault::Busy);
     let queue: Queue<u64> = Queue::new(backend.clone());
     let error = queue.send(&1).await.unwrap_err();
-    assert_eq!((kind(&error), error.class()), (&ErrorKind::Busy, Class::NotExecuted));
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::Busy, ErrorClass::NotExecuted));
     assert!(backend.elapsed() > Duration::from_secs(8), "{:?}", backend.elapsed());
     assert!(backend.elapsed() <= Duration::from_secs(10), "{:?}", backend.elapsed());
     assert!(backend.sent("enqueue").len() < 40);
@@ -79,11 +80,11 @@ async fn a_refusal_does_not_hide_that_an_earlier_try_may_have_been_executed() {
     let backend = Faulty::with_faults("enqueue", &[Fault::LostReply, Fault::Denied]);
     let queue: Queue<u64> = Queue::new(backend.clone());
     let error = queue.send(&1).await.unwrap_err();
-    assert_eq!((kind(&error), error.class()), (&ErrorKind::ConnectionLost, Class::Ambiguous));
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::ConnectionLost, ErrorClass::Ambiguous));
 
     backend.set_plan(|_| Fault::Denied);
     let error = queue.send(&1).await.unwrap_err();
-    assert_eq!((kind(&error), error.class()), (&ErrorKind::PermissionDenied, Class::Rejected));
+    assert_eq!((kind(&error), error.class()), (&ErrorKind::PermissionDenied, ErrorClass::Rejected));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +123,7 @@ async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
     let sent = queue.send_many(drafts).await;
     assert!(sent[..1_000].iter().all(Result::is_ok));
     let class = |place: usize| sent[place].as_ref().unwrap_err().class();
-    assert_eq!((class(1_000), class(2_999)), (Class::Ambiguous, Class::NotExecuted));
+    assert_eq!((class(1_000), class(2_999)), (ErrorClass::Ambiguous, ErrorClass::NotExecuted));
     assert_eq!(backend.sent("enqueue").len(), 6);
 }
 

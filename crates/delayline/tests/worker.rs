@@ -375,7 +375,7 @@ async fn a_worker_that_is_refused_goes_on_and_complains_once_a_minute() {
     let log = logged(async || {
         let worker = Worker::builder(queue.clone())
             .on_refusal(move |error| {
-                assert_eq!(error.class(), delayline::Class::Rejected);
+                assert_eq!(error.class(), delayline::ErrorClass::Rejected);
                 told.fetch_add(1, Ordering::Relaxed);
             })
             .build()

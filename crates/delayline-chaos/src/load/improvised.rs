@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{At, Class, Queueing};
+use delayline_core::{At, ErrorClass, QueueBackend};
 use delayline_testkit::workload::Improviser;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use tokio::sync::watch;
@@ -39,7 +39,7 @@ impl Improvised {
 }
 
 async fn talk(
-    queue: Arc<dyn Queueing>,
+    queue: Arc<dyn QueueBackend>,
     improviser: Arc<Improviser>,
     mut chance: fastrand::Rng,
     stop: watch::Receiver<bool>,
@@ -49,7 +49,7 @@ async fn talk(
         loop {
             match queue.apply(At::Server, &op).await {
                 Ok(applied) => improviser.observe(&op, &applied),
-                Err(error) if error.class() == Class::Rejected => {}
+                Err(error) if error.class() == ErrorClass::Rejected => {}
                 // Some never try again, so that nobody ever learns what became of it.
                 Err(_) if chance.u8(..3) == 0 || *stop.borrow() => {}
                 Err(_) => {

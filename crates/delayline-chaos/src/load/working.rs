@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
-use delayline_core::{At, Lease, MessageId, Millis, NewMessage, Op, Queueing};
+use delayline_core::{At, Lease, MessageId, Millis, NewMessage, Op, QueueBackend};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -174,7 +174,7 @@ async fn produce(
 
 /// Sends messages and never repeats one: what "not executed" says of them must be true for ever.
 async fn send_once(
-    client: Arc<dyn Queueing>,
+    client: Arc<dyn QueueBackend>,
     sent: Arc<AtomicU64>,
     mut chance: fastrand::Rng,
     stop: watch::Receiver<bool>,

@@ -7,7 +7,7 @@ mod topology;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{At, Error, Inspection, Op, Queueing, Role};
+use delayline::{At, Error, Inspection, Op, QueueBackend, Role};
 use delayline_json::harmless_line;
 use serde_json::json;
 
@@ -202,7 +202,7 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
 }
 
 /// How long a call of the queue takes, and what the server's clock says.
-async fn queue(backend: &dyn Queueing, findings: &mut Findings) -> Result<(), Failure> {
+async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<(), Failure> {
     let mut quickest: Option<(Duration, i128)> = None;
     for _ in 0..5 {
         let (start, before) = (Instant::now(), SystemTime::now());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Moment;
 use super::dice::Dice;
 use super::pauses::Pauses;
-use crate::{Claim, Claimed, Class, ConsumerName, Millis, Timestamp};
+use crate::{Claim, Claimed, ConsumerName, ErrorClass, Millis, Timestamp};
 
 /// One claim at a time. A claim that may have been executed without a reply is repeated with its
 /// id, so that whatever it leased is found (G16).
@@ -192,9 +192,9 @@ impl Claims {
         leased
     }
 
-    pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: Class, dice: &mut Dice) {
+    pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: ErrorClass, dice: &mut Dice) {
         if let Open::UnderWay { first_sent, sent, suspect, .. } = self.open {
-            let suspect = if class == Class::Ambiguous { Some(sent) } else { suspect };
+            let suspect = if class == ErrorClass::Ambiguous { Some(sent) } else { suspect };
             // Once its leases have expired, they are taken back like any others, and the claim no
             // longer needs to hold slots.
             let lasting = |suspect: &Moment| now < suspect.after(self.lease.into());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{Class, Error, ErrorKind};
+use delayline_core::{Error, ErrorClass, ErrorKind};
 use tokio::time::timeout;
 
 use super::driver::{Connection, Driver};
@@ -50,7 +50,7 @@ impl<D: Driver> Dial<D> {
     ///
     /// # Errors
     ///
-    /// What failed; never of [`Class::Ambiguous`], because no operation was sent.
+    /// What failed; never of [`ErrorClass::Ambiguous`], because no operation was sent.
     pub(crate) async fn dial(&self) -> Result<D::Connection, Error> {
         let attempt = timeout(self.limit, async {
             let connection = self.driver.connect().await?;
@@ -100,8 +100,8 @@ fn tls_hint(address: &str) -> &'static str {
 /// The same failure in its right class.
 pub(crate) fn before_sending(error: Error) -> Error {
     match error.class() {
-        Class::NotExecuted | Class::Rejected => error,
-        Class::Ambiguous => Error::with_detail(ErrorKind::Unreachable, error.to_string()),
+        ErrorClass::NotExecuted | ErrorClass::Rejected => error,
+        ErrorClass::Ambiguous => Error::with_detail(ErrorKind::Unreachable, error.to_string()),
     }
 }
 

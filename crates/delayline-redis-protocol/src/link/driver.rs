@@ -38,7 +38,7 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// Why it failed. No operation was sent, so an error of
-    /// [`Class::Ambiguous`](delayline_core::Class::Ambiguous) is treated as
+    /// [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous) is treated as
     /// [`ErrorKind::Unreachable`](delayline_core::ErrorKind::Unreachable).
     async fn connect(&self) -> Result<Self::Connection, Error>;
 }
@@ -57,7 +57,7 @@ pub trait Connection: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`CallError::Reply`] with the server's error line. [`CallError::Failed`] otherwise, with an
-    /// error of [`Class::NotExecuted`](delayline_core::Class::NotExecuted) only if the command was
+    /// error of [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted) only if the command was
     /// certainly not sent.
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError>;
 

@@ -344,8 +344,9 @@ impl Failures {
             matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Overloaded)
         };
         let kinds = || self.0.iter().map(|(_, error)| error.kind());
-        let lasting = kinds()
-            .find(|kind| !is_temporary(kind) && kind.class() != delayline_core::Class::Ambiguous);
+        let lasting = kinds().find(|kind| {
+            !is_temporary(kind) && kind.class() != delayline_core::ErrorClass::Ambiguous
+        });
         let kind = lasting.cloned().unwrap_or(ErrorKind::Unreachable);
         let detail = |(name, error): &(HostPort, Error)| match error.detail() {
             "" => format!("{name}: {error}"),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use delayline_core::{Error, QueueName, Queueing};
+use delayline_core::{Error, QueueBackend, QueueName};
 use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend, Transport};
 use delayline_test_server::{Cluster, Sentinels, Server};
 use delayline_testkit::{Fixture, async_trait};
@@ -124,7 +124,7 @@ where
         self.cases
     }
 
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         let name = QueueName::new(format!("queue-{number}"))?;
         if let (true, Servers::One(server)) = (self.least_privilege, &self.servers) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use delayline_core::{Backend, Class, Durability};
+use delayline_core::{Backend, Durability, ErrorClass};
 use delayline_test_server::{Cluster, Sentinels, Server};
 use tokio::task::JoinSet;
 
@@ -32,7 +32,7 @@ impl Load {
                     match enqueue(&*queue, &text, durability).await {
                         Ok(_) => acknowledged.push(text),
                         Err(error) => {
-                            assert_ne!(error.class(), Class::Rejected, "{error}");
+                            assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
                             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                         }
                     }

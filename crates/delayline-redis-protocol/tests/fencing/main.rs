@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayline_core::{Class, Durability, Error, ErrorKind};
+use delayline_core::{Durability, Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::{
     CallError, DriverTransport, Fence, ScriptCall, ScriptName, Transport, Value, classify,
 };
@@ -90,7 +90,7 @@ fn sent(world: &World, word: &str, begin: Instant) -> Vec<u128> {
 #[track_caller]
 fn unconfirmed(result: Result<Value, Error>) -> String {
     let error = result.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (&ErrorKind::Unconfirmed, Class::Ambiguous));
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::Unconfirmed, ErrorClass::Ambiguous));
     error.detail().to_owned()
 }
 
@@ -270,7 +270,7 @@ async fn calls_and_confirmations_must_reach_the_same_process() {
     });
     let transport = world.connect(URL).await.unwrap();
     let error = call(&transport, ONE).await.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (&ErrorKind::Busy, Class::NotExecuted));
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::Busy, ErrorClass::NotExecuted));
     assert!(world.sent().iter().all(|sent| !sent.command.starts_with("EVAL")), "it was not sent");
     call(&transport, ONE).await.unwrap();
     call(&transport, Durability::None).await.unwrap();
@@ -337,7 +337,7 @@ async fn a_change_of_the_topology_before_the_confirmation_ends_the_call() {
     });
     let transport = world.connect("redis-cluster://a:1,b:1").await.unwrap();
     let error = call(&transport, ONE).await.unwrap_err();
-    assert_eq!(error.class(), Class::Ambiguous, "{error}");
+    assert_eq!(error.class(), ErrorClass::Ambiguous, "{error}");
     assert!(begin.elapsed() < ms(1_900), "{:?}", begin.elapsed());
     call(&transport, ONE).await.unwrap();
     let servers = world.sent().into_iter().filter(|sent| sent.command.starts_with("SET"));

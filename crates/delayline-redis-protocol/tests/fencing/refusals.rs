@@ -1,6 +1,6 @@
 //! What a server cannot confirm is refused before the call is sent (G26).
 
-use delayline_core::{Class, Durability, Error, ErrorKind};
+use delayline_core::{Durability, Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::Value;
 
 use super::fake::{Answer, World};
@@ -89,7 +89,7 @@ async fn the_disk_is_refused_where_nothing_tells_about_it() {
         let (result, commands) = outcome(Durability::Disk, info, settings).await;
         let error = result.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error:?}");
-        assert_eq!(error.class(), Class::Rejected);
+        assert_eq!(error.class(), ErrorClass::Rejected);
         let told = error.to_string();
         assert!(told.contains(name) && told.contains(advice), "{told}");
         assert!(commands.is_empty(), "nothing was sent: {commands:?}");
@@ -137,7 +137,7 @@ async fn a_right_to_wait_for_replicas_is_none_to_wait_for_the_disk() {
     let calls = || world.sent().iter().filter(|it| it.command.starts_with("EVAL")).count();
     call(&transport, ONE).await.unwrap();
     let error = call(&transport, Durability::Disk).await.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (&ErrorKind::PermissionDenied, Class::Rejected));
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::PermissionDenied, ErrorClass::Rejected));
     assert_eq!(calls(), 1, "the refused call was not sent");
     call(&transport, ONE).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use delayline_core::{Class, FinishedIds};
+use delayline_core::{ErrorClass, FinishedIds};
 use delayline_redis_protocol::{Role, Script};
 
 use super::*;
@@ -46,12 +46,12 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
                 let Err(error) = outcome else { continue };
                 let case = format!("{} at {ms} without {command} on {key}: {error}", op.name());
                 if !asks && error.kind() == &ErrorKind::Server {
-                    assert_eq!(error.class(), Class::Ambiguous, "{case}");
+                    assert_eq!(error.class(), ErrorClass::Ambiguous, "{case}");
                     repair::repaired(&queue, ms, 100).await;
                     continue;
                 }
                 assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{case}");
-                assert_eq!(error.class(), Class::Rejected, "{case}");
+                assert_eq!(error.class(), ErrorClass::Rejected, "{case}");
                 assert_eq!(dump_of(&server, &keys), before, "{case}");
                 if asks {
                     let names = |text: &str| error.detail().contains(text);

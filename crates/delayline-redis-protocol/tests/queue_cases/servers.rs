@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline_core::Class;
+use delayline_core::ErrorClass;
 
 use super::*;
 
@@ -23,7 +23,7 @@ pub async fn a_demoted_primary_is_an_error_that_may_be_repeated<C: Connect>() {
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     drop(primary);
     let error = queue.apply(at(10), &Op::Enqueue(vec![message("new")])).await.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (&ErrorKind::ReadOnly, Class::NotExecuted));
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::ReadOnly, ErrorClass::NotExecuted));
     server.command(&["REPLICAOF", "NO", "ONE"]);
     until_applied(&queue, Op::Enqueue(vec![message("new")])).await;
     assert_eq!(findings(&queue, 12).await, []);
@@ -67,7 +67,7 @@ pub async fn a_busy_server_is_an_error_that_may_be_repeated<C: Connect>() {
                 }
             })
         });
-        assert_eq!((error.kind(), error.class()), (&ErrorKind::Busy, Class::NotExecuted));
+        assert_eq!((error.kind(), error.class()), (&ErrorKind::Busy, ErrorClass::NotExecuted));
         server.command(&["SCRIPT", "KILL"]);
         endless.join().unwrap().unwrap_err();
     });
@@ -82,7 +82,7 @@ pub async fn missing_replicas_are_an_error_that_may_be_repeated<C: Connect>() {
     let before = dump(&server, queue.keys().all());
     for op in every_op() {
         if let Err(kind) = kind_of(&queue, 6_000, &op).await {
-            assert_eq!((kind.class(), kind), (Class::NotExecuted, ErrorKind::Busy));
+            assert_eq!((kind.class(), kind), (ErrorClass::NotExecuted, ErrorKind::Busy));
         }
     }
     if Capability::ReplicasCountInScripts.is_of(&server) {
@@ -108,7 +108,7 @@ pub async fn a_failed_snapshot_is_an_error_that_may_be_repeated<C: Connect>() {
     tokio::time::timeout(Duration::from_secs(10), failed).await.expect("the snapshot fails");
     let before = dump(&server, queue.keys().all());
     let kind = kind_of(&queue, 6_000, &Op::Enqueue(vec![message("new")])).await.unwrap_err();
-    assert_eq!((kind.class(), kind), (Class::NotExecuted, ErrorKind::Busy));
+    assert_eq!((kind.class(), kind), (ErrorClass::NotExecuted, ErrorKind::Busy));
     assert_eq!(dump(&server, queue.keys().all()), before);
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     until_applied(&queue, Op::Enqueue(vec![message("new")])).await;

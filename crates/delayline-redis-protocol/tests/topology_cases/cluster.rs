@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{Class, ErrorKind, QueueName, Wakeup};
+use delayline_core::{ErrorClass, ErrorKind, QueueName, Wakeup};
 use delayline_redis_protocol::{Role, ScriptBackend};
 use delayline_test_server::{Cluster, Reply, Server};
 
@@ -76,7 +76,7 @@ pub async fn a_frozen_primary_keeps_no_call<C: Connect>() {
     let (call, wait) = tokio::join!(call, wait);
     let error = call.expect("the call hangs").unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::ConnectionLost, "{error}");
-    assert_eq!(error.class(), Class::Ambiguous);
+    assert_eq!(error.class(), ErrorClass::Ambiguous);
     assert!(error.detail().contains(&primary.port().to_string()), "{error}");
     assert!(!wait.expect("the wait hangs").unwrap(), "nothing rang");
     // The new primary is known by now.
@@ -109,7 +109,7 @@ pub async fn what_a_frozen_primary_acknowledges_late_is_not_believed<C: Connect>
     while let Some(outcome) = calls.join_next().await {
         match outcome.unwrap() {
             (text, Ok(())) => assert!(has(&*queue, &text).await, "{text} was acknowledged"),
-            (_, Err(error)) => assert_ne!(error.class(), Class::Rejected, "{error}"),
+            (_, Err(error)) => assert_ne!(error.class(), ErrorClass::Rejected, "{error}"),
         }
     }
 }
@@ -146,7 +146,7 @@ pub async fn a_queue_on_its_way_is_busy<C: Connect>() {
         cluster.move_keys(from, to, moved);
         let error = enqueue(&queue, "b").await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
-        assert_eq!(error.class(), Class::NotExecuted);
+        assert_eq!(error.class(), ErrorClass::NotExecuted);
     }
     cluster.end_to_move(slot, to);
     assert!(has(&queue, "a").await && !has(&queue, "b").await);

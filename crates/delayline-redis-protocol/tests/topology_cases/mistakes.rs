@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{Class, ErrorKind};
+use delayline_core::{ErrorClass, ErrorKind};
 use delayline_test_server::{Cluster, Sentinels, Server};
 
 use super::{Connect, enqueue, is_unsupported, open, options, queue_of, refusal};
@@ -75,7 +75,7 @@ pub async fn slot_without_an_owner<C: Connect>() {
     }
     let error = refusal::<C>(&options(&cluster.url()), &name).await;
     assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
-    assert_eq!(error.class(), Class::NotExecuted);
+    assert_eq!(error.class(), ErrorClass::NotExecuted);
 }
 
 pub async fn database_number_in_a_cluster<C: Connect>() {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{
-    At, Backend, Class, Error, ErrorKind, Found, MessageId, NewMessage, Op, QueueName, Reply,
+    At, Backend, Error, ErrorClass, ErrorKind, Found, MessageId, NewMessage, Op, QueueName, Reply,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::{Cluster, Server};
@@ -90,7 +90,7 @@ pub async fn enqueues_through_an_outage(queue: &impl Backend) -> Vec<String> {
             }
             Err(error) => {
                 has_failed = true;
-                assert_ne!(error.class(), Class::Rejected, "{error}");
+                assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
             }
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

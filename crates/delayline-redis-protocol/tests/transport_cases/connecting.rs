@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use delayline_core::{Class, Error, ErrorKind};
+use delayline_core::{Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::{ConnectOptions, Transport};
 use delayline_test_server::{Certificate, Server, foreign_ca_pem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ async fn refusal<C: Connect>(options: &ConnectOptions) -> Error {
     let begin = Instant::now();
     let error = C::connect(options).await.expect_err("it connected");
     assert!(begin.elapsed() < HEALING, "{:?}", begin.elapsed());
-    assert_ne!(error.class(), Class::Ambiguous, "{error}");
+    assert_ne!(error.class(), ErrorClass::Ambiguous, "{error}");
     assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
     error
 }
@@ -120,7 +120,7 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
             let mark = if url.contains('?') { '&' } else { '?' };
             let error = refusal::<C>(&options(&format!("{url}{mark}protocol={protocol}"))).await;
             assert_eq!(error.kind(), &ErrorKind::Authentication, "{protocol} {error}");
-            assert_eq!(error.class(), Class::Rejected);
+            assert_eq!(error.class(), ErrorClass::Rejected);
         }
     }
     // A password for a server that wants none is most likely meant for another one.
@@ -176,7 +176,7 @@ pub async fn wrong_certificates_are_refused<C: Connect>() {
     for options in cases {
         let error = refusal::<C>(&options).await;
         assert_eq!(error.kind(), &ErrorKind::Tls, "{error}");
-        assert_eq!(error.class(), Class::Rejected);
+        assert_eq!(error.class(), ErrorClass::Rejected);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use delayline_core::{Class, ErrorKind};
+use delayline_core::{ErrorClass, ErrorKind};
 use delayline_redis_protocol::{CallError, MAX_CALLS_IN_FLIGHT};
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{Fault, Proxy};
@@ -41,7 +41,7 @@ pub async fn lost_request_is_ambiguous_and_not_executed<C: Connect>() {
     let transport = connected::<C>(proxy.url()).await;
     proxy.once(Fault::CutBeforeRequest, "EVAL");
     // The client can't know that.
-    assert_eq!(failed(increment(&transport).await).class(), Class::Ambiguous);
+    assert_eq!(failed(increment(&transport).await).class(), ErrorClass::Ambiguous);
     heals(&transport).await;
     assert_eq!(executions(&server), 0);
 }
@@ -167,10 +167,12 @@ pub async fn executions_are_accounted_for_under_cuts<C: Connect>() {
                 while !stop.load(Ordering::Relaxed) {
                     match increment(&*transport).await {
                         Ok(_) => done.fetch_add(1, Ordering::Relaxed),
-                        Err(CallError::Failed(error)) if error.class() == Class::Ambiguous => {
+                        Err(CallError::Failed(error)) if error.class() == ErrorClass::Ambiguous => {
                             unknown.fetch_add(1, Ordering::Relaxed)
                         }
-                        Err(CallError::Failed(error)) if error.class() == Class::NotExecuted => {
+                        Err(CallError::Failed(error))
+                            if error.class() == ErrorClass::NotExecuted =>
+                        {
                             // Not to spin until the next attempt to connect is due.
                             tokio::time::sleep(Duration::from_millis(1)).await;
                             continue;

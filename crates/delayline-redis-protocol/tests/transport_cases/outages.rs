@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use delayline_core::{Class, ErrorKind};
+use delayline_core::{ErrorClass, ErrorKind};
 use delayline_redis_protocol::{Resp, Transport, classify};
 use delayline_test_server::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,7 +74,7 @@ pub async fn frozen_server_times_out_and_heals<C: Connect>() {
     server.pause();
     let begin = Instant::now();
     assert_eq!(failed(increment(&transport).await).kind(), &ErrorKind::Timeout);
-    assert_eq!(failed(increment(&transport).await).class(), Class::NotExecuted);
+    assert_eq!(failed(increment(&transport).await).class(), ErrorClass::NotExecuted);
     assert!(begin.elapsed() < HEALING, "{:?}", begin.elapsed());
     server.resume();
     heals(&transport).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use delayline_core::{Class, ErrorKind};
+use delayline_core::{ErrorClass, ErrorKind};
 use delayline_redis_protocol::{CallError, Transport, classify};
 use delayline_test_server::Server;
 use tokio::task::JoinHandle;
@@ -218,7 +218,7 @@ pub async fn wait_survives_its_connection<C: Connect>() {
             loop {
                 match waiter.wait(&BELL, LONG).await {
                     // Too early for another connection.
-                    Err(CallError::Failed(error)) if error.class() == Class::NotExecuted => {
+                    Err(CallError::Failed(error)) if error.class() == ErrorClass::NotExecuted => {
                         tokio::time::sleep(SHORT).await;
                     }
                     result => return result,
@@ -259,7 +259,7 @@ pub async fn frozen_server_ends_a_wait<C: Connect>() {
     assert_eq!(failed(wait).kind(), &ErrorKind::Timeout);
     // The next one has to connect, which a frozen server doesn't let it.
     let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, SHORT)).await.unwrap();
-    assert_eq!(failed(wait).class(), Class::NotExecuted);
+    assert_eq!(failed(wait).class(), ErrorClass::NotExecuted);
     server.resume();
     let begin = Instant::now();
     while transport.wait(&BELL, SHORT).await.is_err() {

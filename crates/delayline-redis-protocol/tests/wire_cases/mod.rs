@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{
-    At, Backend, Check, Claim, ClaimId, Class, ConsumerName, Extend, Lease, List, MessageId,
+    At, Backend, Check, Claim, ClaimId, ConsumerName, ErrorClass, Extend, Lease, List, MessageId,
     Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule, Schedule, Settlement,
     State, Status, Timestamp,
 };
@@ -249,8 +249,8 @@ impl<C: Connect> Lane<C> {
             Ok(applied) => assert_eq!(applied.reply, once, "{op:?} with {fault:?}"),
             Err(error) => {
                 let (again, unknown) = self.insist(At::Fixed(now), &op).await;
-                let unknown = unknown || error.class() == Class::Ambiguous;
-                assert_ne!(error.class(), Class::Rejected, "{error} with {fault:?}");
+                let unknown = unknown || error.class() == ErrorClass::Ambiguous;
+                assert_ne!(error.class(), ErrorClass::Rejected, "{error} with {fault:?}");
                 if unknown && again == twice && once != twice {
                     seen.executed += 1;
                 } else {
@@ -277,7 +277,7 @@ impl<C: Connect> Lane<C> {
             match self.queue.apply(at, op).await {
                 Ok(applied) => return (applied.reply, unknown),
                 Err(error) => {
-                    unknown |= error.class() == Class::Ambiguous;
+                    unknown |= error.class() == ErrorClass::Ambiguous;
                     // The next attempt to connect is some milliseconds away.
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use delayline_core::{Error, QueueName, Queueing};
+use delayline_core::{Error, QueueBackend, QueueName};
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
 use delayline_testkit::{Fixture, async_trait};
@@ -143,7 +143,7 @@ struct OnServer {
 
 #[async_trait]
 impl Fixture for OnServer {
-    async fn fresh(&self) -> Result<Arc<dyn Queueing>, Error> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         use std::sync::atomic::{AtomicU64, Ordering};
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let open = async || {

@@ -6,9 +6,9 @@ use delayline_core::limits::{
     MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MAX_PAYLOAD_BYTES,
 };
 use delayline_core::{
-    Check, Class, ErrorKind, Extend, Extended, Headers, List, MessageId, NewMessage, Op, Outcome,
-    Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule, Settled, Settlement,
-    Status, Violation,
+    Check, ErrorClass, ErrorKind, Extend, Extended, Headers, List, MessageId, NewMessage, Op,
+    Outcome, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule, Settled,
+    Settlement, Status, Violation,
 };
 
 use super::queue::{Queue, at, claim, done, id, ids, lease, message, millis, one, reject, retry};
@@ -32,7 +32,7 @@ async fn refused(queue: &Queue, op: Op) -> Violation {
         Ok(applied) => panic!("{} was carried out: {applied:?}", op.name()),
         Err(error) => error,
     };
-    assert_eq!(error.class(), Class::Rejected);
+    assert_eq!(error.class(), ErrorClass::Rejected);
     match error.kind() {
         ErrorKind::Invalid(violation) => violation.clone(),
         other => panic!("{} was refused as {other:?}", op.name()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use delayline_core::{
     Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
     Delivery, Enqueued, Error, Extend, Extended, Found, Lease, List, Message, MessageId, Millis,
-    NewMessage, Op, Outcome, Page, Position, Purged, Queueing, Redrive, Redriven, Reply,
+    NewMessage, Op, Outcome, Page, Position, Purged, QueueBackend, Redrive, Redriven, Reply,
     Reschedule, Rescheduled, Schedule, Settled, Settlement, Stats, Status, Timestamp,
 };
 
@@ -14,7 +14,7 @@ use crate::workload;
 
 /// The queue under test. Times are in milliseconds after [`at`]`(0)`.
 pub(super) struct Queue {
-    backend: Arc<dyn Queueing>,
+    backend: Arc<dyn QueueBackend>,
 }
 
 /// Unwraps the result of an operation, or fails.
@@ -29,12 +29,12 @@ macro_rules! answer {
 }
 
 impl Queue {
-    pub(super) fn new(backend: Arc<dyn Queueing>) -> Self {
+    pub(super) fn new(backend: Arc<dyn QueueBackend>) -> Self {
         Self { backend }
     }
 
     /// The backend itself, for cases that use the server's clock.
-    pub(super) fn backend(&self) -> &Arc<dyn Queueing> {
+    pub(super) fn backend(&self) -> &Arc<dyn QueueBackend> {
         &self.backend
     }
 

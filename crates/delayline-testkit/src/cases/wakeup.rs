@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{At, NewMessage, Op, Queueing};
+use delayline_core::{At, NewMessage, Op, QueueBackend};
 
 use super::queue::{Queue, after, claim, message};
 
@@ -118,6 +118,6 @@ async fn silence(queue: &Queue) {
     }
 }
 
-async fn wait(backend: &dyn Queueing, timeout: Duration) -> bool {
+async fn wait(backend: &dyn QueueBackend, timeout: Duration) -> bool {
     backend.wait(timeout).await.unwrap_or_else(|error| panic!("no hints: {error}"))
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use delayline_core::{
-    At, Backend, Class, Delivery, Enqueued, MessageId, NewMessage, Op, Outcome, Queueing, Reply,
-    Settled, Settlement, Stats, Status, Timestamp,
+    At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, QueueBackend,
+    Reply, Settled, Settlement, Stats, Status, Timestamp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
 }
 
 struct Client {
-    queue: Faulty<Arc<dyn Queueing>>,
+    queue: Faulty<Arc<dyn QueueBackend>>,
 }
 
 impl Client {
@@ -137,7 +137,9 @@ impl Client {
         loop {
             match self.queue.apply(At::Fixed(now()), op).await {
                 Ok(applied) => return Ok(applied.reply),
-                Err(error) if error.class() == Class::Rejected => return Err(error.to_string()),
+                Err(error) if error.class() == ErrorClass::Rejected => {
+                    return Err(error.to_string());
+                }
                 // Only the schedule fails, and it ends.
                 Err(_) => {}
             }

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
-use delayline::Class;
+use delayline::ErrorClass;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -53,11 +53,11 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
 }
 
 /// What is known of an operation that failed.
-pub(super) const fn class(class: Class) -> &'static str {
+pub(super) const fn class(class: ErrorClass) -> &'static str {
     match class {
-        Class::NotExecuted => "not_executed",
-        Class::Rejected => "rejected",
-        Class::Ambiguous => "ambiguous",
+        ErrorClass::NotExecuted => "not_executed",
+        ErrorClass::Rejected => "rejected",
+        ErrorClass::Ambiguous => "ambiguous",
     }
 }
 

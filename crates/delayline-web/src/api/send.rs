@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
 use delayline::{
-    Bytes, Class, Enqueued, Error, MessageId, NewMessage, Queue, Raw, Schedule, Sent, limits,
+    Bytes, Enqueued, Error, ErrorClass, MessageId, NewMessage, Queue, Raw, Schedule, Sent, limits,
 };
 use delayline_json::{self as json, Fields, rfc3339};
 use serde_json::value::RawValue;
@@ -117,7 +117,7 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
 fn not_sent(id: &MessageId, error: Error) -> Response {
     let more = failed(id, &error);
     let mut detail = error.to_string();
-    if error.class() != Class::Rejected {
+    if error.class() != ErrorClass::Rejected {
         detail.push_str("; to send it again, use the id given here");
     }
     problem(Failure::Queue(error).status(), &detail, more)

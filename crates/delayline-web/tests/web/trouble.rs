@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::{Applied, At, Backend, ErrorKind, Op, Queue, QueueName, Queueing, Raw, Wakeup};
+use delayline::{Applied, At, Backend, ErrorKind, Op, Queue, QueueBackend, QueueName, Raw, Wakeup};
 use delayline_core::Error;
 use tokio::sync::{Notify, Semaphore};
 
@@ -14,7 +14,7 @@ use crate::support::Raws;
 /// Executes operations on another backend.
 #[derive(Debug)]
 pub struct Trouble {
-    inner: Arc<dyn Queueing>,
+    inner: Arc<dyn QueueBackend>,
     /// Operations that are executed; later ones are refused.
     left: AtomicUsize,
     /// A reply takes a permit.
@@ -40,7 +40,7 @@ impl Trouble {
             replies: Semaphore::new(replies),
             executed: Notify::new(),
         });
-        let queue = Queue::with_codec(Arc::clone(&trouble) as Arc<dyn Queueing>, Raw);
+        let queue = Queue::with_codec(Arc::clone(&trouble) as Arc<dyn QueueBackend>, Raw);
         (trouble, queue)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use delayline_core::{Class, Enqueued, MessageId, NewMessage, Op, Reply, Status};
+use delayline_core::{Enqueued, ErrorClass, MessageId, NewMessage, Op, Reply, Status};
 
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
@@ -73,7 +73,7 @@ impl<T, C> Queue<T, C> {
     ///
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
     /// refused because too many sends wait. Messages after a failed operation are not sent and fail
-    /// with [`Class::NotExecuted`] or with the error of that operation.
+    /// with [`ErrorClass::NotExecuted`] or with the error of that operation.
     pub async fn send_many<M>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -108,7 +108,7 @@ impl<T, C> Queue<T, C> {
             let answered = enqueue(self.client(), give_up, batch).await;
             for Answered { key: place, result, .. } in answered {
                 if let Err(error) = &result {
-                    let known = error.class() != Class::Ambiguous;
+                    let known = error.class() != ErrorClass::Ambiguous;
                     failed = Some(if known { error.clone() } else { Error::not_sent() });
                 }
                 results[place] = Some(result);

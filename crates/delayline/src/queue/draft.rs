@@ -94,7 +94,7 @@ impl Draft {
     /// A repeated send could then create a second message, if the first was handled in between. So
     /// after a reply that was lost or not confirmed this message is not sent again automatically, and
     /// the error is
-    /// [`Class::Ambiguous`](crate::Class::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
+    /// [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
     /// returns what is known of the id.
     pub fn reuse_finished_id(self) -> Self {
         self.with(|message| message.finished_ids = FinishedIds::Reuse)

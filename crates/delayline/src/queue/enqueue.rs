@@ -1,6 +1,6 @@
 //! One enqueue operation, repeated until its outcome is known.
 
-use delayline_core::{Class, FinishedIds, NewMessage, Op, Reply};
+use delayline_core::{ErrorClass, FinishedIds, NewMessage, Op, Reply};
 use tokio::time::Instant;
 
 use super::Sent;
@@ -20,7 +20,7 @@ pub(crate) struct Answered<K> {
 /// There is one exception to the rule that an operation that may have been executed is sent again:
 /// a message that may reuse a finished id. If the first attempt was executed and the message has
 /// been handled since, a second attempt would create another message. So it fails with
-/// [`Class::Ambiguous`] at once.
+/// [`ErrorClass::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
@@ -34,7 +34,7 @@ pub(crate) async fn enqueue<K>(
         match client.apply_once(&op).await {
             Ok(applied) => break Ok(applied.reply),
             Err(error) => {
-                if error.class() == Class::Ambiguous {
+                if error.class() == ErrorClass::Ambiguous {
                     let error = Error::from(error.clone());
                     take_unrepeatable(&mut op, &mut keys, &error, &mut answered);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline_core::{
     Applied, At, Backend, Cancelled, Death, DeathReason, Durability, Enqueued, Error, Extended,
-    MessageId, Op, Outcome, Purged, QueueName, Queueing, Redriven, Reply, Rescheduled, Settled,
+    MessageId, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply, Rescheduled, Settled,
     Settlement, Status, Wakeup,
 };
 use tokio::time::Instant;
@@ -19,13 +19,13 @@ use crate::events::{EventKind, EventSink};
 /// Records each operation's time and results, and changes nothing.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    inner: Arc<dyn Queueing>,
+    inner: Arc<dyn QueueBackend>,
     queue: Label,
     events: EventSink,
 }
 
 impl Observed {
-    pub(crate) fn new(inner: Arc<dyn Queueing>, queue: Label, events: EventSink) -> Self {
+    pub(crate) fn new(inner: Arc<dyn QueueBackend>, queue: Label, events: EventSink) -> Self {
         Self { inner, queue, events }
     }
 

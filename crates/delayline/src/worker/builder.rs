@@ -125,7 +125,7 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Calls `hook` when the backend refuses an operation of the worker
-    /// ([`Class::Rejected`](crate::Class::Rejected)), for example because a permission is missing:
+    /// ([`ErrorClass::Rejected`](crate::ErrorClass::Rejected)), for example because a permission is missing:
     /// the first time, and once a minute while it lasts. It runs on the worker's own task and must
     /// not block.
     pub fn on_refusal(mut self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {

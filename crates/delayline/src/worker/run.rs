@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
 use delayline_core::{
-    Applied, Class, Delivery, Error, ErrorKind, Extended, MessageId, Millis, Op, Reply, Settled,
-    Settlement, Timestamp, Wakeup,
+    Applied, Delivery, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op, Reply,
+    Settled, Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -281,7 +281,7 @@ impl Run {
             }
             Err(error) => error,
         };
-        let is_refused = error.class() == Class::Rejected;
+        let is_refused = error.class() == ErrorClass::Rejected;
         if self.complaints.failed(queue, op.name(), error.kind()) {
             if is_refused {
                 tracing::error!(op = op.name(), %error, "refused; trying again, logged each minute");

@@ -22,6 +22,6 @@ pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
 pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
-pub use self::stats::{counts, forecast, stats};
+pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

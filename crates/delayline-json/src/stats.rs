@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::{Forecast, Stats};
 use serde_json::{Value, json};
 
-use crate::rfc3339;
+use crate::{duration, rfc3339};
 
 /// The counts of a queue under their names: how many messages have each state now, and how many
 /// ever met each fate.
@@ -22,6 +22,18 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 9] {
         ("purged_total", stats.purged_total),
         ("expired_total", stats.expired_total),
     ]
+}
+
+/// The delays of a forecast, if no others are given.
+pub const FORECAST_DELAYS: &str = "1m,10m,1h,6h,1 day,7 days";
+
+/// Reads the delays of a forecast, separated by commas.
+///
+/// # Errors
+///
+/// Like [`duration`](crate::duration).
+pub fn forecast_delays(text: &str) -> Result<Vec<Duration>, String> {
+    text.split(',').map(|delay| duration(delay.trim())).collect()
 }
 
 /// When the waiting messages are due: how many are ready, due within each delay but not within the

@@ -7,13 +7,8 @@
 #[command(after_help = HELP)]
 pub(crate) struct Forecast {
     /// Delays from now that rise, at most 100
-    #[arg(
-        long,
-        value_name = "DURATION,...",
-        value_delimiter = ',',
-        default_value = "1m,10m,1h,6h,1 day,7 days"
-    )]
-    pub(crate) within: Vec<String>,
+    #[arg(long, value_name = "DURATION,...", default_value = delayline_json::FORECAST_DELAYS)]
+    pub(crate) within: String,
 
     /// Print JSON
     #[arg(long)]

@@ -2,15 +2,14 @@
 
 use std::process::ExitCode;
 
-use delayline_json::{self as json, duration, harmless};
+use delayline_json::{self as json, harmless};
 
 use crate::args::{Forecast, Target};
 use crate::failure::Failure;
 use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Failure> {
-    let parsed: Result<Vec<_>, _> = args.within.iter().map(|text| duration(text.trim())).collect();
-    let delays = parsed.map_err(Failure::usage)?;
+    let delays = json::forecast_delays(&args.within).map_err(Failure::usage)?;
     let queue = target.open().await?;
     let forecast = queue.forecast(delays.iter().copied()).await?;
     let name = target.queue()?;
@@ -22,9 +21,9 @@ pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(queue: &str, within: &[String], forecast: &delayline::Forecast) -> String {
+fn table(queue: &str, within: &str, forecast: &delayline::Forecast) -> String {
     let mut rows = vec![("ready".to_owned(), forecast.ready)];
-    let delays = within.iter().map(|delay| format!("within {}", delay.trim()));
+    let delays = within.split(',').map(|delay| format!("within {}", delay.trim()));
     rows.extend(delays.zip(forecast.due.iter().copied()));
     rows.push(("later".to_owned(), forecast.later));
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default();

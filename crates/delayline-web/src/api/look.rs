@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{Found, Status, limits};
+use delayline::{Explanation, Found, Status, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
@@ -24,6 +24,15 @@ pub(super) async fn queue(place: Place, context: Context) -> Result<Response, Pr
     let mut object = json::stats(name, &stats);
     object["at"] = rfc3339(at).into();
     Ok(answer(StatusCode::OK, &object))
+}
+
+/// When the waiting messages are due.
+pub(super) async fn forecast(place: Place, context: Context) -> Result<Response, Problem> {
+    let (name, queue) = context.named(&place.queue)?;
+    let within = context.params.text("within").unwrap_or(json::FORECAST_DELAYS);
+    let delays = json::forecast_delays(within).map_err(Failure::Wrong)?;
+    let forecast = queue.forecast(delays.iter().copied()).await?;
+    Ok(answer(StatusCode::OK, &json::forecast(name, &delays, &forecast)))
 }
 
 /// Messages of a state, page by page.
@@ -87,6 +96,15 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
         }
     };
     Ok(answer(StatusCode::OK, &value))
+}
+
+/// Why a message is not delivered.
+pub(super) async fn explain(place: Place, context: Context) -> Result<Response, Problem> {
+    let (queue, id) = place.id()?;
+    let found = context.get(&queue, &id).await?;
+    let (stats, now) = counted(context.named(&queue)?.1).await?;
+    let explanation = Explanation::new(&found, now, stats.paused);
+    Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
 
 const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];

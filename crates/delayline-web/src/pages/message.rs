@@ -2,14 +2,14 @@
 
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use delayline::{Found, Message, MessageId, MessageState, Timestamp};
+use delayline::{Explanation, Found, Message, MessageId, MessageState, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::{message_link, number, tries};
 use crate::Role;
 use crate::content::{Form, short, shown};
-use crate::context::Context;
+use crate::context::{Context, counted};
 use crate::failure::Failure;
 use crate::when::time;
 
@@ -17,22 +17,21 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
     let id = context.id()?;
     let found = context.get(name, &id).await?;
-    let now = queue.server_time().await?;
+    let (stats, now) = counted(queue).await?;
+    let explanation = Explanation::new(&found, now, stats.paused);
     let content = html! {
         h1.id { (id) }
         @match &found {
-            Found::Live(message) => (live(&context, name, now, message)),
-            Found::Finished(status) => {
-                p { "This message is finished: " strong { (status.name()) } "." }
+            Found::Live(message) => (live(&context, name, now, message, &explanation)),
+            Found::Finished(_) => {
+                p { (explanation) }
                 p { "The queue remembers that for an hour or more, and nothing else about it." }
             }
             Found::Unreadable => p.alert {
                 "The record of this message is damaged. The next claim that comes upon it makes it a \
                  dead letter; " a href="check" { "a repair" } " does so now."
             },
-            Found::Unknown => p {
-                "The queue has no message with this id: it was never sent, or finished long ago."
-            },
+            Found::Unknown => p { (explanation) },
         }
     };
     let here = match &found {
@@ -58,31 +57,35 @@ pub(super) async fn content(context: Context) -> Result<Response, Failure> {
     }
 }
 
-fn live(context: &Context, queue: &str, now: Timestamp, message: &Message) -> Markup {
+fn live(
+    context: &Context,
+    queue: &str,
+    now: Timestamp,
+    message: &Message,
+    explanation: &Explanation,
+) -> Markup {
     let info = &message.info;
     html! {
         p.states {
             span class=(format!("badge {}", info.state.status().name())) {
                 (info.state.status().name())
             }
-            @match info.state {
-                MessageState::Scheduled => " waits until it is due.",
-                MessageState::Ready => " is due, and waits for a worker.",
-                MessageState::Leased { deadline, cancel_requested } => {
-                    " is with a worker, whose lease ends " (time(now, deadline)) "."
-                    @if cancel_requested { " Its cancellation was requested." }
-                }
-                MessageState::Dead { reason, since } => {
-                    " because of " strong { (reason.name().replace('_', " ")) } ", since "
-                    (time(now, since)) "."
-                }
-            }
+            " " (delayline_json::harmless_line(&explanation.to_string()))
         }
         (actions(context, queue, &info.id, info.state))
         section {
             h2 { "Facts" }
             dl.facts {
                 div { dt { "Due" } dd { (time(now, info.due)) } }
+                @match info.state {
+                    MessageState::Scheduled | MessageState::Ready => {}
+                    MessageState::Leased { deadline, .. } => {
+                        div { dt { "Lease until" } dd { (time(now, deadline)) } }
+                    }
+                    MessageState::Dead { since, .. } => {
+                        div { dt { "Dead since" } dd { (time(now, since)) } }
+                    }
+                }
                 div { dt { "Sent" } dd { (time(now, info.enqueued_at)) } }
                 @if let Some(expires) = info.expires_at {
                     div { dt { "Expires" } dd { (time(now, expires)) } }

@@ -1,7 +1,9 @@
 //! One queue.
 
 use axum::response::Response;
-use maud::html;
+use delayline::Forecast;
+use delayline_json::FORECAST_DELAYS;
+use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::{bar, number};
@@ -14,6 +16,8 @@ use crate::when::time;
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
     let (stats, now) = counted(queue).await?;
+    let delays = delayline_json::forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
+    let forecast = queue.forecast(delays).await?;
     let of = encoded(name.as_bytes());
     let content = html! {
         h1 { (name) @if stats.paused { " " span.badge.warn { "paused" } } }
@@ -52,6 +56,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
         section {
+            h2 { "What falls due" }
+            (coming(&forecast))
+        }
+        section {
             h2 { "Find a message" }
             form.line method="get" action="message" {
                 input type="hidden" name="queue" value=(name);
@@ -75,4 +83,32 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         }
     };
     Ok(Frame { context: &context, title: name, queue: Some(name), here: "queue" }.page(&content))
+}
+
+/// The waiting messages by when they are due, with a bar for each count.
+fn coming(forecast: &Forecast) -> Markup {
+    let delays = FORECAST_DELAYS.split(',').map(|delay| format!("Within {delay}"));
+    let mut rows = vec![("Now".to_owned(), forecast.ready)];
+    rows.extend(delays.zip(forecast.due.iter().copied()));
+    rows.push(("Later".to_owned(), forecast.later));
+    let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
+    html! {
+        table.forecast {
+            thead { tr { th scope="col" { "Due" } th.number scope="col" { "Messages" } th {} } }
+            tbody {
+                @for (label, count) in &rows {
+                    tr {
+                        th scope="row" { (label) }
+                        td.number { (number(*count)) }
+                        td {
+                            svg.bar viewBox="0 0 1000 20" preserveAspectRatio="none" aria-hidden="true" {
+                                rect.scheduled x="0" y="0" height="20"
+                                    width=(u128::from(*count) * 1_000 / u128::from(most)) {}
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

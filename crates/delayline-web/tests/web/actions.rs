@@ -59,7 +59,7 @@ async fn a_message_is_rescheduled() {
         post(&site, uri, wrong).await.status(400);
     }
     let next = post(&site, uri, "when=0s").await.leads_to();
-    get(&site, &next).await.status(200).has("Rescheduled.").has("is due");
+    get(&site, &next).await.status(200).has("Rescheduled.").has("waits for a free worker");
     assert_eq!(status(&orders, "order-1").await, Some(Status::Ready));
 }
 
@@ -131,7 +131,7 @@ async fn a_message_with_a_worker_is_only_asked_to_end() {
     let site = site(&orders, Role::Operator);
     let next = post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.leads_to();
     let page = get(&site, &next).await.status(200);
-    page.has("A worker has the message").has("Its cancellation was requested.").lacks("Run now");
+    page.has("A worker has the message").has("A cancel was requested").lacks("Run now");
     let Found::Live(message) = orders.get("order-1").await.unwrap() else { panic!("it is gone") };
     assert!(matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. }));
     get(&site, "/messages?queue=orders&state=leased").await.status(200).has("cancel requested");

@@ -305,3 +305,46 @@ async fn the_description_is_true() {
     }
     call(&site, "GET", "/nowhere", "").await.status(404);
 }
+
+#[tokio::test]
+async fn a_forecast_counts_what_falls_due() {
+    let orders = orders().await;
+    send(&orders, "now", "1").await;
+    send_later(&orders, "later", 7_200).await;
+    let site = site(&orders, Role::Viewer);
+    let forecast = async |query: &str, status| {
+        call(&site, "GET", &format!("/queues/orders/forecast{query}"), "")
+            .await
+            .status(status)
+            .json()
+    };
+    let value = forecast("?within=1h,%203h", 200).await;
+    let due = json!([{"within_ms": 3_600_000, "count": 0}, {"within_ms": 10_800_000, "count": 1}]);
+    assert_eq!(value, json!({"queue": "orders", "ready": 1, "due": due, "later": 0}));
+    assert_eq!(forecast("", 200).await["due"].as_array().unwrap().len(), 6);
+    for (query, said) in [
+        ("?within=soon", "\"soon\" is not a duration"),
+        ("?within=2h,1h", "must be longer than the one before"),
+        ("?within=40000+days", "3155760000000"),
+        (&format!("?within={}", "1h,".repeat(101)), "is not a duration"),
+    ] {
+        let problem = forecast(query, 400).await;
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_explained() {
+    let orders = orders().await;
+    send(&orders, "a", "1").await;
+    let site = site(&orders, Role::Viewer);
+    let explain = async |id: &str| {
+        call(&site, "GET", &format!("{MESSAGES}/{id}/explain"), "").await.status(200).json()
+    };
+    let ready = explain("a").await;
+    assert_eq!((&ready["id"], &ready["why"]), (&json!("a"), &json!("ready")));
+    orders.pause().await.unwrap();
+    let words = explain("a").await["explanation"].as_str().unwrap().to_owned();
+    assert!(words.ends_with("but the queue is paused."), "{words}");
+    assert_eq!(explain("b").await["why"], "unknown");
+}

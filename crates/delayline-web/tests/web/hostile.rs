@@ -84,7 +84,7 @@ async fn hostile_messages_are_inert_on_every_page() {
         .collect();
     assert_eq!(links.len(), HOSTILE.len());
     for link in links {
-        get(&site, &format!("/{link}")).await.status(200).has("is due, and waits");
+        get(&site, &format!("/{link}")).await.status(200).has("waits for a free worker.");
     }
 }
 

@@ -49,6 +49,24 @@ async fn a_queue_leads_to_its_messages() {
 }
 
 #[tokio::test]
+async fn a_queue_shows_what_falls_due() {
+    let orders = orders().await;
+    send(&orders, "order-0", "1").await;
+    for n in 0..1_234 {
+        send_later(&orders, &format!("order-{}", n + 1), 7_200).await;
+    }
+    let page = get(&site(&orders, Role::Viewer), "/queue?queue=orders").await.status(200);
+    let row = |label: &str| {
+        let (_, row) = page.text().split_once(&format!("<th scope=\"row\">{label}</th>")).unwrap();
+        row.split_once("</tr>").unwrap().0.to_owned()
+    };
+    assert!(row("Now").contains(">1<"), "{}", row("Now"));
+    assert!(row("Within 1h").contains(">0<") && row("Within 1h").contains("width=\"0\""));
+    assert!(row("Within 6h").contains(">1,234<") && row("Within 6h").contains("width=\"1000\""));
+    assert!(row("Later").contains(">0<"));
+}
+
+#[tokio::test]
 async fn long_lists_have_pages() {
     let orders = orders().await;
     for n in 0..70 {
@@ -72,7 +90,7 @@ async fn a_message_is_shown_with_all_that_is_known() {
     assert!(draft.send().await.unwrap().is_accepted());
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/message?queue=orders&id=order-1").await.status(200);
-    let page = page.has("scheduled").has("high").has("0/20").has("0/5").has("0xff00");
+    let page = page.has("It is due in 59.").has("high").has("0/20").has("0/5").has("0xff00");
     let page = page.has("{\n  &quot;total&quot;: 9\n}").has("Run now").has("Cancel...");
     page.lacks("Redrive").lacks("Delete");
     let page = get(&site, "/message?queue=orders&id=order-1&as=hex").await.status(200);
@@ -88,11 +106,8 @@ async fn what_is_gone_is_told_apart_from_what_never_was() {
     send(&orders, "order-1", "1").await;
     orders.cancel("order-1").await.unwrap();
     let site = site(&orders, Role::Operator);
-    get(&site, "/message?queue=orders&id=order-1").await.status(200).has("cancelled");
-    get(&site, "/message?queue=orders&id=order-2")
-        .await
-        .status(200)
-        .has("has no message with this id");
+    get(&site, "/message?queue=orders&id=order-1").await.status(200).has("It was cancelled.");
+    get(&site, "/message?queue=orders&id=order-2").await.status(200).has("does not know it");
     get(&site, "/content?queue=orders&id=order-1").await.status(404);
 }
 

@@ -62,16 +62,19 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    pub(super) fn new(found: Found, now: Timestamp, is_paused: bool) -> Self {
+    /// Explains what a look-up has found, given the server's clock then and whether the queue is
+    /// paused. [`Queue::explain`](crate::Queue::explain) does all of it.
+    #[must_use]
+    pub fn new(found: &Found, now: Timestamp, is_paused: bool) -> Self {
         match found {
-            Found::Live(message) => Self::of_live(message.info, now, is_paused),
-            Found::Finished(status) => Self::Finished(status),
+            Found::Live(message) => Self::of_live(&message.info, now, is_paused),
+            Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
             Found::Unknown => Self::Unknown,
         }
     }
 
-    fn of_live(info: MessageInfo, now: Timestamp, is_paused: bool) -> Self {
+    fn of_live(info: &MessageInfo, now: Timestamp, is_paused: bool) -> Self {
         match info.state {
             MessageState::Scheduled => Self::NotDue {
                 wait: between(now, info.due),
@@ -90,7 +93,7 @@ impl Explanation {
                 cancel_requested,
             },
             MessageState::Dead { reason, since } => {
-                Self::Dead { reason, ago: between(since, now), last_error: info.last_error }
+                Self::Dead { reason, ago: between(since, now), last_error: info.last_error.clone() }
             }
         }
     }

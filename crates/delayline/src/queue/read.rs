@@ -103,7 +103,7 @@ impl<T, C> Queue<T, C> {
             &found, Found::Live(message) if message.info.state == MessageState::Ready
         );
         let is_paused = is_ready && self.stats().await?.paused;
-        Ok(Explanation::new(found, at, is_paused))
+        Ok(Explanation::new(&found, at, is_paused))
     }
 
     /// Counts the messages in each state (G22).

@@ -14,21 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline::{
-    Backoff, Cancelled, Error, Jitter, Job, Millis, Queue, RetryPolicy, Summary, Worker,
-};
+use delayline::{Cancelled, Error, Jitter, Job, Queue, RetryPolicy, Summary, Worker};
 use serde::{Deserialize, Serialize};
 
 /// In production, two minutes.
 const DELAY: Duration = Duration::from_millis(600);
-
-/// In production, use the default: from 1 s to an hour, with jitter.
-const RETRY: RetryPolicy = RetryPolicy {
-    backoff: Backoff::Exponential,
-    jitter: Jitter::None,
-    base: Millis::saturating(50),
-    cap: Millis::saturating(1_000),
-};
 
 #[derive(Serialize, Deserialize)]
 struct TextCustomer {
@@ -102,7 +92,9 @@ async fn payment_succeeded(queue: &Queue<TextCustomer>, order: u32) -> Result<()
 
 /// Runs a worker until the queue is empty. In production it runs forever, in many processes.
 async fn send_texts(queue: &Queue<TextCustomer>, gateway: &Arc<Gateway>) -> Result<Summary, Error> {
-    let worker = Worker::builder(queue.clone()).retry(RETRY).until_empty(true).build()?;
+    // In production, use the default: from 1 s to an hour, with jitter.
+    let retry = RetryPolicy::exponential(Duration::from_millis(50)).jitter(Jitter::None);
+    let worker = Worker::builder(queue.clone()).retry(retry).until_empty(true).build()?;
     let gateway = Arc::clone(gateway);
     Ok(worker.run(move |job| send_text(job, Arc::clone(&gateway))).await)
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, bail};
 use cpu_time::ThreadTime;
 use delayline::{
-    Bytes, Connect, Driver, Job, Millis, Outcome, Queue, QueueName, Raw, RetryPolicy, Summary,
-    Worker, WorkerBuilder, WorkerHandle, Workers,
+    Bytes, Connect, Driver, Job, Outcome, Queue, QueueName, Raw, RetryPolicy, Summary, Worker,
+    WorkerBuilder, WorkerHandle, Workers,
 };
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
@@ -114,7 +114,7 @@ pub(crate) fn queue_name(shape: Shape, number: usize) -> Result<QueueName> {
 impl Running {
     fn start_workers(&mut self) -> Result<()> {
         let builder = |queue: &Queue<Bytes, Raw>| {
-            Worker::builder(queue.clone()).retry(RetryPolicy::fixed(Millis::saturating(200)))
+            Worker::builder(queue.clone()).retry(RetryPolicy::fixed(Duration::from_millis(200)))
         };
         match self.shape {
             Shape::Single | Shape::Busy => {

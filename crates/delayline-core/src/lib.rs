@@ -58,6 +58,6 @@ pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
     Page, Purged, Redriven, Reply, Rescheduled, Settled, Stats,
 };
-pub use retry::{Backoff, Jitter, RetryPolicy};
+pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
 pub use time::{At, Millis, Schedule, Timestamp};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::{
-    Found, Job, Millis, Op, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker,
-    WorkerBuilder, batch_handler,
+    Found, Job, Op, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
+    batch_handler,
 };
 use support::Faulty;
 use tokio::time::{Instant, sleep};
@@ -30,7 +30,7 @@ async fn filled(delays_ms: &[u64]) -> (Arc<Faulty>, Queue<u64>) {
 }
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
-    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    let retry = RetryPolicy::fixed(Duration::from_millis(1_000));
     Worker::builder(queue.clone()).until_empty(true).retry(retry)
 }
 
@@ -145,25 +145,40 @@ async fn errors_and_panics_fail_all_messages_of_the_batch_and_no_other() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_timeout_of_one_message_drops_the_batch() {
-    /// Counts the handlers that run.
-    struct Alive(Arc<Mutex<i32>>);
-    impl Drop for Alive {
-        fn drop(&mut self) {
-            *self.0.lock().unwrap() -= 1;
-        }
+/// Counts the handlers that run.
+#[derive(Clone, Default)]
+struct Alive(Arc<Mutex<i32>>);
+
+impl Alive {
+    fn count(&self) -> i32 {
+        *self.0.lock().unwrap()
     }
 
+    /// Counts until it is dropped.
+    fn guard(&self) -> Guard {
+        *self.0.lock().unwrap() += 1;
+        Guard(self.clone())
+    }
+}
+
+struct Guard(Alive);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() -= 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_one_message_drops_the_batch() {
     let (backend, queue) = filled(&[0, 30, 0]).await;
-    let alive = Arc::new(Mutex::new(0));
-    let counted = Arc::clone(&alive);
+    let alive = Alive::default();
+    let counted = alive.clone();
     let handler = batch_handler(3, LINGER, move |jobs: Vec<Job<u64>>| {
-        *counted.lock().unwrap() += 1;
-        assert_eq!((jobs.len(), *counted.lock().unwrap()), (3, 1));
-        let alive = Alive(Arc::clone(&counted));
+        let guard = counted.guard();
+        assert_eq!((jobs.len(), counted.count()), (3, 1));
         async move {
-            let _alive = alive;
+            let _guard = guard;
             sleep(Duration::from_secs(3_600)).await;
             Ok::<(), &str>(())
         }
@@ -171,7 +186,7 @@ async fn a_timeout_of_one_message_drops_the_batch() {
     let limit = Duration::from_millis(500);
     let worker = worker(&queue).handler_timeout(limit).build().unwrap();
     let summary = worker.run(handler).await;
-    assert_eq!((summary.acked, *alive.lock().unwrap()), (0, 0));
+    assert_eq!((summary.acked, alive.count()), (0, 0));
     let mut errors = Vec::new();
     for id in ["m-0", "m-1", "m-2"] {
         errors.push(error_of(&backend, id).await.1);
@@ -179,6 +194,40 @@ async fn a_timeout_of_one_message_drops_the_batch() {
     errors.sort();
     assert!(errors[0].starts_with("the batch was dropped"), "{errors:?}");
     assert!(errors[2].starts_with("timed out after 500ms"), "{errors:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_message_drops_the_batch_at_once() {
+    let (_, queue) = filled(&[0, 0, 0]).await;
+    let alive = Alive::default();
+    let counted = alive.clone();
+    let batched = batch_handler(3, LINGER, move |jobs: Vec<Job<u64>>| {
+        let guard = counted.guard();
+        let is_first = jobs[0].failures() == 0;
+        async move {
+            let _guard = guard;
+            sleep(Duration::from_secs(if is_first { 3_600 } else { 0 })).await;
+            Ok::<(), &str>(())
+        }
+    });
+    let (counted, start) = (alive.clone(), Instant::now());
+    let handler = move |job: Job<u64>| {
+        let (counted, is_impatient) = (counted.clone(), *job.payload() == 1 && job.failures() == 0);
+        let work = batched(job);
+        async move {
+            if !is_impatient {
+                return work.await;
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(100), work).await;
+            // Once the other tasks have noticed.
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(counted.count(), 0, "the handler goes on");
+            Err("impatient".to_owned())
+        }
+    };
+    let summary = worker(&queue).build().unwrap().run(handler).await;
+    assert_eq!((summary.acked, summary.failed), (3, 3));
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

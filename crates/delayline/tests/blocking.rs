@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::{
-    CancelReason, Found, Job, MessageState, Millis, Op, Queue, RetryPolicy, Stuck, Worker,
-    WorkerBuilder,
+    CancelReason, Found, Job, MessageState, Op, Queue, RetryPolicy, Stuck, Worker, WorkerBuilder,
 };
 use support::Faulty;
 use tokio::sync::{Notify, mpsc};
@@ -53,7 +52,7 @@ fn worker(
     let worker = Worker::builder(queue.clone())
         .concurrency(4)
         .lease(ms(1_500))
-        .retry(RetryPolicy::fixed(Millis::ZERO))
+        .retry(RetryPolicy::fixed(Duration::ZERO))
         .on_stuck(stuck_after, move |stuck| drop(report.send(stuck.clone())));
     (worker, reports)
 }

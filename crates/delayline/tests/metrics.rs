@@ -89,7 +89,7 @@ fn numbers(backend: Arc<dyn QueueBackend>) -> Queue<u64> {
 }
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
-    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    let retry = RetryPolicy::fixed(Duration::from_millis(1_000));
     Worker::builder(queue.clone()).concurrency(10).retry(retry)
 }
 

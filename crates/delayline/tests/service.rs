@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use delayline::{
-    DeathReason, Found, Job, MessageState, Millis, Outcome, Queue, RetryPolicy, Summary, Worker,
+    DeathReason, Found, Job, MessageState, Outcome, Queue, RetryPolicy, Summary, Worker,
     WorkerBuilder, service_handler,
 };
 use support::Faulty;
@@ -34,7 +34,7 @@ async fn filled(backend: &Arc<Faulty>, messages: u64) -> Queue<u64> {
 }
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
-    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    let retry = RetryPolicy::fixed(Duration::from_millis(1_000));
     Worker::builder(queue.clone()).lease(ms(3_000)).retry(retry).until_empty(true)
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use delayline::testing::TestQueue;
 use delayline::{
-    Cancelled, DeathReason, EventKind, Found, Job, MessageState, Millis, NewMessage, Outcome,
-    Priority, Queue, Raw, RetryPolicy, Status, Worker,
+    Cancelled, DeathReason, EventKind, Found, Job, MessageState, NewMessage, Outcome, Priority,
+    Queue, Raw, RetryPolicy, Status, Worker,
 };
 use futures_util::FutureExt;
 
@@ -209,7 +209,7 @@ async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() 
 
 #[tokio::test]
 async fn the_retry_policy_can_be_chosen() {
-    let policy = RetryPolicy::fixed(Millis::new(250).unwrap());
+    let policy = RetryPolicy::fixed(Duration::from_millis(250));
     for test in [
         TestQueue::new().retry(policy),
         TestQueue::new().retry_with(|_, _| Duration::from_millis(250)),

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::{
-    DeathReason, Enqueued, Found, Headers, Job, MessageState, Millis, NewMessage, Op, Outcome,
-    Queue, RetryPolicy, Summary, Worker, WorkerBuilder, limits,
+    DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Op, Outcome, Queue,
+    RetryPolicy, Summary, Worker, WorkerBuilder, limits,
 };
 use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};
@@ -26,7 +26,7 @@ async fn send(queue: &Queue<u64>, id: &str, delay: Duration, value: u64) {
 }
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
-    let retry = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    let retry = RetryPolicy::fixed(Duration::from_millis(1_000));
     Worker::builder(queue.clone()).until_empty(true).retry(retry)
 }
 

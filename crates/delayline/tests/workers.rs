@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::{Job, Millis, Outcome, Queue, RetryPolicy, Worker, Workers};
+use delayline::{Job, Outcome, Queue, RetryPolicy, Worker, Workers};
 use support::{Fault, Faulty};
 use tokio::time::{Instant, sleep};
 
@@ -34,8 +34,8 @@ async fn each_queue_has_its_own_handler_types_and_policy() {
     let texts_backend = Faulty::new();
     let texts: Queue<String> = Queue::new(texts_backend.clone());
     texts.send(&"a".to_owned()).await.unwrap();
-    let slow = RetryPolicy::fixed(Millis::new(60_000).unwrap());
-    let quick = RetryPolicy::fixed(Millis::new(1_000).unwrap());
+    let slow = RetryPolicy::fixed(Duration::from_millis(60_000));
+    let quick = RetryPolicy::fixed(Duration::from_millis(1_000));
     let tries = Arc::new(Mutex::new(Vec::new()));
     let (of_number, of_text) = (Arc::clone(&tries), Arc::clone(&tries));
     let start = Instant::now();

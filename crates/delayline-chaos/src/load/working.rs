@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
-use delayline_core::{At, Lease, MessageId, Millis, NewMessage, Op, QueueBackend};
+use delayline_core::{At, Lease, MessageId, NewMessage, Op, QueueBackend};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -114,7 +114,7 @@ impl Working {
         let worker = Worker::builder(queue)
             .concurrency(8)
             .lease(LEASE)
-            .retry(RetryPolicy::fixed(Millis::saturating(50)))
+            .retry(RetryPolicy::fixed(Duration::from_millis(50)))
             .build()?;
         let handler = move |job: Job<Bytes>| {
             let handled = Arc::clone(&handled);

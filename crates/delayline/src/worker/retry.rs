@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{Jitter, Millis, RetryPolicy};
+use delayline_core::{Millis, RetryPolicy};
 
 /// A policy, or a function of the caller.
 #[derive(Clone)]
@@ -30,20 +30,18 @@ impl Retry {
     }
 
     fn spread_delay(&self, failures: u32, error: &str, random: impl Fn() -> u64) -> Millis {
-        match self {
-            Self::Policy(policy) => by_policy(policy, failures, random),
+        let delay = match self {
+            Self::Policy(policy) => policy.delay(failures, random),
             Self::Custom(delay) => {
-                match catch_unwind(AssertUnwindSafe(|| delay(failures, error))) {
-                    Ok(delay) => Millis::try_from(delay).unwrap_or(Millis::MAX),
-                    Err(panic) => {
-                        // Dropping the panic's payload could panic again.
-                        std::mem::forget(panic);
-                        tracing::error!("the retry function panicked; the default policy is used");
-                        by_policy(&RetryPolicy::default(), failures, random)
-                    }
-                }
+                catch_unwind(AssertUnwindSafe(|| delay(failures, error))).unwrap_or_else(|panic| {
+                    // Dropping the panic's payload could panic again.
+                    std::mem::forget(panic);
+                    tracing::error!("the retry function panicked; the default policy is used");
+                    RetryPolicy::default().delay(failures, random)
+                })
             }
-        }
+        };
+        Millis::try_from(delay).unwrap_or(Millis::MAX)
     }
 }
 
@@ -55,19 +53,6 @@ impl fmt::Debug for Retry {
         }
     }
 }
-
-/// Decorrelated jitter builds on the previous delay, which is not stored: a walk of as many random
-/// steps has the same spread.
-fn by_policy(policy: &RetryPolicy, failures: u32, random: impl Fn() -> u64) -> Millis {
-    let steps = match policy.jitter {
-        Jitter::Decorrelated => failures.min(LONGEST_WALK),
-        Jitter::None | Jitter::Full => 1,
-    };
-    (0..steps).fold(Millis::ZERO, |previous, _| policy.delay(failures, previous, random()))
-}
-
-/// The spread reaches its cap long before.
-const LONGEST_WALK: u32 = 64;
 
 #[cfg(test)]
 mod tests {

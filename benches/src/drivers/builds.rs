@@ -11,32 +11,34 @@ use indicatif::ProgressBar;
 
 use super::Sheet;
 
-const FEATURES: [&str; 3] = ["redis", "fred", "memory"];
+/// Separated by commas.
+const FEATURES: [&str; 5] = ["redis", "redis,tls", "fred", "fred,tls", "memory"];
 
 pub(super) fn measure(progress: &ProgressBar) -> Result<Sheet> {
     let mut rows = Vec::new();
-    for feature in FEATURES {
-        progress.set_message(format!("a build with {feature}"));
-        rows.push(built_with(feature)?);
+    for features in FEATURES {
+        progress.set_message(format!("a build with {features}"));
+        rows.push(built_with(features)?);
     }
     Ok(Sheet {
         title: "Builds",
-        note: "A program that opens a queue, sends a message and runs a worker, with only this \
-               feature of `delayline`; a clean, stripped release build with its crates already \
+        note: "A program that opens a queue, sends a message and runs a worker, with `json` and \
+               only these features of `delayline`; a clean, stripped release build with its crates already \
                downloaded.",
-        columns: ["feature", "crates", "build", "program"].map(str::to_owned).to_vec(),
+        columns: ["features", "crates", "build", "program"].map(str::to_owned).to_vec(),
         rows,
     })
 }
 
-fn built_with(feature: &str) -> Result<Vec<String>> {
+fn built_with(features: &str) -> Result<Vec<String>> {
     let home = tempfile::tempdir()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
     let library = root.join("crates/delayline");
     fs::create_dir(home.path().join("src"))?;
     fs::write(home.path().join("src/main.rs"), PROGRAM)?;
-    let manifest =
-        MANIFEST.replace("FEATURE", feature).replace("LIBRARY", &library.display().to_string());
+    let manifest = MANIFEST
+        .replace("FEATURES", &features.replace(',', "\", \""))
+        .replace("LIBRARY", &library.display().to_string());
     fs::write(home.path().join("Cargo.toml"), manifest)?;
     fs::copy(root.join("Cargo.lock"), home.path().join("Cargo.lock"))?;
     cargo(home.path(), &["fetch"])?;
@@ -48,7 +50,7 @@ fn built_with(feature: &str) -> Result<Vec<String>> {
     let seconds = start.elapsed().as_secs_f64();
     let program = fs::metadata(home.path().join("target/release/program"))?.len();
     Ok(vec![
-        format!("`{feature}`"),
+        format!("`{features}`"),
         // The program itself is one of them.
         (crates.len() - 1).to_string(),
         format!("{seconds:.0} s"),
@@ -76,7 +78,7 @@ edition = "2024"
 [workspace]
 
 [dependencies]
-delayline = { path = "LIBRARY", default-features = false, features = ["json", "FEATURE"] }
+delayline = { path = "LIBRARY", default-features = false, features = ["json", "FEATURES"] }
 tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 
 [profile.release]

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use delayline_core::{DeathReason, MessageId, Millis, Status, Timestamp};
+use futures_util::stream::{Stream, unfold};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -158,6 +159,12 @@ impl Events {
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
         }
+    }
+
+    /// Makes this listener a stream, which ends when the queue, its clones and their workers are
+    /// dropped.
+    pub fn into_stream(self) -> impl Stream<Item = Event> + Send + Sync + Unpin + 'static {
+        Box::pin(unfold(self, async |mut events| Some((events.next().await?, events))))
     }
 
     /// How many events this listener has missed because it was too slow.

@@ -25,18 +25,89 @@
 //! }
 //! ```
 //!
-//! - [`connect`] returns a [`Connection`] to a Redis server, or to queues in this process. It opens
-//!   queues by name. [`Connect`] has its options.
-//! - [`Queue`] sends messages, cancels and reschedules them by id, and manages dead letters.
-//! - [`Queue::durability`] makes calls wait until replicas or a disk have the write.
-//! - [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
-//!   one set of slots. With the feature `tower`, a worker also runs a `tower` service
-//!   (`service_handler`). [`batch_handler`] makes a handler of many messages at once.
-//! - The feature `testing` adds a queue for tests, with a clock that the test moves.
+//! # Install
+//!
+//! ```sh
+//! cargo add delayline
+//! cargo add tokio --features full
+//! ```
+//!
+//! Payloads are values of any type that `serde` reads and writes; another [`Codec`] changes that.
+//!
+//! # Open a queue
+//!
+//! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
+//! or to queues in this process; [`Connect`] has its options and lists the URLs. A connection opens
+//! queues by name. Clones of a [`Queue`] are cheap.
+//!
+//! # Send, cancel, reschedule
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use delayline::{Cancelled, Queue};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), delayline::Error> {
+//! # let connection = delayline::connect("memory:").await?;
+//! let reminders: Queue<String> = connection.queue("reminders").await?;
+//! let text = "your cart is waiting".to_owned();
+//! let id = reminders.send_in(&text, Duration::from_secs(3600)).await?;
+//!
+//! // With an id of your own, a repeated send is harmless, and others can cancel it.
+//! let draft = reminders.message(&text).id("cart-7").due_in(Duration::from_secs(3600));
+//! assert!(draft.send().await?.is_accepted());
+//! reminders.reschedule_in("cart-7", Duration::from_secs(7200)).await?;
+//! assert_eq!(reminders.cancel("cart-7").await?, Cancelled::Cancelled);
+//! # assert_eq!(reminders.cancel(id).await?, Cancelled::Cancelled);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Draft`] has priority, headers, limits and expiry. [`Queue::durability`] makes calls wait until
+//! replicas or a disk have the write.
+//!
+//! # Work
+//!
+//! [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
+//! one set of slots; [`batch_handler`] hands over many messages at once. With the feature `tower`,
+//! a worker also runs a `tower` service (`service_handler`). A handler that returns `Ok(())` acks;
+//! [`Outcome`] has everything else. Leases are renewed while a handler runs.
+//! [`Worker::run_until`] stops gracefully.
+//!
+//! # Retries and dead letters
+//!
+//! An error or a panic is a failure: the message is retried as the [`RetryPolicy`] says, and after
+//! its last allowed failure it is a dead letter. [`Queue::dead_letters`] lists them,
+//! [`Queue::redrive`] revives them, [`Queue::purge`] deletes them.
+//!
+//! # Observe
+//!
+//! [`Queue::stats`] counts, [`Queue::forecast`] tells what falls due, [`Queue::explain`] why a
+//! message is not delivered, and [`Queue::events`] what calls of this process do. Calls and handlers
+//! have `tracing` spans; the feature `metrics` adds counters and histograms: see [`telemetry`].
+//!
+//! # Test
+//!
+//! The feature `testing` adds a queue for tests, with a clock that the test moves.
+//!
+//! # Features
+//!
+//! | feature | on by default | what it adds |
+//! |---|---|---|
+//! | `redis` | yes | Redis and Valkey servers, through the `redis` crate |
+//! | `fred` | no | the same through the `fred` crate; both can be on |
+//! | `tls` | yes | `rediss://` URLs |
+//! | `memory` | yes | `memory:`, queues in this process |
+//! | `json` | yes | [`Json`], the default codec |
+//! | `metrics` | no | metrics through the `metrics` crate |
+//! | `tower` | no | `service_handler` |
+//! | `testing` | no | the module `testing` |
+//!
+//! # What it promises
 //!
 //! What a queue promises is the contract of [`delayline_core`], whose types are re-exported here.
 //! Every call can be repeated after an error: its id makes a second send harmless, and only the
-//! holder of a lease can settle the message.
+//! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
+//! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token.
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]
@@ -60,7 +131,7 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    Applied, At, Backend, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed, DeathReason,
+    Applied, At, Backend, Cancelled, Check, Checked, Claim, ClaimId, Claimed, DeathReason,
     Durability, Enqueued, ErrorClass, ErrorKind, Finding, FinishedIds, Forecast, Found, Headers,
     Jitter, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op,
     Page, Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Reply,

@@ -6,6 +6,8 @@ use delayline_core::{
     Status, Timestamp,
 };
 
+use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
+
 use crate::client::Client;
 use crate::{Error, Queue};
 
@@ -117,6 +119,35 @@ impl Listing {
             }
         }
         Ok(None)
+    }
+}
+
+impl Listing {
+    /// Makes this listing a stream of its messages, page by page. It ends after the last page, or
+    /// after an error.
+    ///
+    /// ```
+    /// # use delayline::{Queue, Status};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// use futures_util::TryStreamExt as _;
+    ///
+    /// let mut scheduled = queue.list(Status::Scheduled).into_stream();
+    /// while let Some(message) = scheduled.try_next().await? {
+    ///     println!("{} is due at {}", message.id, message.due);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_stream(
+        self,
+    ) -> impl Stream<Item = Result<MessageInfo, Error>> + Send + Unpin + 'static {
+        let pages = try_unfold(self, async |mut listing| {
+            let page = listing.next_page().await?;
+            Ok::<_, Error>(page.map(|page| (iter(page.into_iter().map(Ok)), listing)))
+        });
+        Box::pin(pages.try_flatten())
     }
 }
 

@@ -7,6 +7,7 @@ mod explain;
 mod forecast;
 mod get;
 mod list;
+mod queues;
 mod reschedule;
 mod serve;
 mod stats;
@@ -25,6 +26,7 @@ pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
 pub(crate) use self::list::{List, Paging, State};
+pub(crate) use self::queues::Queues;
 pub(crate) use self::reschedule::Reschedule;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
@@ -118,6 +120,7 @@ pub(crate) enum Verb {
     Demo,
     Send(Box<Send>),
     Work(Work),
+    Queues(Queues),
     Stats(Stats),
     Forecast(Forecast),
     List(List),

@@ -12,6 +12,7 @@ pub(crate) mod explain;
 pub(crate) mod forecast;
 pub(crate) mod get;
 pub(crate) mod list;
+pub(crate) mod queues;
 pub(crate) mod reschedule;
 pub(crate) mod send;
 pub(crate) mod serve;

@@ -242,3 +242,68 @@ fn the_doctor_asks_the_replica_of_a_single_server() {
     assert_eq!(verdict(&lines, "min replicas", &address(&primary)), "beware");
     assert_eq!(verdict(&lines, "failover", &address(&primary)), "beware");
 }
+
+/// The queues that are listed.
+fn queues(url: &str, driver: &str) -> Vec<String> {
+    let text = run(at(url, driver, &["queues"])).code(0).stdout;
+    text.lines().map(str::to_owned).collect()
+}
+
+fn create(url: &str, names: &[String]) {
+    for name in names {
+        run(at(url, "redis", &["--queue", name, "send", "--payload", "x"])).code(0);
+    }
+}
+
+#[test]
+fn queues_of_all_primaries_of_a_cluster_are_listed() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let url = cluster.url_of(&[&cluster.nodes()[1]]);
+    let names: Vec<_> = (10..22).map(|number| format!("queue-{number}")).collect();
+    create(&url, &names);
+    for driver in DRIVERS {
+        assert_eq!(queues(&url, driver), names);
+        let refused = run(at(&cluster.nodes()[0].url(), driver, &["queues"])).code(2);
+        assert!(refused.stderr.contains("redis-cluster://"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn queues_behind_sentinels_are_listed() {
+    let sentinels = Sentinels::start();
+    let names = ["a", "b"].map(str::to_owned);
+    create(&sentinels.url(), &names);
+    for driver in DRIVERS {
+        assert_eq!(queues(&sentinels.url(), driver), names);
+    }
+}
+
+#[test]
+fn queues_of_a_server_are_told_from_other_keys() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        assert_eq!(queues(&server.url(), driver), [""; 0]);
+    }
+    for number in 0..3_000 {
+        server.command(&["SET", &format!("delayline:{number}:control"), "x"]);
+    }
+    for key in ["delayline:{a}:controls", "delayline:{a}b}:control", "delayline:{}:control"] {
+        server.command(&["SET", key, "x"]);
+    }
+    let names = ["a.b-c", "orders"].map(str::to_owned);
+    create(&server.url(), &names);
+    for driver in DRIVERS {
+        assert_eq!(queues(&server.url(), driver), names);
+        let json = run(at(&server.url(), driver, &["queues", "--json"])).code(0);
+        assert_eq!(json.lines(), [serde_json::json!(names)]);
+    }
+    server.command(&["ACL", "SETUSER", "u", "on", ">pw", "+@all", "-scan", "~*"]);
+    let url = server.url_with_login("u", "pw");
+    for driver in DRIVERS {
+        let refused = run(at(&url, driver, &["queues"])).code(3);
+        assert!(refused.stderr.contains("permission"), "{}", refused.stderr);
+        let unreachable = run(at("redis://127.0.0.1:1", driver, &["queues"])).code(3);
+        assert!(unreachable.stderr.contains("cannot be reached"), "{}", unreachable.stderr);
+    }
+    assert_eq!(queues("memory:", "redis"), [""; 0]);
+}

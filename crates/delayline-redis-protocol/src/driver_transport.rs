@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Error, ErrorKind};
+use delayline_core::{Error, ErrorKind, QueueName};
 
 use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
-use crate::route::{Router, survey};
+use crate::route::{Router, queues, survey};
 use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
 
 /// A [`Transport`] over any [`Driver`].
@@ -119,6 +119,24 @@ impl<D: Driver> DriverTransport<D> {
     /// Like [`connect`](Self::connect), if nothing that names the servers can be reached.
     pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
         survey::<D>(options).await
+    }
+
+    /// Returns the names of all queues on the server, or on all primaries of a cluster. Changes
+    /// nothing.
+    ///
+    /// Reads the names of all keys with `SCAN`, 1,000 at a time, over connections of its own. A
+    /// queue that is created meanwhile, or moves to another node of a cluster, may be missing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`connect`](Self::connect); also if one of the primaries cannot be reached, or if the
+    /// user may not run `SCAN`.
+    pub async fn queues(options: &ConnectOptions) -> Result<Vec<QueueName>, Error> {
+        queues::<D>(options).await
     }
 }
 

@@ -3,6 +3,7 @@
 mod directory;
 mod fleet;
 mod map;
+mod queues;
 mod slot;
 mod survey;
 
@@ -21,6 +22,7 @@ use self::directory::Directory;
 use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved};
+pub(crate) use self::queues::queues;
 pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};

@@ -128,11 +128,11 @@ pub(crate) async fn survey<D: Driver>(options: &ConnectOptions) -> Result<Survey
 
 /// Where a server is, as another one tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+pub(super) struct Place {
     /// `None` if nobody can be dialed by what was told.
-    name: Option<HostPort>,
+    pub(super) name: Option<HostPort>,
     address: String,
-    flags: Vec<String>,
+    pub(super) flags: Vec<String>,
     slots: Vec<RangeInclusive<u16>>,
     slots_in_motion: usize,
 }
@@ -182,7 +182,10 @@ fn replicas(info: &Fields) -> Vec<HostPort> {
 }
 
 /// The nodes of a cluster, as the seed with the newest knowledge tells them.
-async fn cluster<D: Driver>(fleet: &Fleet, seeds: Vec<HostPort>) -> Result<Vec<Place>, Error> {
+pub(super) async fn cluster<D: Driver>(
+    fleet: &Fleet,
+    seeds: Vec<HostPort>,
+) -> Result<Vec<Place>, Error> {
     let (mut asked, mut failures) = (JoinSet::new(), Failures::default());
     for name in seeds {
         match fleet.node::<D>(&name, &Map::default()) {
@@ -290,7 +293,7 @@ fn places_of_slots(reply: &Value, asked: &HostPort) -> Option<Vec<Place>> {
 }
 
 /// The servers that any of the sentinels names, and what each of the sentinels says.
-async fn watched<D: Driver>(
+pub(super) async fn watched<D: Driver>(
     sentinels: Vec<(HostPort, Arc<Node<D>>)>,
     service: &str,
 ) -> Result<(Vec<Place>, Vec<SentinelReport>), Error> {

@@ -1,0 +1,20 @@
+//! `delayline queues`.
+
+/// List the queues of the server, or of all primaries of a cluster
+///
+/// Reads the names of all keys, 1,000 at a time, so it takes a while on a large server.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Queues {
+    /// Print JSON: one array of names
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  delayline queues
+  delayline queues | xargs -n1 delayline stats --queue
+
+A queue is listed once a message was sent to it. The user needs SCAN, which the rules of `delayline
+acl` do not include. For exit codes, see `delayline --help`.";

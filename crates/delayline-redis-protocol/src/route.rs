@@ -9,6 +9,7 @@ mod survey;
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -110,12 +111,7 @@ impl<D: Driver> Router<D> {
                 map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, node))
             };
             if E::CONNECTS_FIRST && !node.link.is_connected() {
-                let ready = tokio::select! {
-                    biased;
-                    _ = map.wait_for(is_replaced) => None,
-                    ready = node.link.connect() => Some(ready),
-                };
-                match ready {
+                match unless_changed(&mut map, is_replaced, node.link.connect()).await {
                     Some(Ok(())) => {}
                     Some(Err(error)) => {
                         shared.noticed(None);
@@ -129,11 +125,10 @@ impl<D: Driver> Router<D> {
                     None => return Err(in_circles(slot).into()),
                 }
             }
-            let answer = tokio::select! {
-                // A reply that comes too late counts for nothing.
-                biased;
-                _ = map.wait_for(is_replaced) => return E::replaced(name),
-                answer = errand.run(&node.link) => answer,
+            // Pinned here, because it is large to move.
+            let work = pin!(errand.run(&node.link));
+            let Some(answer) = unless_changed(&mut map, is_replaced, work).await else {
+                return E::replaced(name);
             };
             match &answer {
                 Ok(_) if node.doubt.is_raised() => {
@@ -155,6 +150,31 @@ impl<D: Driver> Router<D> {
                     return answer;
                 }
                 _ => return answer,
+            }
+        }
+    }
+}
+
+/// The output of `work`; `None` as soon as there is a map of which `is_change` holds, even if `work`
+/// has ended meanwhile.
+async fn unless_changed<M, F: Future>(
+    map: &mut watch::Receiver<M>,
+    is_change: impl Fn(&M) -> bool,
+    work: F,
+) -> Option<F::Output> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            // Most calls end before any change, and are woken by their reply: it is looked at first.
+            biased;
+            output = &mut work => {
+                let is_late = map.has_changed().is_ok_and(|it| it) && is_change(&map.borrow());
+                return (!is_late).then_some(output);
+            }
+            changed = map.changed() => {
+                if changed.is_err() || is_change(&map.borrow_and_update()) {
+                    return None;
+                }
             }
         }
     }
@@ -391,4 +411,39 @@ fn in_circles(slot: u16) -> Error {
 
 fn nobody_serves(slot: u16) -> Error {
     Error::with_detail(ErrorKind::Busy, format!("no server of the cluster serves slot {slot}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_output_that_comes_together_with_a_change_counts_for_nothing() {
+        let (sender, mut map) = watch::channel(0);
+        sender.send_replace(1);
+        assert_eq!(unless_changed(&mut map, |it| *it == 2, ready("reply")).await, Some("reply"));
+        sender.send_replace(2);
+        assert_eq!(unless_changed(&mut map, |it| *it == 2, ready("reply")).await, None);
+    }
+
+    #[tokio::test]
+    async fn work_ends_with_the_change_and_not_before() {
+        let (sender, mut map) = watch::channel(0);
+        let changes = async {
+            for change in 1..=2 {
+                sender.send_replace(change);
+                tokio::task::yield_now().await;
+            }
+            pending::<()>().await;
+        };
+        let work = unless_changed(&mut map, |it| *it == 2, pending::<()>());
+        let ended = tokio::select! {
+            biased;
+            ended = work => ended,
+            () = changes => unreachable!("it never ends"),
+        };
+        assert_eq!((ended, *sender.borrow()), (None, 2));
+    }
 }

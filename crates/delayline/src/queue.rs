@@ -43,7 +43,7 @@ use crate::{Codec, Error, Events, Json, TraceContext};
 /// with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations run in a task on
 /// the runtime of the first send; the task ends after the last one.
 ///
-/// [`telemetry`] describes the spans, metrics and events of a queue.
+/// [`telemetry`](crate::telemetry) describes the spans, metrics and events of a queue.
 ///
 /// ```
 /// # use std::time::Duration;

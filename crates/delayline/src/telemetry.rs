@@ -49,7 +49,7 @@
 //! added up over processes, unless its builder sets buckets. The alert and the Grafana panel on
 //! lateness in `monitoring/` need them:
 //!
-//! ```ignore
+//! ```text
 //! builder.set_buckets_for_metric(Matcher::Full("delayline_lateness_seconds".to_owned()), &[
 //!     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0,
 //! ])?;

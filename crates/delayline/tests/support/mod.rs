@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use delayline::{
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
 use tokio::time::Instant;
+use tracing::Dispatch;
 
 /// What happens to an operation.
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +186,11 @@ impl Wakeup for Faulty {
 
 /// What is logged on this thread during a run.
 pub async fn logged(run: impl AsyncFnOnce()) -> String {
+    // While there is only one subscriber, tracing-core asks the thread that first comes upon a line
+    // of code whether anybody is interested, and believes a thread without a subscriber for ever.
+    static SECOND: LazyLock<Dispatch> =
+        LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+    LazyLock::force(&SECOND);
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()

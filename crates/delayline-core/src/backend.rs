@@ -19,8 +19,8 @@ use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 /// - With [`At::Server`], all clients of the queue share one clock; client clocks decide nothing
 ///   (G4).
 /// - An `Err` of class [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or
-///   [`ErrorClass::Rejected`](crate::ErrorClass::Rejected) means that nothing was changed. If that is not
-///   certain, the class is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
+///   [`ErrorClass::Rejected`](crate::ErrorClass::Rejected) means that nothing was changed. If that
+///   is not certain, the class is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
 /// - Every call returns within a bounded time, and the backend recovers by itself after a fault.
 /// - A missing capability is reported as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported),
 ///   never ignored.

@@ -20,6 +20,19 @@ pub enum ErrorClass {
     Ambiguous,
 }
 
+impl ErrorClass {
+    /// Returns the name used in JSON, logs and metric labels: `not_executed`, `rejected` or
+    /// `ambiguous`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotExecuted => "not_executed",
+            Self::Rejected => "rejected",
+            Self::Ambiguous => "ambiguous",
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

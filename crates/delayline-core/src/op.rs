@@ -45,7 +45,7 @@ pub enum Op {
     /// Returns the counters. Changes nothing.
     Stats,
     /// Counts the waiting messages by when they are due: now, within each of these delays from now,
-    /// and later. The delays must rise; there may be 1 to [`MAX_FORECAST`]. Changes nothing.
+    /// and later. There are 1 to [`MAX_FORECAST`] delays, in ascending order. Changes nothing.
     Forecast(Vec<Millis>),
     /// Audits one page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
@@ -237,7 +237,7 @@ impl Op {
                 }
                 count("the page's limit", list.limit, MAX_PAGE)
             }
-            Self::Forecast(delays) => rising(delays),
+            Self::Forecast(delays) => ascending(delays),
             Self::Check(check) | Self::Repair(check) => {
                 count("the page's limit", check.limit, MAX_PAGE)
             }
@@ -321,7 +321,7 @@ fn batch<'a>(
     Violation::at_most(what, "items", seen.len(), MAX_BATCH)
 }
 
-fn rising(delays: &[Millis]) -> Result<(), Violation> {
+fn ascending(delays: &[Millis]) -> Result<(), Violation> {
     const WHAT: &str = "the forecast";
     if delays.is_empty() {
         return Err(Violation::Empty { what: WHAT });

@@ -1,4 +1,4 @@
--- State::forecast. ARGV: now, then delays in ms that rise.
+-- State::forecast. ARGV: now, then delays in ms, in ascending order.
 -- Results: how many messages are ready, due within each delay but not the one before, and due later.
 
 --@include prelude.lua

@@ -1,5 +1,6 @@
 //! [`DriverTransport`]: what a driver crate exports.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
-use crate::route::{Router, queues, survey};
+use crate::route::{Router, scan, survey};
 use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
 
 /// A [`Transport`] over any [`Driver`].
@@ -120,24 +121,6 @@ impl<D: Driver> DriverTransport<D> {
     pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
         survey::<D>(options).await
     }
-
-    /// Returns the names of all queues on the server, or on all primaries of a cluster. Changes
-    /// nothing.
-    ///
-    /// Reads the names of all keys with `SCAN`, 1,000 at a time, over connections of its own. A
-    /// queue that is created meanwhile, or moves to another node of a cluster, may be missing.
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// Like [`connect`](Self::connect); also if one of the primaries cannot be reached, or if the
-    /// user may not run `SCAN`.
-    pub async fn queues(options: &ConnectOptions) -> Result<Vec<QueueName>, Error> {
-        queues::<D>(options).await
-    }
 }
 
 #[async_trait]
@@ -164,6 +147,24 @@ impl<D: Driver> Transport for DriverTransport<D> {
             }
             Way::Routed(router) => router.info(key).await,
         }
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueName>, Error> {
+        let found = match &self.0 {
+            Way::Single(link) => {
+                // A user who may not ask is told below what else is missing.
+                if let Ok(info) = link.info().await
+                    && let Some(error) = not_alone(&info)
+                {
+                    return Err(error);
+                }
+                let mut found = BTreeSet::new();
+                scan(link, &mut found).await?;
+                found
+            }
+            Way::Routed(router) => router.queues().await?,
+        };
+        Ok(found.into_iter().collect())
     }
 }
 

@@ -7,6 +7,7 @@ mod queues;
 mod slot;
 mod survey;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayline_core::{Error, ErrorKind};
+use delayline_core::{Error, ErrorKind, QueueName};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +24,7 @@ use self::directory::Directory;
 use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved};
-pub(crate) use self::queues::queues;
+pub(crate) use self::queues::scan;
 pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
@@ -93,6 +94,17 @@ impl<D: Driver> Router<D> {
 
     pub(crate) async fn info(&self, key: &Bytes) -> Result<String, CallError> {
         self.route(&Info(key)).await
+    }
+
+    /// The names of all queues, by the latest view of who serves what.
+    pub(crate) async fn queues(&self) -> Result<BTreeSet<QueueName>, Error> {
+        self.0.look().await?;
+        let map = Arc::clone(&self.0.map.borrow());
+        let mut found = BTreeSet::new();
+        for (_, node) in map.owners() {
+            scan(&node.link, &mut found).await?;
+        }
+        Ok(found)
     }
 
     async fn route<E: Errand>(&self, errand: &E) -> Result<E::Answer, CallError> {

@@ -47,8 +47,8 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "places.lua" "records.lua" "details.lua"
-    "finished.lua" "over.lua" "finish.lua" "remains.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua"
-    "write.lua" "walk.lua" "audit.lua" "orphans.lua"
+    "finished.lua" "over.lua" "finish.lua" "remains.lua" "journal.lua" "claimed_before.lua"
+    "reclaim.lua" "take.lua" "write.lua" "walk.lua" "audit.lua" "orphans.lua"
 };
 
 macro_rules! scripts {

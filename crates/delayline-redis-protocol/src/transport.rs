@@ -1,11 +1,11 @@
-//! The interface between the protocol and a driver: script calls, waits, and `INFO`.
+//! The interface between the protocol and a driver: script calls, waits, and what operators ask.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Durability, Error};
+use delayline_core::{Durability, Error, ErrorKind, QueueName};
 
 use crate::classify::classify;
 
@@ -89,8 +89,9 @@ impl From<Error> for CallError {
 /// - [`call`](Self::call) sends the call at most once. A driver that re-sends on its own after a
 ///   lost reply must have that switched off: a second execution may reply differently.
 /// - A call whose bytes may have reached the server, and whose reply did not arrive, fails with an
-///   error of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous); only a call that was
-///   certainly not executed fails with [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted).
+///   error of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous); only a call that
+///   was certainly not executed fails with
+///   [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted).
 /// - A call with a [`fence`](ScriptCall::fence) returns once its durability is confirmed by the
 ///   server process that executed the call. What is not confirmed in time fails with
 ///   [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed
@@ -136,4 +137,22 @@ pub trait Transport: Debug + Send + Sync + 'static {
     ///
     /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` if the user may not call it.
     async fn info(&self, key: &Bytes) -> Result<String, CallError>;
+
+    /// Returns the names of all queues on the server, or on all primaries of a cluster, in order.
+    /// Changes nothing.
+    ///
+    /// Reads the names of all keys with `SCAN`, 1,000 at a time. A queue that is created meanwhile,
+    /// or moves to another node of a cluster, may be missing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// One of the servers cannot be reached, or the user may not run `SCAN`.
+    /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) by default.
+    async fn queues(&self) -> Result<Vec<QueueName>, Error> {
+        Err(Error::new(ErrorKind::Unsupported("a list of queues")))
+    }
 }

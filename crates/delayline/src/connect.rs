@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(any(feature = "redis", feature = "fred"))]
 use std::sync::Arc;
 
-use delayline_core::{ErrorKind, QueueName, Violation};
+use delayline_core::{ErrorKind, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport};
 
@@ -204,33 +204,6 @@ impl Connect {
         }
     }
 
-    /// Returns the names of all queues on the server, or on all primaries of a cluster, in order.
-    /// Changes nothing. There are none on `memory:`, whose queues belong to one
-    /// [`Connection`].
-    ///
-    /// Reads the names of all keys, 1,000 at a time, with `SCAN`, which the user needs to be
-    /// allowed. A queue exists once a message was sent to it. One that is created meanwhile, or
-    /// moves to another node of a cluster, may be missing.
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// Like [`connect`](Self::connect); also if one of the primaries cannot be reached, or the user
-    /// may not run `SCAN`.
-    pub async fn queues(self) -> Result<Vec<QueueName>, Error> {
-        if let Some(misfit) = self.misfit {
-            return Err(misfit);
-        }
-        match self.place {
-            Place::Memory => Ok(Vec::new()),
-            #[cfg(any(feature = "redis", feature = "fred"))]
-            Place::Server(options) => self.driver.queues(&options).await,
-        }
-    }
-
     /// Connects to the server.
     ///
     /// # Cancel safety
@@ -266,17 +239,6 @@ impl Driver {
             Self::Redis => Ok(Arc::new(delayline_redis::RedisTransport::connect(options).await?)),
             #[cfg(feature = "fred")]
             Self::Fred => Ok(Arc::new(delayline_fred::FredTransport::connect(options).await?)),
-            #[cfg(not(all(feature = "redis", feature = "fred")))]
-            _ => Err(unsupported("this driver")),
-        }
-    }
-
-    async fn queues(self, options: &ConnectOptions) -> Result<Vec<QueueName>, Error> {
-        match self {
-            #[cfg(feature = "redis")]
-            Self::Redis => Ok(delayline_redis::RedisTransport::queues(options).await?),
-            #[cfg(feature = "fred")]
-            Self::Fred => Ok(delayline_fred::FredTransport::queues(options).await?),
             #[cfg(not(all(feature = "redis", feature = "fred")))]
             _ => Err(unsupported("this driver")),
         }

@@ -1,5 +1,7 @@
 //! One connection, many queues.
 
+#[cfg(feature = "memory")]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
@@ -134,6 +136,46 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Returns the names of all queues on the server, or on all primaries of a cluster, in order; in
+    /// memory, of those that this connection has opened. Changes nothing.
+    ///
+    /// A queue exists on a server once a message was sent to it. This call reads the names of all
+    /// keys with `SCAN`, 1,000 at a time, so it is for tools rather than for each request. A queue
+    /// that is created meanwhile, or moves to another node of a cluster, may be missing.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let orders: Queue<u64> = connection.queue("orders").await?;
+    /// orders.send(&1234).await?;
+    /// assert_eq!(connection.queues().await?, ["orders".parse()?]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if one of the primaries cannot be reached, or if the user may not run
+    /// `SCAN`.
+    pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Way::Memory(memory) => Ok(memory.names()),
+            #[cfg(any(feature = "redis", feature = "fred"))]
+            Way::Server { transport, .. } => Ok(transport.queues().await?),
+            #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
+            _ => Err(crate::connect::unsupported("any queue")),
+        }
+    }
+}
+
 #[cfg(any(feature = "redis", feature = "fred"))]
 impl Connection {
     /// Inspects the server, and the permissions of its user on the queue `name`, without opening
@@ -160,17 +202,23 @@ impl Connection {
 /// The queues in this process.
 #[cfg(feature = "memory")]
 #[derive(Clone, Default)]
-pub(crate) struct Memory(
-    Arc<std::sync::Mutex<std::collections::HashMap<QueueName, Arc<MemoryBackend>>>>,
-);
+pub(crate) struct Memory(Arc<std::sync::Mutex<BTreeMap<QueueName, Arc<MemoryBackend>>>>);
 
 #[cfg(feature = "memory")]
 impl Memory {
     fn queue(&self, name: QueueName) -> Arc<dyn QueueBackend> {
-        // Nothing panics while it is locked.
-        let mut queues = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut queues = self.queues();
         let create = |name: &QueueName| Arc::new(MemoryBackend::new().named(name.clone()));
         Arc::clone(queues.entry(name).or_insert_with_key(create)) as _
+    }
+
+    fn names(&self) -> Vec<QueueName> {
+        self.queues().keys().cloned().collect()
+    }
+
+    fn queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<QueueName, Arc<MemoryBackend>>> {
+        // Nothing panics while it is locked.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

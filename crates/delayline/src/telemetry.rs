@@ -68,7 +68,7 @@ mod context;
 mod meters;
 mod observed;
 
-use delayline_core::{ErrorClass, MessageId, Op};
+use delayline_core::{MessageId, Op};
 use tracing::{Span, field};
 
 pub use self::context::TraceContext;
@@ -152,15 +152,6 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         | Op::Repair(_) => return None,
     };
     first.map(|first| (count, first))
-}
-
-/// The name of an error class in fields and labels.
-pub(crate) const fn class_name(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::NotExecuted => "not_executed",
-        ErrorClass::Rejected => "rejected",
-        ErrorClass::Ambiguous => "ambiguous",
-    }
 }
 
 const SYSTEM: &str = "delayline";

@@ -241,3 +241,70 @@ async fn leases_are_renewed_while_a_batch_waits_and_runs() {
     let of_both = |op: &Op| matches!(op, Op::Extend(extend) if extend.leases.len() == 2);
     assert!(extended.iter().filter(|(_, op)| of_both(op)).count() > 50, "{}", extended.len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_lingers_is_handled_after_a_stop() {
+    let (_, queue) = filled(&[0, 0]).await;
+    let running = worker(&queue).build().unwrap();
+    let handle = running.handle();
+    let handler = batch_handler(3, LINGER, move |jobs: Vec<Job<u64>>| {
+        assert_eq!(jobs.len(), 2);
+        async { Ok::<(), &str>(()) }
+    });
+    let stop = async {
+        sleep(LINGER / 2).await;
+        handle.stop(Duration::from_secs(20));
+    };
+    let (summary, ()) = tokio::join!(running.run(handler), stop);
+    assert_eq!((summary.acked, summary.released), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_does_not_wait_releases_batches_that_linger_or_run() {
+    let (_, queue) = filled(&[0, 0, 0, 60]).await;
+    let running = worker(&queue).build().unwrap();
+    let handle = running.handle();
+    let (alive, hour) = (Alive::default(), Duration::from_secs(3_600));
+    let counted = alive.clone();
+    let handler = batch_handler(3, hour, move |_: Vec<Job<u64>>| {
+        let guard = counted.guard();
+        async move {
+            let _guard = guard;
+            sleep(hour).await;
+            Ok::<(), &str>(())
+        }
+    });
+    let stop = async {
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(alive.count(), 1);
+        handle.stop(Duration::ZERO);
+    };
+    let (summary, ()) = tokio::join!(running.run(handler), stop);
+    assert_eq!((summary.acked, summary.failed, summary.released), (0, 0, 4));
+    assert_eq!(alive.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_many_messages_is_in_one_batch() {
+    const MESSAGES: u64 = 5_000;
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue: Queue<u64> = connection.queue("numbers").await.unwrap();
+    let drafts = (0..MESSAGES).map(|number| queue.message(&number));
+    for sent in queue.send_many(drafts).await {
+        assert!(sent.unwrap().is_accepted());
+    }
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&batches);
+    let handler = batch_handler(7, Duration::from_millis(1), move |jobs: Vec<Job<u64>>| {
+        log.lock().unwrap().push(jobs.iter().map(|job| *job.payload()).collect::<Vec<_>>());
+        async { Ok::<(), &str>(()) }
+    });
+    let worker = Worker::builder(queue).concurrency(100).until_empty(true).build().unwrap();
+    let summary = worker.run(handler).await;
+    assert_eq!((summary.acked, summary.failed), (MESSAGES, 0));
+    let batches = batches.lock().unwrap().clone();
+    assert!(batches.iter().all(|batch| (1..=7).contains(&batch.len())));
+    let mut all = batches.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..MESSAGES).collect::<Vec<_>>());
+}

@@ -15,6 +15,11 @@ async fn in_memory_a_name_is_a_queue() {
 
     let again: Queue<u64> = Queue::new(connection.clone().backend("orders").await.unwrap());
     assert_eq!(again.stats().await.unwrap().ready, 1);
+    let names = connection.queues().await.unwrap();
+    assert_eq!(
+        names.iter().map(delayline::QueueName::as_str).collect::<Vec<_>>(),
+        ["orders", "texts"]
+    );
     // Another connection is another place.
     let elsewhere = Connect::new("memory:").unwrap().connect().await.unwrap();
     let elsewhere: Queue<u64> = elsewhere.queue("orders").await.unwrap();

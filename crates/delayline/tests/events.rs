@@ -11,6 +11,7 @@ use delayline::{
     Worker,
 };
 use delayline_core::{Claim, ClaimId};
+use futures_util::StreamExt as _;
 use support::{Fault, Faulty, logged};
 use tokio::time::sleep;
 
@@ -38,6 +39,18 @@ async fn a_listener_follows_a_message_through_its_life() {
     }
     assert_eq!(told, ["enqueued", "delivered", "retried", "delivered", "acked"]);
     assert_eq!(events.missed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_events_ends_with_the_queue() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let events = queue.events().into_stream();
+    let id = queue.send(&7).await.unwrap();
+    queue.cancel(id.clone()).await.unwrap();
+    drop(queue);
+    let told: Vec<_> = events.map(|event| (event.id, event.kind)).collect().await;
+    assert!(matches!(&told[..], [(one, EventKind::Enqueued { .. }), (other, EventKind::Cancelled)]
+        if *one == id && *other == id));
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use delayline::{
     MessageState, NewMessage, Op, Priority, Purged, Queue, Raw, Redriven, Rescheduled, Status,
     Worker, limits,
 };
+use futures_util::StreamExt as _;
 use support::{Fault, Faulty};
 
 fn id(text: &str) -> MessageId {
@@ -366,4 +367,29 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
     }
     let other = queue.message(&2).id("ready").send().await.unwrap();
     assert_eq!((other.is_accepted(), other.is_conflict()), (false, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_messages_goes_through_all_pages_and_ends_after_an_error() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let hour = Duration::from_secs(3_600);
+    for number in 0..250 {
+        queue.send_in(&number, hour).await.unwrap();
+    }
+    let listed = || queue.list(Status::Scheduled).page_size(40).into_stream();
+    let all: Vec<_> = listed().map(|info| info.unwrap().sequence).collect().await;
+    assert_eq!(all, (1..=250).collect::<Vec<_>>());
+    assert_eq!(backend.sent("list").len(), 7);
+
+    let mut pages = 0;
+    backend.set_plan(move |op| {
+        pages += u32::from(matches!(op, Op::List(_)));
+        if pages > 2 { Fault::Denied } else { Fault::None }
+    });
+    let part: Vec<_> = listed().collect().await;
+    assert_eq!(part.len(), 81);
+    let (last, before) = part.split_last().unwrap();
+    assert!(before.iter().all(Result::is_ok));
+    assert_eq!(kind(last.as_ref().unwrap_err()), &ErrorKind::PermissionDenied);
 }

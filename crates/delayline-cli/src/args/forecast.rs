@@ -6,7 +6,7 @@
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Forecast {
-    /// Delays from now that rise, at most 100
+    /// Delays from now in ascending order, at most 100
     #[arg(long, value_name = "DURATION,...", default_value = delayline_json::FORECAST_DELAYS)]
     pub(crate) within: String,
 
@@ -19,6 +19,6 @@ const HELP: &str = "\
 Examples:
   delayline forecast
   delayline forecast --within 5m,10m,15m,20m
-  delayline forecast --within 1h --json | jq .due[0].count
+  delayline forecast --within 1h --json | jq '.due[0].count'
 
 For exit codes, see `delayline --help`.";

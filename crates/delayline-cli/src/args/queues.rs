@@ -14,7 +14,7 @@ pub(crate) struct Queues {
 const HELP: &str = "\
 Examples:
   delayline queues
-  delayline queues | xargs -n1 delayline stats --queue
+  delayline queues | xargs -I{} delayline stats --queue={}
 
 A queue is listed once a message was sent to it. The user needs SCAN, which the rules of `delayline
 acl` do not include. For exit codes, see `delayline --help`.";

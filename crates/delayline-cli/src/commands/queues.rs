@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: &Queues) -> Result<ExitCode, Failure> {
-    let names = target.connect()?.queues().await.map_err(|error| target.not_opened(&error))?;
+    let opened = target.connect()?.connect().await;
+    let names = opened.map_err(|error| target.not_opened(&error))?.queues().await?;
     let names: Vec<_> = names.iter().map(ToString::to_string).collect();
     write(&if args.json {
         serde_json::Value::from(names).to_string() + "\n"

@@ -65,19 +65,18 @@ impl State {
     }
 
     pub(super) fn forecast(&self, now: Timestamp, delays: &[Millis]) -> Forecast {
-        let count_until = |instant| {
-            let due: usize = self.due.iter().map(|index| up_to(index, instant).count()).sum();
+        let mut from = Bound::Unbounded;
+        let mut count_to = |instant| {
+            let to = (instant, u64::MAX);
+            let range = (from, Bound::Included(to));
+            from = Bound::Excluded(to);
+            let due: usize = self.due.iter().map(|index| index.range(range).count()).sum();
             u64::try_from(due).unwrap_or(u64::MAX)
         };
-        let mut counted = count_until(now);
-        let mut next = |instant| {
-            let before = std::mem::replace(&mut counted, count_until(instant));
-            counted - before
-        };
         Forecast {
-            ready: count_until(now),
-            due: delays.iter().map(|delay| next(now.after(*delay))).collect(),
-            later: next(Timestamp::MAX),
+            ready: count_to(now),
+            due: delays.iter().map(|delay| count_to(now.after(*delay))).collect(),
+            later: count_to(Timestamp::MAX),
         }
     }
 

@@ -57,8 +57,8 @@ pub trait Connection: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`CallError::Reply`] with the server's error line. [`CallError::Failed`] otherwise, with an
-    /// error of [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted) only if the command was
-    /// certainly not sent.
+    /// error of [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted) only if the
+    /// command was certainly not sent.
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError>;
 
     /// Whether the connection is known to be lost, so that nothing more should be sent.

@@ -1,5 +1,6 @@
 //! Which node serves which slot, as nodes tell it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -240,6 +241,12 @@ impl<N: Clone> Map<N> {
     /// All nodes that serve something, or have.
     pub(crate) fn nodes(&self) -> &[(HostPort, N)] {
         &self.nodes
+    }
+
+    /// The nodes that serve something.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &(HostPort, N)> {
+        let indexes: BTreeSet<_> = self.owners.iter().map(|index| usize::from(*index)).collect();
+        indexes.into_iter().filter_map(|index| self.nodes.get(index))
     }
 
     /// Whether every slot has the owner that it has there.

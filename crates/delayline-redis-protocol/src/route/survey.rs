@@ -128,11 +128,11 @@ pub(crate) async fn survey<D: Driver>(options: &ConnectOptions) -> Result<Survey
 
 /// Where a server is, as another one tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+struct Place {
     /// `None` if nobody can be dialed by what was told.
-    pub(super) name: Option<HostPort>,
+    name: Option<HostPort>,
     address: String,
-    pub(super) flags: Vec<String>,
+    flags: Vec<String>,
     slots: Vec<RangeInclusive<u16>>,
     slots_in_motion: usize,
 }
@@ -182,10 +182,7 @@ fn replicas(info: &Fields) -> Vec<HostPort> {
 }
 
 /// The nodes of a cluster, as the seed with the newest knowledge tells them.
-pub(super) async fn cluster<D: Driver>(
-    fleet: &Fleet,
-    seeds: Vec<HostPort>,
-) -> Result<Vec<Place>, Error> {
+async fn cluster<D: Driver>(fleet: &Fleet, seeds: Vec<HostPort>) -> Result<Vec<Place>, Error> {
     let (mut asked, mut failures) = (JoinSet::new(), Failures::default());
     for name in seeds {
         match fleet.node::<D>(&name, &Map::default()) {
@@ -293,7 +290,7 @@ fn places_of_slots(reply: &Value, asked: &HostPort) -> Option<Vec<Place>> {
 }
 
 /// The servers that any of the sentinels names, and what each of the sentinels says.
-pub(super) async fn watched<D: Driver>(
+async fn watched<D: Driver>(
     sentinels: Vec<(HostPort, Arc<Node<D>>)>,
     service: &str,
 ) -> Result<(Vec<Place>, Vec<SentinelReport>), Error> {

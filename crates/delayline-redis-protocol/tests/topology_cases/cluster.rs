@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{ErrorClass, ErrorKind, QueueName, Wakeup};
-use delayline_redis_protocol::{Role, ScriptBackend};
+use delayline_redis_protocol::{Role, ScriptBackend, Transport as _};
 use delayline_test_server::{Cluster, Reply, Server};
 
 use super::{
@@ -21,6 +21,35 @@ pub async fn queues_of_all_nodes_work_over_one_transport<C: Connect>() {
         enqueue(&queue, "a").await.unwrap();
         assert!(has(&queue, "a").await);
         assert_ne!(node.info("keyspace", "db0"), "");
+    }
+}
+
+pub async fn queues_are_listed_across_a_failover<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
+    assert_eq!(transport.queues().await.unwrap(), []);
+    let primaries = &cluster.nodes()[..3];
+    let mut names = Vec::new();
+    for node in primaries {
+        let name = QueueName::new(queue_of(&cluster, node)).unwrap();
+        let queue = ScriptBackend::open(Arc::clone(&transport), name.clone(), false).await.unwrap();
+        enqueue(&queue, "a").await.unwrap();
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(transport.queues().await.unwrap(), names);
+    until("the replicas have it", || primaries.iter().all(replicas_are_level)).await;
+    primaries[0].kill();
+    let begin = Instant::now();
+    loop {
+        match transport.queues().await {
+            Ok(found) => break assert_eq!(found, names),
+            Err(error) => {
+                assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
+                assert!(begin.elapsed() < PATIENCE, "{error}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -124,7 +124,8 @@ macro_rules! topology_cases {
     ($connect:ty) => {
         crate::topology_cases::connect::each_case!(topology_cases, $connect,
             cluster: [
-                queues_of_all_nodes_work_over_one_transport bells_of_different_slots_are_heard
+                queues_of_all_nodes_work_over_one_transport queues_are_listed_across_a_failover
+                bells_of_different_slots_are_heard
                 a_killed_primary_is_replaced a_frozen_primary_keeps_no_call
                 what_a_frozen_primary_acknowledges_late_is_not_believed
                 a_slot_that_moves_is_followed a_queue_on_its_way_is_busy

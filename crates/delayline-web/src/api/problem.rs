@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
-use delayline::ErrorClass;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -24,7 +23,7 @@ impl IntoResponse for Problem {
         let mut more = Map::new();
         match &failure {
             Failure::Queue(error) => {
-                more.insert("class".to_owned(), class(error.class()).into());
+                more.insert("class".to_owned(), error.class().name().into());
             }
             Failure::Items(items) => {
                 let items = items.iter().take(MOST_ITEMS);
@@ -50,15 +49,6 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
         return (status, headers, [(RETRY_AFTER, "1")], body).into_response();
     }
     (status, headers, body).into_response()
-}
-
-/// What is known of an operation that failed.
-pub(super) const fn class(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::NotExecuted => "not_executed",
-        ErrorClass::Rejected => "rejected",
-        ErrorClass::Ambiguous => "ambiguous",
-    }
 }
 
 /// An answer.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::Place;
 use super::input::whole;
-use super::problem::{Problem, answer, class, problem};
+use super::problem::{Problem, answer, problem};
 use crate::Role;
 use crate::act::to_the_end;
 use crate::context::Context;
@@ -61,7 +61,7 @@ pub(super) async fn send(
     Ok(to_the_end(work).await?)
 }
 
-/// What is answered differs: about one message, or a list.
+/// What a body has: one message, or a list. The answers differ.
 enum Batch {
     One(Box<NewMessage>),
     Many(Vec<NewMessage>),
@@ -154,7 +154,7 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
     let mut value = json::id(id);
     value.insert("outcome".to_owned(), "failed".into());
     value.insert("accepted".to_owned(), false.into());
-    value.insert("class".to_owned(), class(error.class()).into());
+    value.insert("class".to_owned(), error.class().name().into());
     value
 }
 

@@ -169,7 +169,7 @@ impl fmt::Display for Explanation {
             Self::Finished(Status::Cancelled) => f.write_str("It was cancelled."),
             Self::Finished(_) => f.write_str("It was a dead letter, and was purged."),
             Self::Unreadable => f.write_str(
-                "Its record is damaged. The next claim makes it a dead letter, and a repair does.",
+                "Its record is damaged. The next claim or a repair makes it a dead letter.",
             ),
             Self::Unknown => f.write_str(
                 "The queue does not know it: it was never accepted, or it finished and is forgotten.",

@@ -147,8 +147,8 @@ impl<T, C> Queue<T, C> {
     /// # Errors
     ///
     /// [`Error::Backend`]; see [`patience`](Self::patience). Also, before anything is sent, if
-    /// there are no delays or more than 100, if they do not rise, or if one is longer than 100
-    /// years.
+    /// there are no delays or more than 100, if they are not in ascending order, or if one is longer
+    /// than 100 years.
     pub async fn forecast(
         &self,
         delays: impl IntoIterator<Item = Duration>,

@@ -12,8 +12,8 @@ use delayline_core::{
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::call_span;
 use super::meters::{self, Label};
-use super::{call_span, class_name};
 use crate::events::{EventKind, EventSink};
 
 /// Records each operation's time and results, and changes nothing.
@@ -47,7 +47,7 @@ impl Observed {
                 "ok"
             }
             Err(error) => {
-                let class = class_name(error.class());
+                let class = error.class().name();
                 span.record("error.type", class);
                 class
             }

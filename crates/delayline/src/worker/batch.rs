@@ -27,6 +27,7 @@ use super::{Job, Outcome};
 ///   An error is a failure of each message. A wrong number of outcomes fails all messages.
 /// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A job
 ///   whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
+/// - **Spans.** The function runs in the span of the batch's first message.
 /// - **Panics** and dropped batches are failures of each message. If a message runs into the
 ///   worker's [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait,
 ///   the whole batch is dropped, so that no message is handled twice at once.
@@ -153,6 +154,7 @@ where
     fn join(&self, job: Job<T>) -> Member<T> {
         let (sender, result) = oneshot::channel();
         let mut place = self.open();
+        // A batch that has lost a job never begins.
         let joined = place.take().filter(|open| !open.batch.dropped.is_cancelled());
         let (mut open, lead) = match joined {
             Some(open) => (open, None),

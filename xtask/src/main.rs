@@ -12,6 +12,7 @@ mod lua_mutants;
 mod msrv;
 mod mutants;
 mod peers;
+mod programs;
 mod redis;
 mod redis_server;
 mod servers;

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use xshell::{Shell, cmd};
 
-use crate::inventory::{self, EVERYTHING};
-use crate::{chaos, redis_server, servers, sim};
+use crate::{chaos, inventory, programs, redis_server, servers, sim};
 
 /// Runs the tests, on this machine's server or on the one that `--server` names; what comes before `--`
 /// in `args` chooses which tests, what follows goes to them.
@@ -22,8 +21,9 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (cargo, tests) = args.split_at(split);
     if cargo.is_empty() {
-        inventory::check(shell)?;
-        cmd!(shell, "cargo test {EVERYTHING...} {tests...}").run()?;
+        let programs = programs::build(shell)?;
+        inventory::check(shell, &programs)?;
+        programs::run(shell, &programs, tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests))?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
         // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.

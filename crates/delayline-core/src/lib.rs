@@ -29,6 +29,11 @@
 //! # Ok::<(), delayline_core::Violation>(())
 //! ```
 
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod backend;
 mod durability;
 mod error;

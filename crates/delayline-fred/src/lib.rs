@@ -13,6 +13,8 @@
 //!
 //! - `tls` (on by default): `rediss://`, with rustls and its `ring` provider.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod connection;
 mod driver;
 mod failure;

@@ -13,6 +13,11 @@ use delayline_core::{
 };
 use tokio::sync::Notify;
 
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 /// A queue in memory. Share it between tasks with an [`Arc`](std::sync::Arc).
 pub struct MemoryBackend {
     name: Option<QueueName>,

@@ -5,6 +5,8 @@
 //! commands, and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
 //! `docs/wire.md` in the repository describes what is stored in Redis.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acl;
 mod backend;
 mod classify;

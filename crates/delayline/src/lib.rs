@@ -109,6 +109,8 @@
 //! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
 //! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, msrv, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, msrv, package, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -22,6 +22,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     step("documentation", || docs(shell))?;
     step("the oldest compiler", || msrv::check(shell))?;
     step("tests", || test::run(shell, &[]))?;
+    step("packages", || package::run(shell, &[]))?;
     println!("xtask: all passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -20,8 +20,8 @@ pub(crate) fn check(shell: &Shell, programs: &[Program]) -> Result<()> {
         let listing = cmd!(shell, "{executable} --list").quiet().ignore_stderr().read()?;
         let tests = tests(&listing);
         if tests.is_empty() && program.must_have_tests {
-            let source = program.source.display();
-            findings.push(format!("{source} lists no test: is one of its features off?"));
+            let name = program.name();
+            findings.push(format!("{name} lists no test: is one of its features off?"));
         }
         names.extend(tests.into_iter().map(str::to_owned));
     }

@@ -11,6 +11,7 @@ mod lua;
 mod lua_mutants;
 mod msrv;
 mod mutants;
+mod package;
 mod peers;
 mod programs;
 mod redis;
@@ -53,6 +54,7 @@ fn run() -> Result<()> {
         "test" => test::run(&shell, args),
         "ci" => ci::run(&shell, args),
         "audit" => deny::audit(&shell, args),
+        "package" => package::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
@@ -90,11 +92,14 @@ cargo xtask servers test [NAME ...]
 
 cargo xtask ci
     All that must pass before a change is merged: format, text and dependency rules, an audit of the
-    dependencies, lints, documentation, a build with the oldest compiler, tests.
+    dependencies, lints, documentation, a build with the oldest compiler, tests, packages.
 
 cargo xtask audit
     Check licences, duplicates, sources and advisories of all dependencies. Fails if the database of
     advisories cannot be had; `ci` only says so.
+
+cargo xtask package
+    Check that every published crate can be published: compile each from its package.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

@@ -13,19 +13,28 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xshell::{Shell, cmd};
 
+use crate::workspace;
+
 /// What a full test run builds.
 const EVERYTHING: [&str; 4] = ["--workspace", "--all-targets", "--all-features", "--locked"];
 
 /// A test program that cargo has built.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// The source file, which says more than the name of the target.
-    pub(crate) source: PathBuf,
+    source: PathBuf,
     pub(crate) executable: PathBuf,
     /// The directory of its package, in which tests expect to run.
     directory: PathBuf,
     /// It is one of `tests/*.rs`. Libraries and commands may do without tests of their own.
     pub(crate) must_have_tests: bool,
+}
+
+impl Program {
+    /// Its source file, as seen from the workspace.
+    pub(crate) fn name(&self) -> String {
+        let root = workspace::root();
+        self.source.strip_prefix(root).unwrap_or(&self.source).display().to_string()
+    }
 }
 
 /// Builds all test programs of the workspace.
@@ -51,7 +60,7 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
         let mut failed = Vec::new();
         while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if !run_one(program, args, &logs)? {
-                failed.push(program.source.display().to_string());
+                failed.push(program.name());
             }
         }
         Ok(failed)
@@ -85,7 +94,7 @@ fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
         .stderr(output)
         .status()?;
     let mut out = io::stdout().lock();
-    let source = program.source.display();
+    let source = program.name();
     writeln!(out, "xtask: {source}: {status} after {:.1} s", start.elapsed().as_secs_f64())?;
     out.write_all(&fs::read(&log)?)?;
     Ok(status.success())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +15,8 @@ use xshell::{Shell, cmd};
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
+    /// Its version.
+    pub(crate) version: String,
     /// What it says of itself.
     pub(crate) description: Option<String>,
     /// Its licence expression.
@@ -25,6 +27,8 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     /// Whether it goes to a registry.
     pub(crate) published: bool,
+    /// Where its `Cargo.toml` is.
+    pub(crate) directory: PathBuf,
 }
 
 /// The workspace, and those that stand apart because daily builds do not need what they need.
@@ -90,11 +94,14 @@ fn package(json: &Value) -> Result<Package> {
     let features = json["features"].as_object().context("a package without features")?;
     Ok(Package {
         name: text("name").context("a package without name")?,
+        version: text("version").context("a package without version")?,
         description: text("description"),
         license: text("license"),
         rust_version: text("rust_version"),
         features: features.keys().filter(|name| *name != "default").cloned().collect(),
         // Null is "anywhere", an empty list is `publish = false`.
         published: json["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+        directory: Path::new(json["manifest_path"].as_str().context("a package without a path")?)
+            .with_file_name(""),
     })
 }

@@ -6,6 +6,7 @@ mod dead;
 mod explain;
 mod forecast;
 mod get;
+mod import;
 mod list;
 mod queues;
 mod reschedule;
@@ -25,6 +26,7 @@ pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
+pub(crate) use self::import::{How, Import, OldQueue, Unit};
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::queues::Queues;
 pub(crate) use self::reschedule::Reschedule;
@@ -136,6 +138,7 @@ pub(crate) enum Verb {
     Acl(Acl),
     Bench(Bench),
     Serve(Serve),
+    Import(Import),
     Completions(Completions),
 }
 
@@ -239,6 +242,17 @@ impl Target {
         self.connect_to(&self.url, self.driver)
     }
 
+    /// The certificate authorities of `--tls-ca`.
+    pub(crate) fn ca_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| {
+                let what = format!("{} cannot be read", path.display());
+                Failure::usage(format!("{what}: {error}"))
+            })
+        };
+        self.tls_ca.as_ref().map(read).transpose()
+    }
+
     /// How to get to another place, all else being the same.
     pub(crate) fn connect_to(&self, url: &str, driver: Driver) -> Result<Connect, Failure> {
         let mut connect = Connect::new(url)?
@@ -247,13 +261,9 @@ impl Target {
                 Driver::Fred => delayline::Driver::Fred,
             })
             .allow_eviction(self.allow_eviction);
-        if let Some(path) = &self.tls_ca
-            && url == self.url
+        if url == self.url
+            && let Some(pem) = self.ca_pem()?
         {
-            let pem = std::fs::read(path).map_err(|error| {
-                let what = format!("{} cannot be read", path.display());
-                Failure::usage(format!("{what}: {error}"))
-            })?;
             connect = connect.ca_pem(pem);
         }
         if let Some(password) = &self.sentinel_password

@@ -46,6 +46,12 @@ impl Failure {
         failure
     }
 
+    /// Says what it is about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.sentence = format!("{what}: {}", self.sentence);
+        self
+    }
+
     /// Says it on stderr.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("delayline: {}", harmless(&self.sentence));

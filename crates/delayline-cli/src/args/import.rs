@@ -1,0 +1,142 @@
+//! `delayline import`.
+
+use clap::{Subcommand, ValueEnum};
+use delayline::Durability;
+
+/// Move the waiting messages of another queue on Redis into this one
+///
+/// Each message keeps its due time and its payload. It is removed from the old queue once this one
+/// has accepted it. Stop the old consumers first: they would handle some messages twice.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    pub(crate) from: OldQueue,
+}
+
+/// The kind of queue to import from.
+#[derive(Subcommand)]
+pub(crate) enum OldQueue {
+    /// A sorted set whose scores are due times
+    Zset {
+        /// Key of the sorted set; its members are the payloads, unless --payloads is given
+        key: String,
+
+        /// Unit of the scores, which count from 1970
+        #[arg(long, value_enum)]
+        unit: Unit,
+
+        /// Key of a hash with the payloads; then the members are the ids
+        #[arg(long, value_name = "KEY")]
+        payloads: Option<String>,
+
+        #[command(flatten)]
+        how: How,
+    },
+    /// A queue of HDT3213/delayqueue (Go)
+    Hdt3213 {
+        /// Name of the queue
+        name: String,
+
+        /// The queue was created with UseHashTagKey
+        #[arg(long)]
+        hash_tag: bool,
+
+        #[command(flatten)]
+        how: How,
+    },
+    /// An RDelayedQueue of Redisson (Java): what is not yet in its destination queue
+    Redisson {
+        /// Name of the destination queue
+        name: String,
+
+        #[command(flatten)]
+        how: How,
+    },
+    /// A queue of rsmq or rsmq_async
+    Rsmq {
+        /// Name of the queue
+        name: String,
+
+        /// Namespace of its keys
+        #[arg(long, default_value = "rsmq")]
+        namespace: String,
+
+        /// Unit of its scores: `us` if rsmq_async was built with `break-js-comp`
+        #[arg(long, value_enum, default_value_t = Unit::Ms)]
+        unit: Unit,
+
+        #[command(flatten)]
+        how: How,
+    },
+    /// A queue of apalis-redis 1.0
+    Apalis {
+        /// Name of the queue
+        name: String,
+
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+/// What a number of a score counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Unit {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+}
+
+/// What is the same for every kind of queue.
+#[derive(clap::Args)]
+pub(crate) struct How {
+    /// The server of the old queue, if it is not --url; one server, as redis://, rediss:// or unix:
+    #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
+    pub(crate) from_url: Option<String>,
+
+    /// Read and check everything, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// What to wait for before a message is removed from the old queue: only the server (none), N
+    /// replicas as well (replicas=N), or the server's disk (disk)
+    #[arg(long, value_name = "WHERE", default_value_t)]
+    pub(crate) durability: Durability,
+
+    /// Skip confirmation; required without a terminal
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+
+    /// Print the summary as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl OldQueue {
+    pub(crate) const fn how(&self) -> &How {
+        match self {
+            Self::Zset { how, .. }
+            | Self::Hdt3213 { how, .. }
+            | Self::Redisson { how, .. }
+            | Self::Rsmq { how, .. }
+            | Self::Apalis { how, .. } => how,
+        }
+    }
+}
+
+const HELP: &str = "\
+Examples:
+  delayline import zset reminders --unit s --dry-run
+  delayline --queue=reminders import zset reminders --unit s --payloads reminders:data --yes
+  delayline --queue=orders import hdt3213 orders --from redis://10.0.0.7 --yes
+
+An import that was interrupted can be repeated: what this queue has accepted already is a duplicate,
+and is only removed from the old one. This queue knows an id for at least an hour after its message
+has finished, so don't let more time pass.
+
+Exit code 0 if everything was imported; 1 if messages were left in the old queue, because they have
+no payload or no valid due time, are too large, or this queue knows their id with different content.
+For other exit codes, see `delayline --help`.";

@@ -1,0 +1,310 @@
+//! The server of the old queue.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use delayline::{ErrorKind, Timestamp};
+use delayline_core::Error;
+use delayline_fred::FredDriver;
+use delayline_redis::RedisDriver;
+use delayline_redis_protocol::{
+    CallError, ConnectOptions, Connection, Driver as _, Topology, Value, classify,
+};
+
+use super::layout::{Attempts, Content, Kind, Layout, Place, due, redisson_payload};
+use crate::args::{Driver, Target};
+use crate::failure::Failure;
+
+/// A message of the old queue.
+pub(super) struct Entry {
+    /// As it stands in its place.
+    pub(super) member: Bytes,
+    /// When it is due, or why that cannot be told.
+    pub(super) due: Result<Timestamp, &'static str>,
+    /// `None` if it has none.
+    pub(super) payload: Option<Bytes>,
+    /// How often it may fail, if the old queue says so.
+    pub(super) max_failures: Option<u32>,
+}
+
+/// A connection of its own: the commands of a transaction must not mix with others.
+pub(super) struct Source {
+    connection: Box<dyn Connection>,
+    patience: Duration,
+}
+
+impl Source {
+    /// Connects with the driver of `target` to the server of `url`.
+    pub(super) async fn open(target: &Target, url: &str) -> Result<Self, Failure> {
+        let mut options: ConnectOptions = url.parse().map_err(delayline::Error::from)?;
+        let Topology::Single(address) = options.topology.clone() else {
+            let sentence = "the old queue must be on a single server";
+            return Err(Failure::usage(sentence)
+                .hint("--from names it; for a cluster, use the node that has the keys"));
+        };
+        options.ca_pem = target.ca_pem()?.filter(|_| url == target.url);
+        let connect = async {
+            Ok::<Box<dyn Connection>, Error>(match target.driver {
+                Driver::Redis => Box::new(RedisDriver::new(&address, &options)?.connect().await?),
+                Driver::Fred => Box::new(FredDriver::new(&address, &options)?.connect().await?),
+            })
+        };
+        let connection = within(options.connect_timeout, ErrorKind::Unreachable, connect).await;
+        let connection = connection.map_err(|error| target.not_opened(&error.into()))?;
+        Ok(Self { connection, patience: options.response_timeout })
+    }
+
+    /// Adds the places of what consumers hold.
+    pub(super) async fn find_consumers(&self, layout: &mut Layout) -> Result<(), Failure> {
+        if let Some((consumers, prefix)) = layout.consumers.take() {
+            self.check_type(&consumers, "zset").await?;
+            for name in self.array("ZRANGE", &[&consumers, "0", "-1"]).await? {
+                let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
+                layout.places.push(Place { key: format!("{prefix}{name}"), kind: Kind::Set });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the payloads are to be in a key that has something else.
+    pub(super) async fn check_payloads(&self, layout: &Layout) -> Result<(), Failure> {
+        match &layout.content {
+            Content::Field { hash, .. } => self.check_type(hash, "hash").await,
+            Content::Redisson { list } => self.check_type(list, "list").await,
+            Content::Member | Content::String { .. } => Ok(()),
+        }
+    }
+
+    /// How many messages a place has. Fails if there is something else.
+    pub(super) async fn count(&self, place: &Place) -> Result<u64, Failure> {
+        self.check_type(&place.key, place.kind.name()).await?;
+        let command = match place.kind {
+            Kind::SortedSet(_) => "ZCARD",
+            Kind::List => "LLEN",
+            Kind::Set => "SCARD",
+        };
+        match self.ask(command, vec![place.key.clone().into()]).await? {
+            Value::Int(count) => Ok(u64::try_from(count).unwrap_or_default()),
+            _ => Err(strange()),
+        }
+    }
+
+    async fn check_type(&self, key: &str, expected: &str) -> Result<(), Failure> {
+        let Value::Bytes(found) = self.ask("TYPE", vec![key.to_owned().into()]).await? else {
+            return Err(strange());
+        };
+        if found != "none" && found != expected {
+            let found = String::from_utf8_lossy(&found);
+            let sentence = format!("the key {key} of the old queue is a {found}, not a {expected}");
+            return Err(Failure::usage(sentence).hint("nothing was done; is the name right?"));
+        }
+        Ok(())
+    }
+
+    /// Up to `count` messages of a place, without the first `skip`; of a set all of them.
+    pub(super) async fn entries(
+        &self,
+        layout: &Layout,
+        place: &Place,
+        skip: u64,
+        count: u64,
+    ) -> Result<Vec<Entry>, Failure> {
+        let (first, last) = (skip.to_string(), (skip + count - 1).to_string());
+        let key = place.key.as_str();
+        let now = |members: Vec<Option<Bytes>>| {
+            members.into_iter().flatten().map(|member| (member, Ok(Timestamp::MIN))).collect()
+        };
+        let members: Vec<(Bytes, Result<Timestamp, _>)> = match place.kind {
+            Kind::SortedSet(unit) => {
+                let flat = self.array("ZRANGE", &[key, &first, &last, "WITHSCORES"]).await?;
+                let pairs = flat.as_chunks::<2>().0.iter();
+                let pairs = pairs.map(|[member, score]| {
+                    let score = score.as_deref().and_then(|it| std::str::from_utf8(it).ok());
+                    let score = score.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
+                    (member.clone().unwrap_or_default(), due(score, unit))
+                });
+                pairs.collect()
+            }
+            Kind::List => now(self.array("LRANGE", &[key, &first, &last]).await?),
+            Kind::Set => now(self.array("SMEMBERS", &[key]).await?),
+        };
+        let ids: Vec<Bytes> = members.iter().map(|(member, _)| member.clone()).collect();
+        let payloads = self.payloads(layout, &ids).await?;
+        let limits = self.limits(layout, &ids).await?;
+        let entries = members.into_iter().zip(payloads).zip(limits);
+        Ok(entries
+            .map(|(((member, due), payload), max_failures)| Entry {
+                member,
+                due,
+                payload,
+                max_failures,
+            })
+            .collect())
+    }
+
+    async fn payloads(
+        &self,
+        layout: &Layout,
+        ids: &[Bytes],
+    ) -> Result<Vec<Option<Bytes>>, Failure> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(match &layout.content {
+            Content::Member => ids.iter().cloned().map(Some).collect(),
+            Content::Redisson { .. } => {
+                ids.iter().map(|id| redisson_payload(id).map(|it| id.slice_ref(it))).collect()
+            }
+            Content::Field { hash, .. } => {
+                let fields = [Bytes::from(hash.clone())].into_iter().chain(ids.iter().cloned());
+                array(self.ask("HMGET", fields.collect()).await?)?
+            }
+            Content::String { prefix } => {
+                let keys = ids.iter().map(|id| joined(prefix, id));
+                array(self.ask("MGET", keys.collect()).await?)?
+            }
+        })
+    }
+
+    async fn limits(&self, layout: &Layout, ids: &[Bytes]) -> Result<Vec<Option<u32>>, Failure> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let number = |value: &Option<Bytes>| -> Option<u32> {
+            std::str::from_utf8(value.as_deref()?).ok()?.parse().ok()
+        };
+        match &layout.attempts {
+            Attempts::Default => Ok(vec![None; ids.len()]),
+            Attempts::Retries { hash } => {
+                let fields = [Bytes::from(hash.clone())].into_iter().chain(ids.iter().cloned());
+                let left = array(self.ask("HMGET", fields.collect()).await?)?;
+                Ok(left.iter().map(|left| Some(allowed(number(left)?.saturating_add(1)))).collect())
+            }
+            Attempts::Meta { prefix } => {
+                let mut limits = Vec::new();
+                for id in ids {
+                    let fields = ["max_attempts", "attempts"]
+                        .map(|name| Bytes::from_static(name.as_bytes()));
+                    let args = [joined(prefix, id)].into_iter().chain(fields);
+                    let found = array(self.ask("HMGET", args.collect()).await?)?;
+                    limits.push(match found.as_slice() {
+                        [most, made] => number(most)
+                            .map(|most| allowed(most.saturating_sub(number(made).unwrap_or(0)))),
+                        _ => None,
+                    });
+                }
+                Ok(limits)
+            }
+        }
+    }
+
+    /// Removes messages from their place, with all that belongs to them, in one step.
+    pub(super) async fn remove(
+        &self,
+        layout: &Layout,
+        place: &Place,
+        members: &[Bytes],
+    ) -> Result<(), Failure> {
+        if members.is_empty() {
+            return Ok(());
+        }
+        let with_key = |key: &str, rest: &mut dyn Iterator<Item = Bytes>| {
+            [Bytes::from(key.to_owned())].into_iter().chain(rest).collect::<Vec<_>>()
+        };
+        let mut commands: Vec<(&'static str, Vec<Bytes>)> = Vec::new();
+        let key = place.key.as_str();
+        let all = || members.iter().cloned();
+        match place.kind {
+            Kind::SortedSet(_) => commands.push(("ZREM", with_key(key, &mut all()))),
+            Kind::Set => commands.push(("SREM", with_key(key, &mut all()))),
+            // From the front, where they are.
+            Kind::List => commands.extend(all().map(|id| ("LREM", once(key, id)))),
+        }
+        match &layout.content {
+            Content::Member => {}
+            Content::Redisson { list } => {
+                commands.extend(all().map(|id| ("LREM", once(list, id))));
+            }
+            Content::Field { hash, companions } => {
+                let endings = [""].iter().chain(*companions);
+                let mut fields = endings.flat_map(|ending| {
+                    all().map(move |id| [id.as_ref(), ending.as_bytes()].concat().into())
+                });
+                commands.push(("HDEL", with_key(hash, &mut fields)));
+            }
+            Content::String { prefix } => {
+                commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
+            }
+        }
+        match &layout.attempts {
+            Attempts::Default => {}
+            Attempts::Retries { hash } => commands.push(("HDEL", with_key(hash, &mut all()))),
+            Attempts::Meta { prefix } => {
+                commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
+            }
+        }
+        self.ask("MULTI", Vec::new()).await?;
+        for (command, args) in commands {
+            self.ask(command, args).await?;
+        }
+        self.ask("EXEC", Vec::new()).await?;
+        Ok(())
+    }
+
+    async fn array(
+        &self,
+        command: &'static str,
+        args: &[&str],
+    ) -> Result<Vec<Option<Bytes>>, Failure> {
+        let args = args.iter().map(|arg| Bytes::from((*arg).to_owned()));
+        array(self.ask(command, args.collect()).await?)
+    }
+
+    async fn ask(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, Failure> {
+        let request = async {
+            self.connection.request(command, args).await.map_err(|error| match error {
+                CallError::Reply(line) => classify(&line),
+                CallError::Failed(error) => error,
+            })
+        };
+        let reply = within(self.patience, ErrorKind::Timeout, request).await;
+        reply.map_err(|error| Failure::opening(&error.into()).about("the old queue"))
+    }
+}
+
+async fn within<T>(
+    time: Duration,
+    kind: ErrorKind,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(time, future).await.unwrap_or_else(|_| Err(Error::new(kind)))
+}
+
+fn array(value: Value) -> Result<Vec<Option<Bytes>>, Failure> {
+    let Value::Array(values) = value else { return Err(strange()) };
+    let element = |value| match value {
+        Value::Bytes(bytes) => Ok(Some(bytes)),
+        Value::Nil => Ok(None),
+        Value::Int(number) => Ok(Some(number.to_string().into())),
+        Value::Array(_) => Err(strange()),
+    };
+    values.into_iter().map(element).collect()
+}
+
+fn strange() -> Failure {
+    Failure::input("the server of the old queue gave a reply of another type than expected")
+}
+
+fn joined(prefix: &str, id: &Bytes) -> Bytes {
+    [prefix.as_bytes(), id].concat().into()
+}
+
+/// The arguments that remove one element of a list.
+fn once(list: &str, member: Bytes) -> Vec<Bytes> {
+    vec![list.to_owned().into(), Bytes::from_static(b"1"), member]
+}
+
+fn allowed(failures: u32) -> u32 {
+    failures.clamp(1, delayline::limits::MAX_ATTEMPT_LIMIT)
+}

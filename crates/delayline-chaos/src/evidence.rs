@@ -44,7 +44,7 @@ impl Effects {
     pub(crate) fn can_be_of(&self, op: &Op) -> bool {
         let touched = |id: &MessageId| self.places.contains_key(id);
         match op {
-            Op::Claim(_) => !self.places.is_empty(),
+            Op::Claim(_) | Op::Relay(_) => !self.places.is_empty(),
             Op::Enqueue(items) => items.iter().any(|item| touched(&item.id)),
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),

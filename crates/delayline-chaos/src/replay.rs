@@ -358,6 +358,7 @@ fn counters(model: &mut State, at: Timestamp) -> Control {
         acked: stats.acked_total,
         cancelled: stats.cancelled_total,
         purged: stats.purged_total,
+        relayed: stats.relayed_total,
         expired: stats.expired_total,
         paused: stats.paused,
     }

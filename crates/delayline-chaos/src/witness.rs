@@ -58,22 +58,25 @@ pub(crate) struct Control {
     pub(crate) acked: u64,
     pub(crate) cancelled: u64,
     pub(crate) purged: u64,
+    pub(crate) relayed: u64,
     pub(crate) expired: u64,
     pub(crate) paused: bool,
 }
 
 impl Control {
     fn read(record: &[u8]) -> Option<Self> {
-        let number = |n: usize| {
-            let bytes = record.get(1 + 8 * n..9 + 8 * n)?;
+        let at = |from: usize| {
+            let bytes = record.get(from..from + 8)?;
             Some(u64::from_be_bytes(bytes.try_into().ok()?))
         };
+        let number = |n: usize| at(1 + 8 * n);
         Some(Self {
             revision: number(0)?,
             enqueued: number(1)?,
             acked: number(2)?,
             cancelled: number(3)?,
             purged: number(4)?,
+            relayed: at(78)?,
             expired: number(5)?,
             paused: *record.get(49)? != 0,
         })

@@ -43,6 +43,7 @@ pub mod limits;
 mod message;
 mod names;
 mod op;
+mod relay;
 mod reply;
 mod retry;
 mod state;
@@ -59,9 +60,10 @@ pub use message::{
 };
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
+pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};
 pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
-    Page, Purged, Redriven, Reply, Rescheduled, Settled, Stats,
+    Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
 };
 pub use retry::{Jitter, RetryPolicy};
 pub use state::State;

@@ -26,10 +26,10 @@ pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
 pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, and most
-/// messages in one claim.
+/// messages in one claim or relay.
 pub const MAX_BATCH: usize = 1000;
 
-/// Most payload and header bytes in one enqueue. A claim stops before the message that would exceed
+/// Most payload and header bytes in one enqueue. A claim or relay stops before the message that would exceed
 /// it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
@@ -51,6 +51,15 @@ pub const MAX_RECLAIM: usize = 500;
 /// have expired.
 pub const MAX_BURIALS: usize = 500;
 
+/// Longest key of a relay's destination, in bytes. Keys are at least one byte long.
+pub const MAX_DESTINATION_KEY_BYTES: usize = 512;
+
+/// Longest name of a group of a stream's consumers, in bytes. Names are at least one byte long.
+pub const MAX_GROUP_BYTES: usize = 128;
+
+/// Greatest length at which a relay's destination may count as full.
+pub const MAX_DESTINATION_LENGTH: u64 = 1_000_000_000;
+
 /// Longest delay and longest time to live, in milliseconds: 100 years of 365.25 days.
 pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 
@@ -66,7 +75,7 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 /// Largest value of `max_failures` and `max_crashes`. The smallest is 1.
 pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
 
-/// Minimum time that an acked, cancelled or purged message is remembered, in milliseconds, unless
+/// Minimum time that an acked, cancelled, purged or relayed message is remembered, in milliseconds, unless
 /// [`MAX_FINISHED`] more messages finish within that time: one hour. Until then its id counts as
 /// taken (G15) and a repeated ack is recognised (G8). Forgotten after at most twice that time.
 pub const FINISHED_RETENTION_MS: u64 = 3_600_000;

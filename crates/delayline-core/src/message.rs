@@ -340,11 +340,20 @@ pub enum Status {
     Cancelled,
     /// Finished: purged from the dead letters.
     Purged,
+    /// Finished: moved to a list or stream.
+    Relayed,
 }
 
 impl Status {
+    /// Returns whether the message is finished: the queue no longer has it, and remembers its id
+    /// for a while.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Acked | Self::Cancelled | Self::Purged | Self::Relayed)
+    }
+
     /// All states.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scheduled,
         Self::Ready,
         Self::Leased,
@@ -352,6 +361,7 @@ impl Status {
         Self::Acked,
         Self::Cancelled,
         Self::Purged,
+        Self::Relayed,
     ];
 
     /// Returns the name used in JSON: `scheduled`, `ready` and so on.
@@ -365,6 +375,7 @@ impl Status {
             Self::Acked => "acked",
             Self::Cancelled => "cancelled",
             Self::Purged => "purged",
+            Self::Relayed => "relayed",
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Names of queues, messages and consumers, and the tokens that fence leases.
 
 use std::fmt;
-use std::str::FromStr;
 
 use bytes::Bytes;
 
@@ -35,7 +34,7 @@ macro_rules! texts {
             }
         }
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = Violation;
 
             fn from_str(text: &str) -> Result<Self, Violation> {
@@ -44,6 +43,7 @@ macro_rules! texts {
         }
     };
 }
+pub(crate) use texts;
 
 /// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
 ///
@@ -261,7 +261,7 @@ pub fn is_printable(character: char) -> bool {
     escaped == Ok(2)
 }
 
-fn bounded(what: &'static str, len: usize, limit: usize) -> Result<(), Violation> {
+pub(crate) fn bounded(what: &'static str, len: usize, limit: usize) -> Result<(), Violation> {
     if len == 0 {
         return Err(Violation::Empty { what });
     }

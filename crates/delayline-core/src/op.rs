@@ -7,8 +7,8 @@ use crate::limits::{
     MIN_LEASE_MS,
 };
 use crate::{
-    ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Schedule, Status, Timestamp,
-    Violation,
+    ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Relay, Schedule, Status,
+    Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -22,6 +22,8 @@ pub enum Op {
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with the same claim id: returns the same leases (G16).
     Claim(Claim),
+    /// Moves ready messages to a list or stream. Repeated: moves those that are ready next.
+    Relay(Relay),
     /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
     /// Extends leases. Repeated: extends them again.
@@ -206,6 +208,7 @@ impl Op {
                 count("the claim's max", claim.max, MAX_BATCH)?;
                 lease_duration(claim.lease)
             }
+            Self::Relay(relay) => relay.validate(),
             Self::Settle(settlements) => {
                 batch("the settlement", settlements.iter().map(|item| &item.id))?;
                 settlements.iter().try_for_each(|item| match &item.outcome {
@@ -228,7 +231,7 @@ impl Op {
                 batch("the look-up", ids)
             }
             Self::List(list) => {
-                if matches!(list.status, Status::Acked | Status::Cancelled | Status::Purged) {
+                if list.status.is_finished() {
                     return Err(Violation::Malformed {
                         what: "the status to list",
                         value: format!("{:?}", list.status),
@@ -254,6 +257,7 @@ impl Op {
     pub const fn changes_for_good(&self) -> bool {
         match self {
             Self::Enqueue(_)
+            | Self::Relay(_)
             | Self::Settle(_)
             | Self::Cancel(_)
             | Self::Reschedule(_)
@@ -287,6 +291,7 @@ impl Op {
         match self {
             Self::Enqueue(_) => "enqueue",
             Self::Claim(_) => "claim",
+            Self::Relay(_) => "relay",
             Self::Settle(_) => "settle",
             Self::Extend(_) => "extend",
             Self::Cancel(_) => "cancel",

@@ -26,6 +26,8 @@ pub enum Reply {
     Enqueue(Vec<Enqueued>),
     /// To [`Op::Claim`](crate::Op::Claim).
     Claim(Claimed),
+    /// To [`Op::Relay`](crate::Op::Relay).
+    Relay(Relayed),
     /// To [`Op::Settle`](crate::Op::Settle).
     Settle(Vec<Settled>),
     /// To [`Op::Extend`](crate::Op::Extend).
@@ -97,7 +99,24 @@ pub struct Claimed {
     pub deaths: Vec<Death>,
 }
 
-/// A message that a claim made a dead letter: expired, unreadable, or with its last allowed lease
+/// What a relay has moved, and when to relay again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relayed {
+    /// The moved messages, in the order of their elements.
+    pub ids: Vec<MessageId>,
+    /// Whether more can be moved at once.
+    pub more: bool,
+    /// Whether messages are due that stay in the queue because the destination is full. Nothing
+    /// tells when it has room again: look now and then.
+    pub held_back: bool,
+    /// The earliest instant at which there will be something to move, unless a new message comes:
+    /// a due time or the end of a lease. `None` if there is none, or while paused.
+    pub next: Option<Timestamp>,
+    /// The messages that this relay made dead letters, in order of death.
+    pub deaths: Vec<Death>,
+}
+
+/// A message that a claim or relay made a dead letter: expired, unreadable, or with its last allowed lease
 /// expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
@@ -206,8 +225,8 @@ pub enum Purged {
 pub enum Found {
     /// A live message.
     Live(Box<Message>),
-    /// A message that finished recently: [`Status::Acked`], [`Status::Cancelled`] or
-    /// [`Status::Purged`].
+    /// A message that finished recently: [`Status::Acked`], [`Status::Cancelled`],
+    /// [`Status::Purged`] or [`Status::Relayed`].
     Finished(Status),
     /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
@@ -247,6 +266,8 @@ pub struct Stats {
     pub cancelled_total: u64,
     /// Messages purged.
     pub purged_total: u64,
+    /// Messages relayed.
+    pub relayed_total: u64,
     /// How often a message became a dead letter because it had expired.
     pub expired_total: u64,
 }
@@ -315,7 +336,7 @@ pub enum Finding {
     Conservation {
         /// The number of messages ever enqueued.
         enqueued: u64,
-        /// The number of messages that are live, acked, cancelled or purged.
+        /// The number of messages that are live, acked, cancelled, purged or relayed.
         accounted: u64,
     },
 }

@@ -6,6 +6,7 @@
 mod entry;
 mod invariants;
 mod read;
+mod relay;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,9 +18,9 @@ use crate::limits::{
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
-    Enqueued, Extend, Extended, FinishedIds, Lease, MessageId, NewMessage, Op, Outcome, Priority,
-    Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled, Settlement, Status,
-    Timestamp,
+    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Lease, MessageId, NewMessage,
+    Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled,
+    Settlement, Status, Timestamp,
 };
 
 /// An index: the messages of one kind, by instant and then by sequence number.
@@ -38,6 +39,7 @@ pub struct State {
     acked: u64,
     cancelled: u64,
     purged: u64,
+    relayed: u64,
     expired: u64,
     paused: bool,
     /// Every live message.
@@ -52,6 +54,8 @@ pub struct State {
     finished: Generations<MessageId, Finished>,
     /// What each consumer's latest claim leased.
     journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
+    /// What relays have moved, until somebody takes it.
+    destinations: BTreeMap<DestinationKey, Vec<Element>>,
 }
 
 /// What is remembered about a finished message.
@@ -79,6 +83,7 @@ impl State {
             acked: 0,
             cancelled: 0,
             purged: 0,
+            relayed: 0,
             expired: 0,
             paused: false,
             entries: HashMap::new(),
@@ -87,6 +92,7 @@ impl State {
             dead: Index::new(),
             finished: Generations::new(FINISHED_RETENTION_MS, MAX_FINISHED),
             journal: Generations::new(JOURNAL_RETENTION_MS, MAX_JOURNAL),
+            destinations: BTreeMap::new(),
         }
     }
 
@@ -100,6 +106,7 @@ impl State {
                 messages.iter().map(|item| self.enqueue(now, item, &mut changes)).collect(),
             ),
             Op::Claim(claim) => Reply::Claim(self.claim(now, claim, &mut changes)),
+            Op::Relay(relay) => Reply::Relay(self.relay(now, relay, &mut changes)),
             Op::Settle(items) => Reply::Settle(
                 items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
             ),
@@ -144,6 +151,11 @@ impl State {
                 let is_full =
                     matches!(op, Op::Claim(claim) if claimed.deliveries.len() >= claim.max);
                 after.is_some_and(|after| is_full || after <= now)
+            }
+            Reply::Relay(relayed) => {
+                let is_full = matches!(op, Op::Relay(relay) if relayed.ids.len() >= relay.max);
+                // A relay that is held back comes again by itself.
+                !relayed.held_back && after.is_some_and(|after| is_full || after <= now)
             }
             _ => after.is_some_and(|after| before.is_none_or(|before| after < before)),
         };
@@ -460,6 +472,7 @@ impl State {
         match status {
             Status::Acked => self.acked += 1,
             Status::Purged => self.purged += 1,
+            Status::Relayed => self.relayed += 1,
             _ => self.cancelled += 1,
         }
         changes.finished.push((entry.id, Finished { status, digest: entry.digest, lease }));

@@ -10,7 +10,7 @@ use crate::{duration, rfc3339};
 /// The counts of a queue under their names: how many messages have each state now, and how many
 /// ever met each fate.
 #[must_use]
-pub fn counts(stats: &Stats) -> [(&'static str, u64); 9] {
+pub fn counts(stats: &Stats) -> [(&'static str, u64); 10] {
     [
         ("scheduled", stats.scheduled),
         ("ready", stats.ready),
@@ -20,6 +20,7 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 9] {
         ("acked_total", stats.acked_total),
         ("cancelled_total", stats.cancelled_total),
         ("purged_total", stats.purged_total),
+        ("relayed_total", stats.relayed_total),
         ("expired_total", stats.expired_total),
     ]
 }

@@ -40,7 +40,7 @@ if not goes_on then
   if records ~= indexed then
     find(FOUND_RECORD_COUNT, records, indexed)
   end
-  local accounted = indexed + control.acked + control.cancelled + control.purged
+  local accounted = indexed + control.acked + control.cancelled + control.purged + control.relayed
   if accounted ~= control.sequence then
     find(FOUND_CONSERVATION, control.sequence, accounted)
   end

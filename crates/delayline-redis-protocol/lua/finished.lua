@@ -3,7 +3,7 @@
 
 local function remembered(past)
   local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES)
-    and byte(past, FINISHED_STATUS) >= ACKED and byte(past, FINISHED_STATUS) <= PURGED
+    and byte(past, FINISHED_STATUS) >= ACKED and byte(past, FINISHED_STATUS) <= RELAYED
   return known and past
 end
 

@@ -17,7 +17,7 @@
 --   NAMES IN CAPITALS    become their values, which layout.rs knows. A field of one byte is its position; a
 --                        longer one is its first and last position, as `sub` takes them, and NAME_FROM is
 --                        the first alone.
---   key.NAME             becomes the literal KEYS[i].
+--   key.NAME             becomes the literal KEYS[i]; key.destination is no key of the queue.
 --   --@inline            The function below is put in the place of each of its calls, and sees what is
 --                        declared there. A function that only such functions use is defined in them:
 --                        every function that is defined costs the call something, used or not.
@@ -49,9 +49,9 @@ do
     return {ANSWER_DAMAGED}
   end
   local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-    journal_since, armed, armed_until =
+    journal_since, armed, armed_until, relayed =
     struct.unpack(CONTROL_FORMAT, stored or string.rep('\0', CONTROL_BYTES))
-  if math.max(revision, sequence, acked, cancelled, purged, expired) >= MAX_EXACT then
+  if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
   end
   if not stored and redis.call('ZCARD', key.index) > 0 then
@@ -61,6 +61,6 @@ do
     revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
     purged = purged, expired = expired, paused = paused, uses = uses,
     finished_since = finished_since, journal_since = journal_since, armed = armed,
-    armed_until = armed_until,
+    armed_until = armed_until, relayed = relayed,
   }
 end

@@ -1,26 +1,27 @@
--- State::reclaim: takes back leases that have run out.
--- Reads the first of them with their details; adds to deaths and writes what it decides.
+-- When the first lease ends, but for so many; nil if there is none.
+local function first_end_of_lease(but)
+  local first =
+    redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, LAST_LEASED, 'WITHSCORES', 'LIMIT', but, '1')[2]
+  return first and tonumber(first) - AT_LEASED * BAND
+end
+
+-- The first leases that have run out. Sets members, ids and stored, which are their details.
 --@inline
-local function reclaim()
-  -- READ
+local function read_ended_leases()
   local last = format('%d', AT_LEASED * BAND + now)
-  local members =
+  members =
     redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, last, 'LIMIT', '0', format('%d', MAX_RECLAIM))
-  -- Looks at what the whole claim may write, so that it fails before anything is written.
-  redis.call('LLEN', key.bell)
-  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
-    redis.call('HLEN', key.contents)
-  end
-  local ids = {}
+  ids = {}
   for i, member in ipairs(members) do
     ids[i] = sub(member, MEMBER_ID_FROM)
   end
-  local stored = redis.call('HMGET', key.details, unpack(ids))
+  stored = redis.call('HMGET', key.details, unpack(ids))
+end
 
-  -- DECIDE
-  local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
-  local removed, gone = {}, {}
-  --@functions
+-- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is the first
+-- due instant of those that wait again, and what is to be written.
+--@inline
+local function take_back()
   for i, member in ipairs(members) do
     local id, entry = ids[i], stored[i]
     if not (entry and readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sub(member, MEMBER_SEQUENCE)) then
@@ -52,9 +53,29 @@ local function reclaim()
         push(deaths, d.reason, id)
       else
         push(new_places, due_score(d.level, d.due), member)
+        first_back = math.min(first_back, d.due)
       end
     end
   end
+end
+
+-- State::reclaim: takes back leases that have run out.
+-- Reads the first of them with their details; adds to deaths and writes what it decides.
+--@inline
+local function reclaim()
+  -- READ
+  local members, ids, stored
+  read_ended_leases()
+  -- Looks at what the whole claim may write, so that it fails before anything is written.
+  redis.call('LLEN', key.bell)
+  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
+    redis.call('HLEN', key.contents)
+  end
+
+  -- DECIDE
+  local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+  local removed, gone, first_back = {}, {}, NEVER
+  take_back()
 
   -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks about
   -- everything now.

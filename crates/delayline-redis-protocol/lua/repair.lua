@@ -180,6 +180,7 @@ end
 
 local function accounted_for()
   return redis.call('ZCARD', key.index) + control.acked + control.cancelled + control.purged
+    + control.relayed
 end
 
 -- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long as

@@ -1,5 +1,5 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
--- -1, and the totals of enqueued, acked, cancelled, purged and expired messages.
+-- -1, and the totals of enqueued, acked, cancelled, purged, relayed and expired messages.
 
 --@include prelude.lua
 
@@ -21,5 +21,5 @@ end
 return {
   ANSWER_RESULTS, now, control.revision, scheduled, ready, count(AT_LEASED, MAX_TIMESTAMP),
   count(AT_DEAD, MAX_TIMESTAMP), control.paused, earliest or -1, control.sequence, control.acked,
-  control.cancelled, control.purged, control.expired,
+  control.cancelled, control.purged, control.relayed, control.expired,
 }

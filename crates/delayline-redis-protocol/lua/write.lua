@@ -170,5 +170,5 @@ local function keep_control()
   local c = control
   redis.call('SET', key.control, struct.pack(CONTROL_FORMAT, SCHEMA_VERSION, c.revision, c.sequence,
     c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-    c.journal_since, c.armed, c.armed_until))
+    c.journal_since, c.armed, c.armed_until, c.relayed))
 end

@@ -19,9 +19,9 @@ elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+journal_since, armed, armed_until, relayed =
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
@@ -31,8 +31,40 @@ control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until,
+armed_until = armed_until, relayed = relayed,
 }
+end
+local seen = {}
+local function ready_messages(wanted)
+local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
+local levels, due_of = control.uses, {}
+for level = 0, 3 do
+local is_used = levels % 2
+levels = (levels - is_used) / 2
+if is_used == 1 then
+local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
+local last = format('%d', base + (room > 0 and now or 253402300799999))
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
+'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+seen[level] = before + math.min(#found / 2, room)
+for i = 1, math.min(#found, 2 * room), 2 do
+count = count + 1
+members[count], ids[count] = found[i], sub(found[i], 9)
+local score = found[i + 1]
+due_of[score] = due_of[score] or tonumber(score) - base
+due[count] = due_of[score]
+end
+local left = found[2 * room + 2]
+if not left and room > 0 then
+left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
+format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+end
+if left then
+first_left = math.min(first_left, tonumber(left) - base)
+end
+end
+end
+return ids, members, due, first_left
 end
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
@@ -43,12 +75,12 @@ local first_left
 local journal_age = now - control.journal_since
 local younger, last_claim
 local journal_count, journal_rotates
-local seen = {}
-local finished_count, finished_rotates
-local function first_end_of_lease()
-local first = redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', '0', '1')[2]
+local function first_end_of_lease(but)
+local first =
+redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', but, '1')[2]
 return first and tonumber(first) - 4 * 281474976710656
 end
+local finished_count, finished_rotates
 do
 younger = redis.call('HGET', KEYS[8], consumer)
 last_claim = journal_age < 2 * 600000 and younger
@@ -57,7 +89,7 @@ last_claim = redis.call('HGET', KEYS[9], consumer)
 end
 end
 local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
-local lease_end = first_end_of_lease()
+local lease_end = first_end_of_lease('0')
 local next
 if is_repeated then
 do
@@ -184,23 +216,31 @@ end
 end
 end
 end
+if control.paused == 0 then
+local _
+_, _, _, first_left = ready_messages(0)
+end
 else
 if lease_end and lease_end <= now then
 do
+local members, ids, stored
+do
 local last = format('%d', 4 * 281474976710656 + now)
-local members =
+members =
 redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', last, 'LIMIT', '0', format('%d', 500))
+ids = {}
+for i, member in ipairs(members) do
+ids[i] = sub(member, 9)
+end
+stored = redis.call('HMGET', KEYS[4], unpack(ids))
+end
 redis.call('LLEN', KEYS[10])
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 end
-local ids = {}
-for i, member in ipairs(members) do
-ids[i] = sub(member, 9)
-end
-local stored = redis.call('HMGET', KEYS[4], unpack(ids))
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
-local removed, gone = {}, {}
+local removed, gone, first_back = {}, {}, 281474976710655
+do
 local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
@@ -382,6 +422,8 @@ push(new_places, dead_score(), member)
 push(deaths, d.reason, id)
 else
 push(new_places, due_score(d.level, d.due), member)
+first_back = math.min(first_back, d.due)
+end
 end
 end
 end
@@ -462,7 +504,7 @@ end
 end
 changed = true
 end
-lease_end = first_end_of_lease()
+lease_end = first_end_of_lease('0')
 end
 if control.paused == 0 then
 do
@@ -483,6 +525,55 @@ position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + n
 end
 return position == last + 1
 end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[5], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local leased_score = format('%d', 4 * 281474976710656 + deadline)
+local bytes, looked_at, taken, lengths = 0, 0, {}, {}
+local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\0\1' .. claim_id, {}
+local wanted = max
+repeat
+local ids, members, due
+ids, members, due, first_left = ready_messages(wanted)
+local records, stored = {}, {}
+if #ids > 0 then
+records = redis.call('HMGET', KEYS[3], unpack(ids))
+stored = redis.call('HMGET', KEYS[4], unpack(ids))
+end
+local left_from
+for i, id in ipairs(ids) do
+if delivered == max or looked_at - delivered == 500 then
+left_from = i
+break
+end
+local record, member, entry = records[i], members[i], stored[i]
+local sequence, form, content, limits, expires_at, fits, whole
+do
 local function read_record(record)
 if not record or #record < 23 then
 return nil
@@ -517,102 +608,24 @@ if readable then
 return position, limits, expires_at
 end
 end
-local function content_lengths(record, position)
-local form = byte(record, 23)
-if form >= 32 then
-return struct.unpack('>I2I4', record, position)
-elseif form >= 16 then
-local headers = struct.unpack('>I2', record, position)
-return headers, #record - position - 2 + 1 - headers
-end
-return 0, #record - position + 1
-end
-local function whole_record(id, record, position)
-local form = byte(record, 23)
-if form < 32 then
-return record
-end
-local content = redis.call('HGET', KEYS[5], id)
-local headers, payload = content_lengths(record, position)
-if not content or #content ~= 2 + headers + payload
-or struct.unpack('>I2', content) ~= headers
-or not readable_headers(content, 3, headers) then
-return false
-end
-return sub(record, 1, 23 - 1) .. string.char(form - 32)
-.. sub(record, 23 + 1, position - 1) .. content
-end
-local function fixed_of(record, limits)
-return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
-end
 local function readable_details(details)
 return #details >= 60 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
-local function ready_messages(wanted)
-local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
-local levels, due_of = control.uses, {}
-for level = 0, 3 do
-local is_used = levels % 2
-levels = (levels - is_used) / 2
-if is_used == 1 then
-local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
-local last = format('%d', base + (room > 0 and now or 253402300799999))
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
-'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
-seen[level] = before + math.min(#found / 2, room)
-for i = 1, math.min(#found, 2 * room), 2 do
-count = count + 1
-members[count], ids[count] = found[i], sub(found[i], 9)
-local score = found[i + 1]
-due_of[score] = due_of[score] or tonumber(score) - base
-due[count] = due_of[score]
-end
-local left = found[2 * room + 2]
-if not left and room > 0 then
-left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
-format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
-end
-if left then
-first_left = math.min(first_left, tonumber(left) - base)
-end
-end
-end
-return ids, members, due, first_left
-end
-local leased_score = format('%d', 4 * 281474976710656 + deadline)
-local bytes, looked_at, taken, lengths = 0, 0, {}, {}
-local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\0\1' .. claim_id, {}
-local wanted = max
-repeat
-local ids, members, due
-ids, members, due, first_left = ready_messages(wanted)
-local records, stored = {}, {}
-if #ids > 0 then
-records = redis.call('HMGET', KEYS[3], unpack(ids))
-stored = redis.call('HMGET', KEYS[4], unpack(ids))
-end
-local left_from
-for i, id in ipairs(ids) do
-if delivered == max or looked_at - delivered == 500 then
-left_from = i
-break
-end
-local record, member, entry = records[i], members[i], stored[i]
-local sequence, form = sub(member, 1, 8), byte(record or '', 23)
-local whole
-local content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
+sequence, form = sub(member, 1, 8), byte(record or '', 23)
+content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
 if not form or form >= 4 or byte(record, 9) >= 230 then
 content, limits, expires_at = read_record(record)
 end
-local fits = content and #id > 0 and #id <= 128
+fits = content and #id > 0 and #id <= 128
 and sub(record, 1, 8) == sequence
 if fits and entry and not (readable_details(entry) and sub(entry, 28, 35) == sequence
 and sub(entry, 36, 48) == fixed_of(record, limits)) then
 fits = readable_details(entry) and sub(entry, 28, 35) ~= sequence
 entry = nil
+end
 end
 if fits and expires_at > now then
 local headers, payload = 0, #record - content + 1
@@ -665,6 +678,40 @@ return format('%d', 5 * 281474976710656 + now)
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
 end
 local function read_details(details)
 local d, n = {}, 0
@@ -749,52 +796,17 @@ journaled = claim_id .. struct.pack('>I2', delivered) .. string.char(unpack(leng
 .. table.concat(taken)
 end
 end
-end
-end
-do
-local function ready_messages(wanted)
-local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
-local levels, due_of = control.uses, {}
-for level = 0, 3 do
-local is_used = levels % 2
-levels = (levels - is_used) / 2
-if is_used == 1 then
-local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
-local last = format('%d', base + (room > 0 and now or 253402300799999))
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
-'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
-seen[level] = before + math.min(#found / 2, room)
-for i = 1, math.min(#found, 2 * room), 2 do
-count = count + 1
-members[count], ids[count] = found[i], sub(found[i], 9)
-local score = found[i + 1]
-due_of[score] = due_of[score] or tonumber(score) - base
-due[count] = due_of[score]
-end
-local left = found[2 * room + 2]
-if not left and room > 0 then
-left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
-format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
-end
-if left then
-first_left = math.min(first_left, tonumber(left) - base)
-end
-end
-end
-return ids, members, due, first_left
-end
-if is_repeated and control.paused == 0 then
-local _
-_, _, _, first_left = ready_messages(0)
-end
-if first_left then
-if delivered > 0 and not is_repeated then
+if delivered > 0 then
 lease_end = math.min(lease_end or 281474976710655, deadline)
 end
+end
+end
+local leaving = #new_places / 2 + #removed
+do
+if first_left then
 next = math.min(first_left, lease_end or 281474976710655)
 if next == 281474976710655 then
 next = nil
-local leaving = #new_places / 2 + #removed
 if control.uses ~= 31 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
 control.uses, changed, next = 31, true, now
 end
@@ -807,16 +819,19 @@ for i = 1, #deaths do
 results[#results + 1] = deaths[i]
 end
 local sleeps = not more and delivered < max
+local hands_on, is_news
+do
 local armed, armed_until = 0, 0
 if sleeps then
 armed, armed_until = next or 281474976710655, now + 60000
 end
-local hands_on = more or not sleeps and next and next < now + 60000
+hands_on = more or not sleeps and next and next < now + 60000
 ring = hands_on and redis.call('LLEN', KEYS[10]) == 0
-changed = changed or #new_places > 0 or #removed > 0
-local fresh = armed == control.armed and math.abs(armed_until - control.armed_until) <= 10000
-if changed or hands_on or not fresh then
+is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) > 10000
 control.armed, control.armed_until = armed, armed_until
+end
+changed = changed or #new_places > 0 or #removed > 0
+if changed or hands_on or is_news then
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_details > 0 then
@@ -890,17 +905,17 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until))
+c.journal_since, c.armed, c.armed_until, c.relayed))
 end
 end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until))
+c.journal_since, c.armed, c.armed_until, c.relayed))
 end
 end
 end

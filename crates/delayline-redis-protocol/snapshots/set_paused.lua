@@ -16,9 +16,9 @@ elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
 local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired) >= 9007199254740992 then
+journal_since, armed, armed_until, relayed =
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
@@ -28,7 +28,7 @@ control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until,
+armed_until = armed_until, relayed = relayed,
 }
 end
 local paused = tonumber(ARGV[2])
@@ -55,9 +55,9 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6xxxxxxxxxxxxxx', 2, c.revision, c.sequence,
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
 c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until))
+c.journal_since, c.armed, c.armed_until, c.relayed))
 end
 end
 end

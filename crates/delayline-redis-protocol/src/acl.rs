@@ -10,7 +10,8 @@ use crate::info::fields_of;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
-    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RESCHEDULE, RING, SETTLE, STATS, Script, all_scripts,
+    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RELAY, RESCHEDULE, RING, SETTLE, STATS, Script,
+    all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -26,20 +27,23 @@ pub enum Role {
     Producer,
     /// Claims, settles, extends, waits, counts.
     Worker,
+    /// Relays, waits, counts. Add the destination's key to its rules.
+    Relay,
     /// Everything.
     Admin,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 3] = [Self::Producer, Self::Worker, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Producer, Self::Worker, Self::Relay, Self::Admin];
 
-    /// The name of the role: `producer`, `worker`, `admin`.
+    /// The name of the role: `producer`, `worker`, `relay`, `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Producer => "producer",
             Self::Worker => "worker",
+            Self::Relay => "relay",
             Self::Admin => "admin",
         }
     }
@@ -78,6 +82,7 @@ impl Role {
         match self {
             Self::Producer => vec![&ENQUEUE, &CANCEL, &RESCHEDULE, &GET, &STATS],
             Self::Worker => vec![&CLAIM, &SETTLE, &EXTEND, &STATS, &RING],
+            Self::Relay => vec![&RELAY, &STATS, &RING],
             Self::Admin => all_scripts(),
         }
     }
@@ -114,7 +119,9 @@ async fn denials(
     let keys = Keys::new(queue);
     let needs = |role: Role| -> BTreeSet<Need> {
         let scripts = role.scripts().into_iter().flat_map(|script| script.needs.clone());
-        scripts.chain(role.waits().then(|| ("BLPOP".to_owned(), BELL))).collect()
+        let wait = role.waits().then(|| ("BLPOP".to_owned(), BELL));
+        // Nothing is known here of destinations.
+        scripts.chain(wait).filter(|(command, key)| keys.need(command, key)).collect()
     };
     let all: Vec<_> = needs(Role::Admin).into_iter().collect();
     let denied = ask(transport, &keys, &all).await.map_err(CallError::into_error)?;
@@ -167,11 +174,12 @@ mod tests {
 
     #[test]
     fn roles_need_what_their_scripts_call_and_no_more() {
-        let [producer, worker, admin] = Role::ALL.map(Role::commands);
+        let [producer, worker, relay, admin] = Role::ALL.map(Role::commands);
         assert!(producer.contains("zadd") && producer.contains("evalsha"));
         assert!(!producer.contains("blpop") && worker.contains("blpop"));
         assert!(producer.is_subset(&admin) && worker.is_subset(&admin));
-        for commands in [&producer, &worker, &admin] {
+        assert!(relay.is_subset(&admin) && relay.contains("rpush") && !worker.contains("rpush"));
+        for commands in [&producer, &worker, &relay, &admin] {
             for never in ["keys", "flushall", "config", "eval_ro", "script", "del"] {
                 assert!(!commands.contains(never), "{never}");
             }

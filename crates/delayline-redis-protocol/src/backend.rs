@@ -5,16 +5,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
+use delayline_core::{
+    Applied, At, Backend, DestinationKey, Durability, Error, ErrorKind, Op, QueueName, Wakeup,
+};
 
-use crate::classify::is_no_script;
+use crate::classify::{SEVERAL_SLOTS, is_no_script};
 use crate::decode::decode;
 use crate::encode::encode;
 use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
+use crate::route::slot_of;
 use crate::script::Script;
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
+
+/// Why a cluster refuses a destination.
+const ANOTHER_SLOT: &str = "a destination in another hash slot";
 
 /// A queue in Redis.
 ///
@@ -66,12 +72,13 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// Runs a script once, whether or not the server has cached it.
     async fn run(
         &self,
+        keys: &Keys,
         script: &Script,
         args: &[Bytes],
         fence: Option<Fence<'_>>,
     ) -> Result<Value, CallError> {
-        let keys = self.keys.of(script);
-        let call = |script| ScriptCall { script, keys: &keys, args, fence };
+        let named = keys.of(script);
+        let call = |script| ScriptCall { script, keys: &named, args, fence };
         let mut reply = self.transport.call(call(ScriptName::Sha1(&script.sha1))).await;
         if matches!(&reply, Err(CallError::Reply(line)) if is_no_script(line)) {
             // The server was restarted or its cache was flushed; it has executed nothing. EVAL
@@ -79,14 +86,18 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
             reply = self.transport.call(call(ScriptName::Source(&script.source))).await;
         }
         match reply {
-            Err(error) => Err(explained(&*self.transport, &self.keys, script, error).await),
+            Err(error) => Err(explained(&*self.transport, keys, script, error).await),
             reply => reply,
         }
     }
 
-    fn with_remedy(&self, error: Error) -> Error {
-        if *error.kind() != ErrorKind::Damaged {
-            return error;
+    fn with_remedy(&self, op: &Op, error: Error) -> Error {
+        match (error.kind(), op) {
+            (ErrorKind::Damaged, _) => {}
+            (ErrorKind::Unsupported(what), Op::Relay(relay)) if *what == SEVERAL_SLOTS => {
+                return self.in_another_slot(relay.to.key());
+            }
+            _ => return error,
         }
         let key = self.keys.named(CONTROL);
         let remedy = format!(
@@ -97,9 +108,26 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         Error::with_detail(ErrorKind::Damaged, remedy)
     }
 
+    /// A cluster moves messages only within a slot.
+    fn in_another_slot(&self, destination: &DestinationKey) -> Error {
+        let (name, slot) = (&self.name, slot_of(&self.keys.named(CONTROL)));
+        let other = slot_of(destination.as_bytes());
+        let detail = format!(
+            "{destination} is in slot {other} and the queue {name} in slot {slot}; a key that \
+             contains {{{name}}} is in the queue's"
+        );
+        Error::with_detail(ErrorKind::Unsupported(ANOTHER_SLOT), detail)
+    }
+
     async fn execute(&self, at: At, op: &Op, fence: Option<Fence<'_>>) -> Result<Applied, Error> {
-        let reply = self.run(Script::of(op), &encode(at, op), fence).await;
-        decode(op, reply.map_err(CallError::into_error)?).map_err(|error| self.with_remedy(error))
+        let with_destination = match op {
+            Op::Relay(relay) => Some(self.keys.with_destination(&relay.to)),
+            _ => None,
+        };
+        let keys = with_destination.as_ref().unwrap_or(&self.keys);
+        let reply = self.run(keys, Script::of(op), &encode(at, op), fence).await;
+        let applied = reply.map_err(CallError::into_error).and_then(|reply| decode(op, reply));
+        applied.map_err(|error| self.with_remedy(op, error))
     }
 
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
@@ -145,7 +173,7 @@ impl<T: Transport + ?Sized> Wakeup for ScriptBackend<T> {
     }
 
     async fn ring(&self) -> Result<(), Error> {
-        self.run(Script::of_ring(), &[Bytes::new()], None)
+        self.run(&self.keys, Script::of_ring(), &[Bytes::new()], None)
             .await
             .map(drop)
             .map_err(CallError::into_error)

@@ -20,6 +20,9 @@ pub fn classify(line: &str) -> Error {
     Error::with_detail(kind(line), detail(line))
 }
 
+/// What a cluster does not support.
+pub(crate) const SEVERAL_SLOTS: &str = "keys in several hash slots";
+
 /// How Redis 6 begins a line about an error inside a script.
 const INSIDE_A_SCRIPT: &str = "ERR Error running script (call to f_";
 
@@ -44,7 +47,7 @@ fn kind(line: &str) -> ErrorKind {
         "WRONGTYPE" => ErrorKind::WrongType,
         "NOPERM" => ErrorKind::PermissionDenied,
         "NOAUTH" | "WRONGPASS" => ErrorKind::Authentication,
-        "CROSSSLOT" => ErrorKind::Unsupported("keys in several hash slots"),
+        "CROSSSLOT" => ErrorKind::Unsupported(SEVERAL_SLOTS),
         "NOPROTO" => ErrorKind::Unsupported("the RESP version"),
         "ERR" => general_kind(line.get(4..).unwrap_or_default()),
         // Not a code but a sentence: unwrapped lines may have lost their `ERR`.

@@ -4,8 +4,9 @@
 ///
 /// Since Redis 8.6.2, `redis.acl_check_cmd` raises an error when it is asked about a command with
 /// too few or too many arguments.
-const COMMANDS: [(&str, usize); 25] = [
+const COMMANDS: [(&str, usize); 29] = [
     ("BLPOP", 2),
+    ("EXISTS", 1),
     ("GET", 1),
     ("HDEL", 2),
     ("HEXISTS", 2),
@@ -21,8 +22,11 @@ const COMMANDS: [(&str, usize); 25] = [
     ("PEXPIRE", 2),
     ("PTTL", 1),
     ("RENAME", 2),
+    ("RPUSH", 2),
     ("SET", 2),
     ("UNLINK", 1),
+    ("XADD", 4),
+    ("XLEN", 1),
     ("ZADD", 3),
     ("ZCARD", 1),
     ("ZCOUNT", 3),

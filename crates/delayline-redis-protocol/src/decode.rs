@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
     ErrorKind, Extended, Finding, Forecast, Found, Message, MessageId, MessageInfo, MessageState,
-    Op, Page, Position, Priority, Purged, Redriven, Reply, Rescheduled, Settled, Stats, Status,
-    Timestamp,
+    Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
+    Status, Timestamp,
 };
 
 use crate::layout::codes::{
@@ -38,6 +38,10 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
             }));
         }
         answer::DAMAGED => return Err(Error::new(ErrorKind::Damaged)),
+        answer::NO_LAG => {
+            let detail = "Redis 7.0 and later tell how far a group of consumers is";
+            return Err(Error::with_detail(ErrorKind::Unsupported("a stream's backlog"), detail));
+        }
         _ => return Err(unreadable("the reply begins with an unknown number")),
     }
     let at = reply.instant()?;
@@ -60,6 +64,7 @@ impl Reader {
         Ok(match op {
             Op::Enqueue(items) => Reply::Enqueue(self.each(items.len(), Self::enqueued)?),
             Op::Claim(claim) => Reply::Claim(self.claimed(claim, at)?),
+            Op::Relay(_) => Reply::Relay(self.relayed()?),
             Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
             Op::Extend(extend) => {
                 let deadline = at.after(extend.lease);
@@ -109,9 +114,7 @@ impl Reader {
         while self.0.len() > 0 {
             let id = match self.value()? {
                 Value::Int(reason) => {
-                    let reason = u8::try_from(reason).ok().and_then(death_reason);
-                    let reason = reason.ok_or_else(|| unreadable("the reason of a death"))?;
-                    deaths.push(Death { id: self.id()?, reason });
+                    deaths.push(self.death(reason)?);
                     continue;
                 }
                 Value::Bytes(id) => message_id(id)?,
@@ -136,6 +139,26 @@ impl Reader {
             }
         }
         Ok(Claimed { deliveries, more, next, deaths })
+    }
+
+    fn relayed(&mut self) -> Result<Relayed, Error> {
+        let (more, held_back, next) = (self.flag()?, self.flag()?, self.optional_instant()?);
+        let (mut ids, mut deaths) = (Vec::with_capacity(self.0.len()), Vec::new());
+        while self.0.len() > 0 {
+            match self.value()? {
+                Value::Int(reason) => deaths.push(self.death(reason)?),
+                Value::Bytes(id) => ids.push(message_id(id)?),
+                _ => return Err(unreadable("a message's id is of the wrong type")),
+            }
+        }
+        Ok(Relayed { ids, more, held_back, next, deaths })
+    }
+
+    /// A message that was buried; the reason was read before.
+    fn death(&mut self, reason: i64) -> Result<Death, Error> {
+        let reason = u8::try_from(reason).ok().and_then(death_reason);
+        let reason = reason.ok_or_else(|| unreadable("the reason of a death"))?;
+        Ok(Death { id: self.id()?, reason })
     }
 
     fn settled(&mut self) -> Result<Settled, Error> {
@@ -259,6 +282,7 @@ impl Reader {
             acked_total: self.count()?,
             cancelled_total: self.count()?,
             purged_total: self.count()?,
+            relayed_total: self.count()?,
             expired_total: self.count()?,
         })
     }
@@ -386,6 +410,7 @@ fn status_of(code: i64) -> Result<Status, Error> {
         Ok(status::ACKED) => Ok(Status::Acked),
         Ok(status::CANCELLED) => Ok(Status::Cancelled),
         Ok(status::PURGED) => Ok(Status::Purged),
+        Ok(status::RELAYED) => Ok(Status::Relayed),
         _ => Err(unreadable("a status is unknown")),
     }
 }

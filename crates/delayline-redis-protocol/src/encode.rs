@@ -1,9 +1,9 @@
 //! An operation as the arguments of its script. Each script's head names its arguments.
 
 use bytes::{BufMut, Bytes};
-use delayline_core::{At, Op, Outcome, Position, Settlement, Status};
+use delayline_core::{At, Destination, Op, Outcome, Position, Settlement, Status};
 
-use crate::layout::codes::{settlement_kind as kind, status};
+use crate::layout::codes::{destination, settlement_kind as kind, status};
 use crate::layout::settlement;
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
@@ -24,6 +24,19 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
             args.count(claim.max);
             args.number(claim.lease.as_ms());
+        }
+        Op::Relay(relay) => {
+            let (kind, group) = match &relay.to {
+                Destination::List { .. } => (destination::LIST, Bytes::new()),
+                Destination::Stream { backlog, .. } => {
+                    let group = backlog.as_ref().map(|backlog| backlog.group.as_bytes().clone());
+                    (destination::STREAM, group.unwrap_or_default())
+                }
+            };
+            args.count(relay.max);
+            args.number(kind.into());
+            args.number(relay.to.limit().unwrap_or(0));
+            args.0.push(group);
         }
         Op::Settle(settlements) => {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
@@ -130,5 +143,6 @@ const fn status_code(status: Status) -> u8 {
         Status::Acked => status::ACKED,
         Status::Cancelled => status::CANCELLED,
         Status::Purged => status::PURGED,
+        Status::Relayed => status::RELAYED,
     }
 }

@@ -1,7 +1,7 @@
 //! The keys of a queue: a fixed list, of which each script gets those that it uses.
 
 use bytes::Bytes;
-use delayline_core::QueueName;
+use delayline_core::{Destination, DestinationKey, QueueName};
 
 use crate::script::Script;
 
@@ -40,34 +40,62 @@ pub(crate) const FENCE: &str = "fence";
 /// The key that every used queue has.
 pub(crate) const CONTROL: &str = "control";
 
+/// The name of the key that a relay moves messages to. It belongs to the user, not to the queue, so
+/// it is in no queue's keys.
+pub(crate) const DESTINATION: &str = "destination";
+
 /// The prefix of every key.
-pub const KEY_PREFIX: &str = "delayline:";
+pub const KEY_PREFIX: &str = DestinationKey::RESERVED;
 
 /// The keys of one queue: `delayline:{QUEUE}:NAME`.
 ///
 /// The braces are a hash tag: all keys of a queue are in one slot of a cluster. A queue's name
 /// contains no braces, so no two queues share a key (G20).
 #[derive(Clone, Debug)]
-pub struct Keys(Vec<Bytes>);
+pub struct Keys {
+    own: Vec<Bytes>,
+    destination: Option<Destination>,
+}
 
 impl Keys {
     /// The keys of the queue `name`.
     #[must_use]
     pub fn new(name: &QueueName) -> Self {
         let key = |part| Bytes::from(format!("{KEY_PREFIX}{{{name}}}:{part}"));
-        Self(KEY_NAMES.into_iter().map(key).collect())
+        Self { own: KEY_NAMES.into_iter().map(key).collect(), destination: None }
+    }
+
+    /// The same keys, and the destination of a relay.
+    pub(crate) fn with_destination(&self, to: &Destination) -> Self {
+        Self { own: self.own.clone(), destination: Some(to.clone()) }
+    }
+
+    /// Whether a script that calls this command on the key with this name does so with these keys.
+    pub(crate) fn need(&self, command: &str, name: &str) -> bool {
+        let commands: &[_] = match &self.destination {
+            _ if name != DESTINATION => return true,
+            None => &[],
+            Some(Destination::List { .. }) => &["LLEN", "RPUSH"],
+            Some(Destination::Stream { backlog: None, .. }) => &["XLEN", "XADD"],
+            Some(Destination::Stream { .. }) => &["EXISTS", "XLEN", "XADD"],
+        };
+        commands.contains(&command)
     }
 
     /// All keys, in the order of [`KEY_NAMES`].
     #[must_use]
     pub fn all(&self) -> &[Bytes] {
-        &self.0
+        &self.own
     }
 
     /// The key with this name; empty if there is none.
     pub(crate) fn named(&self, name: &str) -> Bytes {
+        if name == DESTINATION {
+            let key = self.destination.as_ref().map(Destination::key);
+            return key.map(|key| key.as_bytes().clone()).unwrap_or_default();
+        }
         let position = KEY_NAMES.iter().position(|known| *known == name);
-        position.and_then(|position| self.0.get(position).cloned()).unwrap_or_default()
+        position.and_then(|position| self.own.get(position).cloned()).unwrap_or_default()
     }
 
     /// The `KEYS` of `script`.

@@ -49,7 +49,8 @@ structure! {
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
         ARMED: Instant, "until when waiting processes sleep";
         ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
-        SPARE: Spare(14), "for later versions; 0";
+        RELAYED: U64, "how many messages were moved to a list or stream";
+        SPARE: Spare(6), "for later versions; 0";
     }
     groups {}
 }

@@ -10,7 +10,7 @@ use delayline_core::{Error, ErrorKind};
 
 use crate::classify::{classify, is_from_inside_a_script_of_redis_6};
 use crate::commands::least_arguments;
-use crate::keys::Keys;
+use crate::keys::{DESTINATION, Keys};
 use crate::script::{Need, Script};
 use crate::transport::{CallError, ScriptCall, ScriptName, Transport, Value};
 
@@ -36,10 +36,16 @@ pub(crate) async fn explained(
         let detail = format!("it may have been partly executed: {}", refused.detail());
         return Error::with_detail(ErrorKind::Server, detail).into();
     }
-    let needs: Vec<_> = script.needs.iter().cloned().collect();
+    let needs = script.needs.iter().filter(|(command, key)| keys.need(command, key));
+    let needs: Vec<_> = needs.cloned().collect();
     let denied = ask(transport, keys, &needs).await.unwrap_or_default();
     denied.first().map_or(error, |(command, key)| {
-        let detail = format!("the user may not run {command} on the queue's key {key}");
+        let detail = if *key == DESTINATION {
+            let key = keys.named(key).escape_ascii().to_string();
+            format!("the user may not run {command} on the destination {key}")
+        } else {
+            format!("the user may not run {command} on the queue's key {key}")
+        };
         Error::with_detail(ErrorKind::PermissionDenied, detail).into()
     })
 }

@@ -28,7 +28,7 @@ pub struct Script {
     /// The SHA-1 of its source, in 40 lowercase hexadecimal digits: its name in the server's cache.
     pub sha1: String,
     /// The names of its `KEYS`, in the order of [`KEY_NAMES`](crate::KEY_NAMES): only those that it
-    /// uses, because each key costs every call something.
+    /// uses, because each key costs every call something. A relay's destination comes last.
     pub keys: Vec<&'static str>,
     /// The commands that it calls, each with the name of its key.
     pub(crate) needs: BTreeSet<Need>,
@@ -47,8 +47,8 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "places.lua" "records.lua" "details.lua"
-    "finished.lua" "over.lua" "finish.lua" "remains.lua" "journal.lua" "claimed_before.lua"
-    "reclaim.lua" "take.lua" "write.lua" "walk.lua" "audit.lua" "orphans.lua"
+    "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua" "next_claimable.lua" "sleepers.lua"
+    "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "write.lua" "walk.lua" "audit.lua" "orphans.lua"
 };
 
 macro_rules! scripts {
@@ -78,6 +78,7 @@ scripts! {
     REDRIVE: "redrive.lua";
     PURGE: "purge.lua";
     SET_PAUSED: "set_paused.lua";
+    RELAY: "relay.lua";
     GET: "get.lua";
     LIST: "list.lua";
     STATS: "stats.lua";
@@ -101,6 +102,7 @@ impl Script {
             Op::Redrive(_) => &REDRIVE,
             Op::Purge(_) => &PURGE,
             Op::Pause | Op::Resume => &SET_PAUSED,
+            Op::Relay(_) => &RELAY,
             Op::Get(_) => &GET,
             Op::List(_) => &LIST,
             Op::Stats => &STATS,
@@ -146,11 +148,13 @@ mod tests {
             assert!(!code.contains("key."), "a key that keys.rs does not know");
             for call in code.split("redis.call(").skip(1) {
                 let arguments = call.split(')').next().unwrap_or_default();
-                let mut arguments = arguments.splitn(3, ',').map(str::trim);
+                let mut arguments = arguments.split(',').map(str::trim);
                 let command = arguments.next().unwrap_or_default();
                 assert!(command.starts_with('\'') && command.ends_with('\''), "{call:.60}");
                 if command != "'TIME'" {
-                    let key = arguments.next().unwrap_or_default();
+                    // The key stands behind the subcommand.
+                    let before = usize::from(command == "'XINFO'");
+                    let key = arguments.nth(before).unwrap_or_default();
                     assert!(key.starts_with("KEYS["), "{call:.60}");
                 }
             }
@@ -189,8 +193,10 @@ mod tests {
 
     #[test]
     fn every_write_but_the_first_is_asked_about() {
-        const WRITES: [&str; 9] =
-            ["HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "SET", "UNLINK", "ZADD", "ZREM"];
+        const WRITES: [&str; 11] = [
+            "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD", "ZADD",
+            "ZREM",
+        ];
         for file in FILES {
             let script = Script::new("test.lua", file);
             let position = |key: &str| script.keys.iter().position(|name| *name == key).unwrap();

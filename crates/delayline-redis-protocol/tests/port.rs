@@ -9,16 +9,17 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 9] = [
+const IN_RUST_ONLY: [(&str, &str); 10] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
-    ("apply_and_hint", "`rings` in bell.lua, and the end of claim.lua"),
+    ("apply_and_hint", "`rings` in bell.lua, and sleepers.lua"),
     ("insert", "`write` in write.lua does it for all messages at once"),
     ("remove", "`write` in write.lua does it for all messages at once"),
     ("index_mut", "keys are literal"),
     ("index", "keys are literal"),
     ("first", "a command on a sorted set"),
     ("up_to", "a command on a sorted set"),
+    ("take_relayed", "consumers do it"),
 ];
 
 /// What the scripts do that `State` has not, and why.
@@ -29,7 +30,7 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
 fn functions_of_state() -> Vec<String> {
     let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
     let mut functions = Vec::new();
-    for file in [core.with_extension("rs"), core.join("read.rs")] {
+    for file in [core.with_extension("rs"), core.join("relay.rs"), core.join("read.rs")] {
         for line in fs::read_to_string(file).unwrap().lines() {
             let rest = line.trim_start();
             let is_ours = line.len() - rest.len() <= 4;

@@ -18,6 +18,7 @@ mod memory;
 mod order;
 mod pause;
 mod queue;
+mod relay;
 mod settle;
 mod wakeup;
 
@@ -51,7 +52,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 16] = [
+    let topics: [fn() -> Vec<Case>; 17] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -62,6 +63,7 @@ pub(crate) fn all() -> Vec<Case> {
         dedup::cases,
         claims::cases,
         pause::cases,
+        relay::cases,
         clock::cases,
         memory::cases,
         limits::cases,

@@ -71,6 +71,7 @@ mod random;
 mod regressions;
 mod runner;
 mod settings;
+mod sited;
 mod trace;
 pub mod workload;
 

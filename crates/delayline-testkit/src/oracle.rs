@@ -174,7 +174,8 @@ impl<'a> Pair<'a> {
 /// Whether a drained queue has neither lost nor made up a message (G1).
 pub(crate) const fn is_drained(counts: &Stats) -> bool {
     let left = counts.scheduled + counts.ready + counts.leased;
-    let finished = counts.acked_total + counts.cancelled_total + counts.purged_total;
+    let finished =
+        counts.acked_total + counts.cancelled_total + counts.purged_total + counts.relayed_total;
     left == 0 && counts.enqueued_total == finished + counts.dead
 }
 

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use crate::cases::Case;
 use crate::limits::CASE_TIME;
 use crate::settings::Settings;
+use crate::sited::Sited;
 use crate::{Fixture, cases, faults, histories, random, regressions};
 
 /// Runs the whole suite on a backend. Call it from `main` in a test target with `harness = false`.
@@ -30,7 +31,7 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     if !arguments.list {
         println!("conformance of {name}: {settings}");
     }
-    let suite = Suite { runtime, fixture: Arc::new(fixture), settings };
+    let suite = Suite { runtime, fixture: Arc::new(Sited(fixture)), settings };
     let trials = suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
         let run = move || {
             run();

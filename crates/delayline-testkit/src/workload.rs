@@ -5,6 +5,7 @@
 //! leases, and six ids, three consumers and a few milliseconds make these common.
 
 mod content;
+pub(crate) mod destinations;
 mod improviser;
 mod ledger;
 mod moves;

@@ -63,6 +63,11 @@ fn kinds(reply: &Reply) -> Vec<String> {
             format!("claim, more: {}", claimed.more),
             format!("claim, next: {}", claimed.next.is_some()),
         ],
+        Reply::Relay(relayed) => vec![
+            format!("relay of {}", relayed.ids.len().min(2)),
+            format!("relay, more: {}", relayed.more),
+            format!("relay, held back: {}", relayed.held_back),
+        ],
         Reply::Settle(items) => items
             .iter()
             .map(|item| match item {
@@ -144,6 +149,7 @@ const EXPECTED: &[&str] = &[
     "enqueue Duplicate Leased",
     "enqueue Duplicate Purged",
     "enqueue Duplicate Ready",
+    "enqueue Duplicate Relayed",
     "enqueue Duplicate Scheduled",
     "extend Done, cancel requested: false",
     "extend Done, cancel requested: true",
@@ -157,6 +163,7 @@ const EXPECTED: &[&str] = &[
     "get Finished(Acked)",
     "get Finished(Cancelled)",
     "get Finished(Purged)",
+    "get Finished(Relayed)",
     "get Leased",
     "get Ready",
     "get Scheduled",
@@ -176,6 +183,13 @@ const EXPECTED: &[&str] = &[
     "redrive Done",
     "redrive NotDead",
     "redrive NotFound",
+    "relay of 0",
+    "relay of 1",
+    "relay of 2",
+    "relay, held back: false",
+    "relay, held back: true",
+    "relay, more: false",
+    "relay, more: true",
     "reschedule Dead",
     "reschedule Done",
     "reschedule InFlight",

@@ -143,6 +143,7 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),
         Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => (ids.len(), ids.first()),
         Op::Claim(_)
+        | Op::Relay(_)
         | Op::Pause
         | Op::Resume
         | Op::List(_)

@@ -9,7 +9,7 @@ use crate::args::Target;
 use crate::failure::Failure;
 use crate::print::write;
 
-/// Print the access rules that a producer, a worker or an admin needs
+/// Print the access rules that a producer, a worker, a relay or an admin needs
 ///
 /// Prints an `ACL SETUSER` line with exactly the permissions that the role needs on the queue. Does
 /// not connect to a server.
@@ -29,6 +29,10 @@ pub(crate) struct Acl {
     /// Name of the user
     #[arg(long, value_name = "NAME")]
     user: String,
+
+    /// Key of a list or stream that a relay may write to
+    #[arg(long, value_name = "KEY")]
+    destination: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -37,6 +41,8 @@ enum Role {
     Producer,
     /// Handles messages, counts
     Worker,
+    /// Moves due messages to a list or stream, counts
+    Relay,
     /// Everything
     Admin,
 }
@@ -44,9 +50,10 @@ enum Role {
 pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let name = &args.user;
     let fits = |c: char| c.is_ascii_graphic() && !"\"'\\".contains(c);
-    if name.is_empty() || !name.chars().all(fits) {
+    let names = std::iter::once(name).chain(&args.destination);
+    if names.into_iter().any(|name| name.is_empty() || !name.chars().all(fits)) {
         return Err(Failure::usage(
-            "a user name may have letters, digits and punctuation, but no quotes",
+            "user names and keys may have letters, digits and punctuation, but no quotes",
         ));
     }
     let queue =
@@ -54,8 +61,10 @@ pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let role = match args.role {
         Role::Producer => delayline::Role::Producer,
         Role::Worker => delayline::Role::Worker,
+        Role::Relay => delayline::Role::Relay,
         Role::Admin => delayline::Role::Admin,
     };
-    write(&format!("ACL SETUSER {name} {}\n", role.rules(&queue)))?;
+    let destinations: String = args.destination.iter().map(|key| format!(" ~{key}")).collect();
+    write(&format!("ACL SETUSER {name} {}{destinations}\n", role.rules(&queue)))?;
     Ok(ExitCode::SUCCESS)
 }

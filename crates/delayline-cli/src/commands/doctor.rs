@@ -187,6 +187,7 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
         let what = match role {
             Role::Producer => "as producer",
             Role::Worker => "as worker",
+            Role::Relay => "as relay",
             Role::Admin => "as admin",
         };
         // A user need not have every role.

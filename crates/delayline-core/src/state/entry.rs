@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::{
-    ClaimId, DeathReason, Delivery, Headers, Lease, Message, MessageId, MessageInfo, MessageState,
-    NewMessage, Outcome, Priority, Timestamp,
+    ClaimId, DeathReason, Delivery, Element, Headers, Lease, Message, MessageId, MessageInfo,
+    MessageState, NewMessage, Outcome, Priority, Timestamp,
 };
 
 /// A live message.
@@ -110,6 +110,16 @@ impl Entry {
                 MessageState::Leased { deadline, cancel_requested }
             }
             Place::Dead { reason, since } => MessageState::Dead { reason, since },
+        }
+    }
+
+    /// Returns what a relay hands over.
+    pub(super) fn element(&self) -> Element {
+        Element {
+            id: self.id.clone(),
+            due: self.due,
+            headers: self.headers.clone(),
+            payload: self.payload.clone(),
         }
     }
 

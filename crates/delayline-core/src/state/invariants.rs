@@ -42,7 +42,7 @@ impl State {
             }
         }
         let live = u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
-        let accounted = live + self.acked + self.cancelled + self.purged;
+        let accounted = live + self.acked + self.cancelled + self.purged + self.relayed;
         if accounted != self.sequence {
             return Err(format!("{} enqueued, {accounted} accounted for", self.sequence));
         }

@@ -25,7 +25,9 @@ impl State {
             Status::Scheduled | Status::Ready => 0..=Priority::Low.level(),
             Status::Leased => Position::LEASED..=Position::LEASED,
             Status::Dead => Position::DEAD..=Position::DEAD,
-            Status::Acked | Status::Cancelled | Status::Purged => return Page::default(),
+            Status::Acked | Status::Cancelled | Status::Purged | Status::Relayed => {
+                return Page::default();
+            }
         };
         let instants = match list.status {
             Status::Ready => Timestamp::MIN..=now,
@@ -60,6 +62,7 @@ impl State {
             acked_total: self.acked,
             cancelled_total: self.cancelled,
             purged_total: self.purged,
+            relayed_total: self.relayed,
             expired_total: self.expired,
         }
     }

@@ -63,6 +63,7 @@ codes! {
     }
     status: u8 = "statuses" {
         SCHEDULED = 1, READY = 2, LEASED = 3, DEAD = 4, ACKED = 5, CANCELLED = 6, PURGED = 7,
+        RELAYED = 8,
     }
     reason: u8 = "reasons of a death" {
         MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNREADABLE = 5,
@@ -71,8 +72,9 @@ codes! {
         REUSES = 1, EXPIRING = 2, ABSOLUTE = 0, RELATIVE = 1,
     }
     answer: i64, "ANSWER_" = "what a reply begins with" {
-        RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2,
+        RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2, NO_LAG = 3,
     }
+    destination: u8, "TO_" = "destinations of a relay" { LIST = 0, STREAM = 1 }
     enqueued: i64, "ENQUEUE_" = "messages that were known: this minus a status; or minus a status" {
         CONFLICT = -10,
     }

@@ -4,7 +4,7 @@ use delayline_core::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS,
     MAX_FINISHED, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
-use delayline_core::{NewMessage, Priority};
+use delayline_core::{Element, NewMessage, Priority};
 
 use super::codes::{lease_state, place, status};
 use super::{
@@ -139,6 +139,11 @@ fn texts() -> Vec<(String, String)> {
         ),
         ("ACKED_BYTE", bytes_of(&[(status::ACKED.into(), finished::STATUS)])),
         ("CANCELLED_BYTE", bytes_of(&[(status::CANCELLED.into(), finished::STATUS)])),
+        ("RELAYED_BYTE", bytes_of(&[(status::RELAYED.into(), finished::STATUS)])),
+        ("ELEMENT_ID", format!("'{}'", Element::ID)),
+        ("ELEMENT_DUE", format!("'{}'", Element::DUE)),
+        ("ELEMENT_PAYLOAD", format!("'{}'", Element::PAYLOAD)),
+        ("ELEMENT_HEADER", format!("'{}'", Element::HEADER)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Need, PARTS};
 use crate::commands::least_arguments;
-use crate::keys::KEY_NAMES;
+use crate::keys::{DESTINATION, KEY_NAMES};
 
 fn part(name: &str) -> Option<&'static str> {
     PARTS.iter().find_map(|(part, text)| (*part == name).then_some(*text))
@@ -34,7 +34,7 @@ pub(super) fn needs_of(source: &str) -> BTreeSet<Need> {
         while let Some(argument) = rest.strip_prefix(", key.") {
             let end = argument.find(|character| !is_word(character)).unwrap_or(argument.len());
             let (name, after) = argument.split_at(end);
-            let known = KEY_NAMES.into_iter().find(|known| *known == name);
+            let known = all_names().find(|known| *known == name);
             needs.extend(known.map(|key| (command.to_owned(), key)));
             rest = after;
         }
@@ -112,7 +112,12 @@ pub(super) fn keys_of(source: &str) -> Vec<&'static str> {
         let mut uses = source.match_indices("key.").map(|(at, dot)| &source[at + dot.len()..]);
         uses.any(|rest| rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_word)))
     };
-    KEY_NAMES.into_iter().filter(|name| named(name)).collect()
+    all_names().filter(|name| named(name)).collect()
+}
+
+/// The keys of a queue, and behind them what a relay moves messages to.
+fn all_names() -> impl Iterator<Item = &'static str> {
+    KEY_NAMES.into_iter().chain([DESTINATION])
 }
 
 /// Puts `KEYS[i]` for `key.NAME`: some servers and proxies accept a key in a script only as a

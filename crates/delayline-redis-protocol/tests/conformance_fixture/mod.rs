@@ -150,6 +150,8 @@ fn user_of(server: &Server, queue: &QueueName) -> String {
     // One by one: what a script touches beside them is refused by the server.
     let keys = Keys::new(queue);
     rules.extend(keys.all().iter().map(|key| format!("~{}", String::from_utf8_lossy(key))));
+    // The suite's destinations of relays.
+    rules.extend(["a-list", "a-stream"].map(|key| format!("~{key}{{{queue}}}")));
     rules.extend(Role::Admin.commands().into_iter().map(|command| format!("+{command}")));
     server.command(&rules);
     user

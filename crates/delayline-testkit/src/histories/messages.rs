@@ -62,6 +62,9 @@ impl Books {
             (Op::Claim(claim), Reply::Claim(claimed)) => {
                 claimed.deliveries.iter().try_for_each(|delivery| self.deliver(at, claim, delivery))
             }
+            (Op::Relay(_), Reply::Relay(relayed)) => {
+                relayed.ids.iter().try_for_each(|id| self.relay(at, id))
+            }
             (Op::Settle(items), Reply::Settle(answers)) => {
                 items.iter().zip(answers).try_for_each(|(item, answer)| match answer {
                     Settled::Done { status } => self.settle(at, item, *status),
@@ -190,6 +193,22 @@ impl Books {
             return Err(format!("G9: {id} was delivered {} times", life.attempts));
         }
         life.lease = Some((lease, at.after(claim.lease)));
+        Ok(())
+    }
+
+    fn relay(&mut self, at: Timestamp, id: &MessageId) -> Result<(), String> {
+        let latest = self.latest;
+        let life = self.live(id)?;
+        match life.lease {
+            Some((held, deadline)) if deadline > latest => {
+                return Err(format!("G5: {id} is leased as {held:?} until {deadline}"));
+            }
+            None | Some(_) => {}
+        }
+        if at < life.due {
+            return Err(format!("G4: {id} is due at {} and was moved at {at}", life.due));
+        }
+        life.ended = true;
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, Extend, FinishedIds, Lease, List, MessageId, Millis,
-    NewMessage, Op, Outcome, Position, Priority, Redrive, Reschedule, Schedule, Settlement, Status,
-    Timestamp,
+    Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
+    GroupName, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position, Priority,
+    Redrive, Relay, Reschedule, Schedule, Settlement, Status, Timestamp,
 };
 
 use super::bytes::decode;
@@ -48,6 +48,10 @@ impl FromStr for Step {
                 claim_id: claim_id(words.required("claim")?)?,
                 max: number(words.required("max")?)?,
                 lease: millis(words.required("lease")?)?,
+            }),
+            "relay" => Op::Relay(Relay {
+                max: number(words.required("max")?)?,
+                to: destination(&mut words)?,
             }),
             "settle" => Op::Settle(words.items(settlement)?),
             "extend" => Op::Extend(Extend {
@@ -184,6 +188,23 @@ fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {
         other => return Err(format!("there is no outcome {other:?}")),
     };
     Ok(Settlement { id, lease, outcome })
+}
+
+fn destination(words: &mut Words<'_>) -> Result<Destination, String> {
+    let key = |word| fits(DestinationKey::new(decode(word)?));
+    let limit = words.optional("full").map(number).transpose()?;
+    if let Some(list) = words.optional("list") {
+        return Ok(Destination::List { key: key(list)?, max_len: limit });
+    }
+    let key = key(words.required("stream")?)?;
+    let backlog = match limit {
+        None => None,
+        Some(max) => {
+            let group = fits(GroupName::new(decode(words.required("group")?)?))?;
+            Some(Backlog { group, max })
+        }
+    };
+    Ok(Destination::Stream { key, backlog })
 }
 
 fn required_schedule(words: &mut Words<'_>) -> Result<Schedule, String> {

@@ -3,7 +3,8 @@
 use std::fmt::{self, Formatter};
 
 use delayline_core::{
-    FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority, Schedule,
+    Destination, FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority,
+    Schedule,
 };
 
 use super::bytes::Word;
@@ -28,6 +29,10 @@ impl fmt::Display for Step {
                 claim.max,
                 claim.lease.as_ms()
             ),
+            Op::Relay(relay) => {
+                write!(f, " max={}", relay.max)?;
+                destination(f, &relay.to)
+            }
             Op::Settle(settlements) => items(f, settlements, |f, item| {
                 id(f, &item.id)?;
                 lease(f, item.lease)?;
@@ -106,6 +111,18 @@ fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
         FinishedIds::Refuse => Ok(()),
         FinishedIds::Reuse => f.write_str(" reuse"),
     }
+}
+
+fn destination(f: &mut Formatter<'_>, to: &Destination) -> fmt::Result {
+    let (kind, group) = match to {
+        Destination::List { .. } => ("list", None),
+        Destination::Stream { backlog, .. } => {
+            ("stream", backlog.as_ref().map(|backlog| &backlog.group))
+        }
+    };
+    write!(f, " {kind}={}", Word(to.key().as_bytes()))?;
+    group.map_or(Ok(()), |group| write!(f, " group={}", Word(group.as_bytes())))?;
+    to.limit().map_or(Ok(()), |limit| write!(f, " full={limit}"))
 }
 
 fn outcome(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {

@@ -107,6 +107,7 @@ impl Ledger {
                     .iter()
                     .for_each(|delivery| self.observe_lease(op, now, delivery));
             }
+            Reply::Relay(relayed) => self.instants.extend(relayed.next),
             Reply::Extend(items) => self.instants.extend(items.iter().filter_map(extended)),
             Reply::Reschedule(items) => self.instants.extend(items.iter().filter_map(rescheduled)),
             Reply::Redrive(items) => self.instants.extend(items.iter().filter_map(redriven)),

@@ -1,7 +1,7 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Reschedule, Status,
+    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Relay, Reschedule, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,6 +11,7 @@ use super::content::{
     claim_id, consumer, content, delay, for_ids, id, ids, lease, lease_duration, memory_span,
     message, outcome, position, schedule,
 };
+use super::destinations::{list, stream};
 use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
 /// Random runs. Shrinking one drops moves first, then simplifies them.
@@ -37,6 +38,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
         2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
+        1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
         2 => for_ids(schedule()).prop_map(|items| {
             let items = items.into_iter().map(|(id, schedule)| Reschedule { id, schedule });
@@ -51,6 +53,16 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         4 => (0..6_usize).prop_map(Action::Again),
     ]
     .boxed()
+}
+
+/// To a list and to a stream, which are the same throughout a run and which nobody reads.
+fn relay() -> impl Strategy<Value = Relay> {
+    let max = prop_oneof![4 => 1..=3_usize, 1 => Just(1000)];
+    let limit = prop_oneof![2 => Just(None), 2 => (1..=8_u64).prop_map(Some)];
+    (max, limit, any::<bool>()).prop_map(|(max, limit, is_list)| {
+        let to = if is_list { list("a-list", limit) } else { stream("a-stream", limit) };
+        Relay { to, max }
+    })
 }
 
 fn reading() -> impl Strategy<Value = Action> {
@@ -85,6 +97,8 @@ fn invalid() -> impl Strategy<Value = Op> {
         id().prop_map(|id| Op::Cancel(vec![id.clone(), id])),
         Just(Op::Enqueue(Vec::new())),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
+        Just(Op::Relay(Relay { to: list("a-list", Some(0)), max: 1 })),
+        Just(Op::Relay(Relay { to: stream("a-stream", None), max: 1001 })),
         id().prop_map(|id| Op::Extend(Extend {
             leases: vec![(id, no_lease())],
             lease: Millis::MAX

@@ -52,7 +52,8 @@ pub enum Explanation {
         /// The error text of the latest failure.
         last_error: Option<String>,
     },
-    /// It is finished: [`Status::Acked`], [`Status::Cancelled`] or [`Status::Purged`].
+    /// It is finished: [`Status::Acked`], [`Status::Cancelled`], [`Status::Purged`] or
+    /// [`Status::Relayed`].
     Finished(Status),
     /// Its record is damaged: the next claim makes it a dead letter.
     Unreadable,
@@ -99,7 +100,7 @@ impl Explanation {
     }
 
     /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `ready`, `leased`, `dead`,
-    /// `acked`, `cancelled`, `purged`, `unreadable` or `unknown`.
+    /// `acked`, `cancelled`, `purged`, `relayed`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,0 +1,85 @@
+//! Relays.
+
+use super::entry::Place;
+use super::{Changes, State, up_to};
+use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS};
+use crate::{
+    Death, DeathReason, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp,
+};
+
+impl State {
+    pub(super) fn relay(
+        &mut self,
+        now: Timestamp,
+        relay: &Relay,
+        changes: &mut Changes,
+    ) -> Relayed {
+        let mut deaths = Vec::new();
+        let room = self.room(relay);
+        let max = relay.max.min(room);
+        let ids = if self.paused {
+            Vec::new()
+        } else {
+            self.hand_over(now, relay.to.key(), max, &mut deaths, changes)
+        };
+        self.reclaim(now, &mut deaths, changes);
+        let next = self.next_claimable();
+        let is_due = next.is_some_and(|next| next <= now);
+        let held_back = is_due && ids.len() >= room;
+        Relayed { ids, more: is_due && !held_back, held_back, next, deaths }
+    }
+
+    /// Returns how many more elements the destination takes.
+    fn room(&self, relay: &Relay) -> usize {
+        let length = self.destinations.get(relay.to.key()).map_or(0, Vec::len);
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        let room = relay.to.limit().map(|limit| limit.saturating_sub(length));
+        room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
+    }
+
+    /// Moves ready messages to the destination, and makes expired ones dead letters.
+    fn hand_over(
+        &mut self,
+        now: Timestamp,
+        to: &DestinationKey,
+        max: usize,
+        deaths: &mut Vec<Death>,
+        changes: &mut Changes,
+    ) -> Vec<MessageId> {
+        let mut ids = Vec::new();
+        let (mut bytes, mut buried) = (0, 0);
+        while ids.len() < max && buried < MAX_BURIALS {
+            let ready = self.due.iter().find_map(|index| up_to(index, now).next());
+            let Some(mut entry) = ready.cloned().and_then(|id| self.remove(&id)) else {
+                break;
+            };
+            if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
+                buried += 1;
+                self.expired += 1;
+                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
+                self.insert(entry);
+            } else {
+                bytes += entry.content_bytes();
+                if bytes > MAX_BATCH_BYTES && !ids.is_empty() {
+                    self.insert(entry);
+                    break;
+                }
+                self.destinations.entry(to.clone()).or_default().push(entry.element());
+                ids.push(entry.id.clone());
+                self.finish(entry, Status::Relayed, None, changes);
+            }
+            changes.any = true;
+        }
+        ids
+    }
+
+    /// Takes all elements out of a destination, as its consumers would. Where a list and a stream
+    /// have the same key, both are here, while a server refuses the second.
+    pub fn take_relayed(&mut self, key: &DestinationKey) -> Vec<Element> {
+        self.destinations.remove(key).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+-- For claim and relay: the messages that are ready, and what is to be known of one.
+
+-- Up to `wanted` more ready messages: ids, members and due instants, and the due instant of the first
+-- message that is left. Each call continues where the one before has stopped.
+local seen = {} -- how many of each level
+local function ready_messages(wanted)
+  local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
+  -- Many are due at the same time, and to read a score takes long.
+  local levels, due_of = control.uses, {}
+  for level = 0, LAST_LEVEL do
+    local is_used = levels % 2
+    levels = (levels - is_used) / 2
+    if is_used == 1 then
+      local base, room, before = level * BAND, wanted - count, seen[level] or 0
+      local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
+      local found = redis.call('ZRANGEBYSCORE', key.index, format('%d', base), last,
+        'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+      seen[level] = before + math.min(#found / 2, room)
+      for i = 1, math.min(#found, 2 * room), 2 do
+        count = count + 1
+        members[count], ids[count] = found[i], sub(found[i], MEMBER_ID_FROM)
+        local score = found[i + 1]
+        due_of[score] = due_of[score] or tonumber(score) - base
+        due[count] = due_of[score]
+      end
+      local left = found[2 * room + 2]
+      if not left and room > 0 then
+        left = redis.call('ZRANGEBYSCORE', key.index, '(' .. last,
+          format('%d', base + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+      end
+      if left then
+        first_left = math.min(first_left, tonumber(left) - base)
+      end
+    end
+  end
+  return ids, members, due, first_left
+end
+
+-- For take and hand_over: what a ready message is. Reads id, record, member and entry; sets sequence, form,
+-- content, limits, expires_at, fits, and entry, which is nil where the details are those of another message.
+--@inline
+local function look_at_message()
+  sequence, form = sub(member, MEMBER_SEQUENCE), byte(record or '', RECORD_FORM)
+  -- Shortcuts read_record for an ordinary record: a function call for each message is measurable.
+  content, limits, expires_at = RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
+  if not form or form >= LIMITED or byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE then
+    content, limits, expires_at = read_record(record)
+  end
+  fits = content and #id > 0 and #id <= MAX_ID_BYTES
+    and sub(record, RECORD_SEQUENCE) == sequence
+  if fits and entry and not (readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sequence
+    and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)) then
+    -- Those of an earlier message of that id do not matter.
+    fits = readable_details(entry) and sub(entry, DETAILS_SEQUENCE) ~= sequence
+    entry = nil
+  end
+end
+
+-- For take and hand_over: a due message that has expired or cannot be read. Sets deaths and what is to be
+-- written.
+--@inline
+local function bury_due()
+  local left, stub, reason
+  if fits and expires_at <= now then
+    local d = entry and read_details(entry)
+      or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
+    d.state, d.due, d.reason = LEASE_CLOSED, due[i], EXPIRED
+    left, reason = write_details(d), EXPIRED
+    control.expired = control.expired + 1
+  elseif not is_stray(id, member, record) then
+    left, stub = remains(member, record, due[i])
+    reason = UNREADABLE
+  end
+  if left then
+    push(new_details, id, left)
+    push(new_places, dead_score(), member)
+    push(deaths, reason, id)
+  else
+    removed[#removed + 1] = member
+  end
+  if stub then
+    push(new_records, id, stub)
+  end
+end

@@ -1,0 +1,226 @@
+-- State::relay. ARGV: now, max, TO_LIST or TO_STREAM, at which length the destination is full or 0, and the group of
+-- a stream or ''.
+-- Results: more (0 or 1), whether messages are held back (0 or 1), next instant or -1, then the ids of the messages
+-- that were moved; then for each message that this call buried the reason, a number, and its id. ANSWER_NO_LAG
+-- instead if the server does not know how far the group is.
+--
+-- What is moved and what is taken back are different messages, so all is decided before anything is written.
+
+--@include prelude.lua
+--@include lists.lua
+--@include scheduling.lua
+--@include places.lua
+--@include records.lua
+--@include details.lua
+--@include remains.lua
+--@include ready.lua
+--@include next_claimable.lua
+--@include sleepers.lua
+
+local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 0, {}, false
+local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+local removed, gone, elements = {}, {}, {}
+local ring, looked_at = false, 0
+-- The due instant of the first message that stays where it is; nil if the queue is paused.
+local first_left
+
+--@include reclaim.lua
+--@include finish.lua
+--@include write.lua
+
+-- How many entries of the stream the group has not finished: not read, or read and not acknowledged. nil if the
+-- server does not tell.
+local function backlog()
+  if redis.call('EXISTS', key.destination) == 0 then
+    return 0
+  end
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', key.destination)) do
+    local fields = {}
+    for i = 1, #group, 2 do
+      fields[group[i]] = group[i + 1]
+    end
+    if fields.name == consumers then
+      if fields.lag == nil then
+        return nil
+      end
+      -- It is false until the group has read everything, if entries were deleted.
+      return fields.lag and fields.lag + fields.pending or NEVER
+    end
+  end
+  return redis.call('XLEN', key.destination)
+end
+
+-- State::room: how many more elements the destination takes; nil if the server does not tell. Fails if it is
+-- something else.
+local function room()
+  local length
+  if kind == TO_LIST then
+    length = redis.call('LLEN', key.destination)
+  else
+    length = redis.call('XLEN', key.destination)
+    if limit > 0 then
+      length = backlog()
+    end
+  end
+  return length and (limit == 0 and NEVER or math.max(0, limit - length))
+end
+
+-- The element of a stream for a message whose content is `whole`, from `content` on: its fields.
+local function fields_of(id, due, whole, content, headers)
+  local fields = {ELEMENT_ID, id, ELEMENT_DUE, format('%d', due), ELEMENT_PAYLOAD, ''}
+  local position, n = content, 6
+  if headers > 0 then
+    position = position + U16_BYTES
+    local last = position + headers - 1
+    while position <= last do
+      local name = byte(whole, position)
+      local value = position + 1 + name
+      local length = struct.unpack(U16, whole, value)
+      fields[n + 1] = ELEMENT_HEADER .. sub(whole, position + 1, value - 1)
+      fields[n + 2] = sub(whole, value + U16_BYTES, value + U16_BYTES + length - 1)
+      n, position = n + 2, value + U16_BYTES + length
+    end
+  elseif byte(whole, RECORD_FORM) >= HEADED then
+    position = position + U16_BYTES
+  end
+  fields[6] = sub(whole, position)
+  return fields
+end
+
+-- State::hand_over: moves ready messages, and buries those that have expired or cannot be read.
+-- Reads index, records and details; sets results, elements, delivered, first_left and what is to be written.
+--@inline
+local function hand_over()
+  local bytes, wanted = 0, max
+  repeat
+    local ids, members, due
+    ids, members, due, first_left = ready_messages(wanted)
+    local records, stored = {}, {}
+    if #ids > 0 then
+      records = redis.call('HMGET', key.records, unpack(ids))
+      stored = redis.call('HMGET', key.details, unpack(ids))
+    end
+    local left_from
+    for i, id in ipairs(ids) do
+      if delivered == max or looked_at - delivered == MAX_BURIALS then
+        left_from = i
+        break
+      end
+      local record, member, entry = records[i], members[i], stored[i]
+      local sequence, form, content, limits, expires_at, fits, whole
+      look_at_message()
+      local headers, payload = 0, 0
+      if fits and expires_at > now then
+        payload = #record - content + 1
+        if form >= HEADED then
+          headers, payload = content_lengths(record, content)
+        end
+        bytes = bytes + headers + payload
+        if bytes > MAX_BATCH_BYTES and delivered > 0 then
+          left_from = i
+          break
+        end
+        whole = form < LARGE and record or whole_record(id, record, content)
+      end
+      looked_at = looked_at + 1
+      if whole then
+        delivered = delivered + 1
+        if kind == TO_STREAM then
+          elements[delivered] = fields_of(id, due[i], whole, content, headers)
+        else
+          elements[delivered] = sub(whole, #whole - payload + 1)
+        end
+        -- Shortcuts finish.
+        gone[delivered], removed[#removed + 1] = id, member
+        new_finished[2 * delivered - 1] = id
+        new_finished[2 * delivered] = RELAYED_BYTE .. sub(record, RECORD_DIGEST)
+        results[6 + delivered] = id
+      else
+        bury_due()
+      end
+    end
+    if left_from then
+      for left = left_from, #ids do
+        first_left = math.min(first_left, due[left])
+      end
+    end
+    -- For each message that is buried it looks at another one, and at more at a time.
+    local buried = looked_at - delivered
+    local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
+    wanted = math.min(max - delivered + buried, MAX_BATCH)
+  until is_over
+  control.relayed = control.relayed + delivered
+end
+
+-- The elements go to the destination before anything else is written: where the server takes no more, or the user
+-- may not write there, nothing has happened.
+--@inline
+local function put_elements()
+  --@first RPUSH destination
+  --@first XADD destination
+  if kind == TO_LIST then
+    redis.call('RPUSH', key.destination, unpack(elements))
+  else
+    for i = 1, delivered do
+      redis.call('XADD', key.destination, '*', unpack(elements[i]))
+    end
+  end
+end
+
+-- READ
+--@reads index, records, details
+local free = room()
+if not free then
+  return {ANSWER_NO_LAG}
+end
+local lease_end = first_end_of_lease('0')
+
+-- DECIDE
+local next
+if control.paused == 0 then
+  max = math.min(max, free)
+  hand_over()
+end
+local leaving = looked_at
+if lease_end and lease_end <= now then
+  local members, ids, stored, first_back = nil, nil, nil, NEVER
+  read_ended_leases()
+  take_back()
+  lease_end = first_end_of_lease(format('%d', #members))
+  first_left = first_left and math.min(first_left, first_back)
+end
+next_claimable()
+local more = next and next <= now
+local held_back = more and delivered >= free
+more = more and not held_back
+results[4], results[5], results[6] = more and 1 or 0, held_back and 1 or 0, next or -1
+for i = 1, #deaths do
+  results[#results + 1] = deaths[i]
+end
+
+-- A relay that is held back looks at the destination now and then, and no bell tells it anything.
+local sleeps = not more and delivered < tonumber(ARGV[2])
+local hands_on, is_news = false, false
+if not held_back then
+  tell_sleepers()
+end
+
+-- WRITE
+changed = changed or #gone > 0 or #new_places > 0 or #removed > 0
+if changed or hands_on or is_news then
+  ask()
+  if delivered > 0 then
+    put_elements()
+  else
+    begin_writes()
+  end
+  write()
+  if changed then
+    commit()
+  else
+    keep_control()
+  end
+end
+results[3] = control.revision
+return results

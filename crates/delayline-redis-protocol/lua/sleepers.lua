@@ -1,0 +1,15 @@
+-- The part of State::apply_and_hint that is about claims and relays. A worker that got less than it asked for sleeps
+-- until `next`. One that is full does not: the next message has to ring for another worker then, and what is left
+-- over or due soon rings at once. An idle one that finds nothing new does not write each time.
+-- Reads more, next and sleeps; sets hands_on, is_news, ring, control.armed and control.armed_until.
+--@inline
+local function tell_sleepers()
+  local armed, armed_until = 0, 0
+  if sleeps then
+    armed, armed_until = next or NEVER, now + SAFETY_POLL
+  end
+  hands_on = more or not sleeps and next and next < now + SAFETY_POLL
+  ring = hands_on and redis.call('LLEN', key.bell) == 0
+  is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) > STEADY
+  control.armed, control.armed_until = armed, armed_until
+end

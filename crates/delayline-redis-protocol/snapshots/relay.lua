@@ -1,0 +1,762 @@
+-- delayline 0.1.0, schema 2: relay
+local unpack = unpack or table.unpack
+local byte, sub, format = string.byte, string.sub, string.format
+local now = tonumber(ARGV[1])
+if not now then
+local time = redis.call('TIME')
+now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local control
+do
+local stored = redis.call('GET', KEYS[1])
+local version = stored and (byte(stored, 1) or 0) or 2
+if version > 0 and version ~= 2 then
+return {1, version}
+elseif version == 0 or stored and #stored ~= 92 then
+return {2}
+end
+local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, relayed =
+struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+return {2}
+end
+if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
+uses = 31
+end
+control = {
+revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
+purged = purged, expired = expired, paused = paused, uses = uses,
+finished_since = finished_since, journal_since = journal_since, armed = armed,
+armed_until = armed_until, relayed = relayed,
+}
+end
+local seen = {}
+local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local results, delivered, deaths, changed = {0, now, 0, 0, 0, -1}, 0, {}, false
+local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+local removed, gone, elements = {}, {}, {}
+local ring, looked_at = false, 0
+local first_left
+local function first_end_of_lease(but)
+local first =
+redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', but, '1')[2]
+return first and tonumber(first) - 4 * 281474976710656
+end
+local finished_count, finished_rotates
+local function backlog()
+if redis.call('EXISTS', KEYS[9]) == 0 then
+return 0
+end
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[9])) do
+local fields = {}
+for i = 1, #group, 2 do
+fields[group[i]] = group[i + 1]
+end
+if fields.name == consumers then
+if fields.lag == nil then
+return nil
+end
+return fields.lag and fields.lag + fields.pending or 281474976710655
+end
+end
+return redis.call('XLEN', KEYS[9])
+end
+local function room()
+local length
+if kind == 0 then
+length = redis.call('LLEN', KEYS[9])
+else
+length = redis.call('XLEN', KEYS[9])
+if limit > 0 then
+length = backlog()
+end
+end
+return length and (limit == 0 and 281474976710655 or math.max(0, limit - length))
+end
+local free = room()
+if not free then
+return {3}
+end
+local lease_end = first_end_of_lease('0')
+local next
+if control.paused == 0 then
+max = math.min(max, free)
+do
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[5], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function ready_messages(wanted)
+local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
+local levels, due_of = control.uses, {}
+for level = 0, 3 do
+local is_used = levels % 2
+levels = (levels - is_used) / 2
+if is_used == 1 then
+local base, room, before = level * 281474976710656, wanted - count, seen[level] or 0
+local last = format('%d', base + (room > 0 and now or 253402300799999))
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', base), last,
+'WITHSCORES', 'LIMIT', format('%d', before), format('%d', room + 1))
+seen[level] = before + math.min(#found / 2, room)
+for i = 1, math.min(#found, 2 * room), 2 do
+count = count + 1
+members[count], ids[count] = found[i], sub(found[i], 9)
+local score = found[i + 1]
+due_of[score] = due_of[score] or tonumber(score) - base
+due[count] = due_of[score]
+end
+local left = found[2 * room + 2]
+if not left and room > 0 then
+left = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. last,
+format('%d', base + 253402300799999), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+end
+if left then
+first_left = math.min(first_left, tonumber(left) - base)
+end
+end
+end
+return ids, members, due, first_left
+end
+local function fields_of(id, due, whole, content, headers)
+local fields = {'id', id, 'due', format('%d', due), 'payload', ''}
+local position, n = content, 6
+if headers > 0 then
+position = position + 2
+local last = position + headers - 1
+while position <= last do
+local name = byte(whole, position)
+local value = position + 1 + name
+local length = struct.unpack('>I2', whole, value)
+fields[n + 1] = 'header:' .. sub(whole, position + 1, value - 1)
+fields[n + 2] = sub(whole, value + 2, value + 2 + length - 1)
+n, position = n + 2, value + 2 + length
+end
+elseif byte(whole, 23) >= 16 then
+position = position + 2
+end
+fields[6] = sub(whole, position)
+return fields
+end
+local bytes, wanted = 0, max
+repeat
+local ids, members, due
+ids, members, due, first_left = ready_messages(wanted)
+local records, stored = {}, {}
+if #ids > 0 then
+records = redis.call('HMGET', KEYS[3], unpack(ids))
+stored = redis.call('HMGET', KEYS[4], unpack(ids))
+end
+local left_from
+for i, id in ipairs(ids) do
+if delivered == max or looked_at - delivered == 500 then
+left_from = i
+break
+end
+local record, member, entry = records[i], members[i], stored[i]
+local sequence, form, content, limits, expires_at, fits, whole
+do
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function readable_details(details)
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+sequence, form = sub(member, 1, 8), byte(record or '', 23)
+content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
+if not form or form >= 4 or byte(record, 9) >= 230 then
+content, limits, expires_at = read_record(record)
+end
+fits = content and #id > 0 and #id <= 128
+and sub(record, 1, 8) == sequence
+if fits and entry and not (readable_details(entry) and sub(entry, 28, 35) == sequence
+and sub(entry, 36, 48) == fixed_of(record, limits)) then
+fits = readable_details(entry) and sub(entry, 28, 35) ~= sequence
+entry = nil
+end
+end
+local headers, payload = 0, 0
+if fits and expires_at > now then
+payload = #record - content + 1
+if form >= 16 then
+headers, payload = content_lengths(record, content)
+end
+bytes = bytes + headers + payload
+if bytes > 4194304 and delivered > 0 then
+left_from = i
+break
+end
+whole = form < 32 and record or whole_record(id, record, content)
+end
+looked_at = looked_at + 1
+if whole then
+delivered = delivered + 1
+if kind == 1 then
+elements[delivered] = fields_of(id, due[i], whole, content, headers)
+else
+elements[delivered] = sub(whole, #whole - payload + 1)
+end
+gone[delivered], removed[#removed + 1] = id, member
+new_finished[2 * delivered - 1] = id
+new_finished[2 * delivered] = '\8' .. sub(record, 15, 22)
+results[6 + delivered] = id
+else
+do
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
+end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function read_details(details)
+local d, n = {}, 0
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
+d.first_error = sub(details, 60 + 1, 60 + n)
+d.last_error = sub(details, 60 + n + 1)
+d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
+return d
+end
+local function fresh_details(sequence, fixed)
+return {
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
+}
+end
+local function write_details(d)
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
+end
+local function finished_as(id)
+return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+end
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function is_stray(id, member, record)
+if not is_id(id) or not record and finished_as(id) then
+return true
+end
+local other = record and member_of(record, id)
+return other and other ~= member and redis.call('ZSCORE', KEYS[2], other)
+end
+local function remains(member, record, due)
+local stub = false
+local position, limits = read_record(record)
+if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
+or not whole_record(sub(member, 9), record, position) then
+limits = '\0\1\0\1'
+stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
+.. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
+end
+local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+d.due, d.reason = due, 5
+return write_details(d), stub
+end
+local left, stub, reason
+if fits and expires_at <= now then
+local d = entry and read_details(entry)
+or fresh_details(sub(record, 1, 8), fixed_of(record, limits))
+d.state, d.due, d.reason = 0, due[i], 4
+left, reason = write_details(d), 4
+control.expired = control.expired + 1
+elseif not is_stray(id, member, record) then
+left, stub = remains(member, record, due[i])
+reason = 5
+end
+if left then
+push(new_details, id, left)
+push(new_places, dead_score(), member)
+push(deaths, reason, id)
+else
+removed[#removed + 1] = member
+end
+if stub then
+push(new_records, id, stub)
+end
+end
+end
+end
+if left_from then
+for left = left_from, #ids do
+first_left = math.min(first_left, due[left])
+end
+end
+local buried = looked_at - delivered
+local is_over = left_from or #ids < wanted or delivered == max or buried == 500
+wanted = math.min(max - delivered + buried, 1000)
+until is_over
+control.relayed = control.relayed + delivered
+end
+end
+local leaving = looked_at
+if lease_end and lease_end <= now then
+local members, ids, stored, first_back = nil, nil, nil, 281474976710655
+do
+local last = format('%d', 4 * 281474976710656 + now)
+members =
+redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', last, 'LIMIT', '0', format('%d', 500))
+ids = {}
+for i, member in ipairs(members) do
+ids[i] = sub(member, 9)
+end
+stored = redis.call('HMGET', KEYS[4], unpack(ids))
+end
+do
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
+end
+local function due_score(level, due)
+control.uses = bit.bor(control.uses, 2 ^ level)
+return format('%d', level * 281474976710656 + due)
+end
+local function dead_score()
+return format('%d', 5 * 281474976710656 + now)
+end
+local function member_of(record, id)
+return sub(record, 1, 8) .. id
+end
+local function level_of(record)
+return byte(record, 23) % (3 + 1)
+end
+local function readable_headers(text, position, length)
+local last = position + length - 1
+if #text < last then
+return false
+end
+while position <= last do
+local name = byte(text, position)
+if position + 2 + name > last then
+return false
+end
+position = position + 1 + name + 2 + struct.unpack('>I2', text, position + 1 + name)
+end
+return position == last + 1
+end
+local function read_record(record)
+if not record or #record < 23 then
+return nil
+end
+if byte(record, 9) >= 230
+and struct.unpack('>I6', record, 9) > 253402300799999 then
+return nil
+end
+local form, position = byte(record, 23), 23 + 1
+if form < 4 then
+return position, '\0\20\0\5', 281474976710655
+end
+local limits, expires_at = '\0\20\0\5', 281474976710655
+if bit.band(form, 4) ~= 0 then
+limits = sub(record, position, position + 4 - 1)
+position = position + 4
+end
+if bit.band(form, 8) ~= 0 and #record >= position + 6 - 1 then
+expires_at, position = struct.unpack('>I6', record, position)
+end
+if #record < position - 1 or expires_at > 253402300799999 and expires_at ~= 281474976710655 then
+return nil
+end
+local readable = form < 16
+if form >= 32 then
+readable = form < 2 * 32 and form >= 32 + 16 and #record == position + 6 - 1
+elseif form >= 16 and #record >= position + 2 - 1 then
+local length, headers = struct.unpack('>I2', record, position)
+readable = readable_headers(record, headers, length)
+end
+if readable then
+return position, limits, expires_at
+end
+end
+local function content_lengths(record, position)
+local form = byte(record, 23)
+if form >= 32 then
+return struct.unpack('>I2I4', record, position)
+elseif form >= 16 then
+local headers = struct.unpack('>I2', record, position)
+return headers, #record - position - 2 + 1 - headers
+end
+return 0, #record - position + 1
+end
+local function whole_record(id, record, position)
+local form = byte(record, 23)
+if form < 32 then
+return record
+end
+local content = redis.call('HGET', KEYS[5], id)
+local headers, payload = content_lengths(record, position)
+if not content or #content ~= 2 + headers + payload
+or struct.unpack('>I2', content) ~= headers
+or not readable_headers(content, 3, headers) then
+return false
+end
+return sub(record, 1, 23 - 1) .. string.char(form - 32)
+.. sub(record, 23 + 1, position - 1) .. content
+end
+local function fixed_of(record, limits)
+return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
+end
+local function readable_details(details)
+return #details >= 60 and byte(details, 44) <= 3
+and byte(details, 1) <= 2 and byte(details, 3) <= 5
+and struct.unpack('>I6', details, 49) <= 253402300799999
+and #details >= 60 + struct.unpack('>I2', details, 59)
+end
+local function read_details(details)
+local d, n = {}, 0
+d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
+d.first_error = sub(details, 60 + 1, 60 + n)
+d.last_error = sub(details, 60 + n + 1)
+d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
+return d
+end
+local function fresh_details(sequence, fixed)
+return {
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
+}
+end
+local function write_details(d)
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
+end
+local function finished_as(id)
+return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+end
+local function is_id(id)
+return #id >= 1 and #id <= 128
+end
+local function is_stray(id, member, record)
+if not is_id(id) or not record and finished_as(id) then
+return true
+end
+local other = record and member_of(record, id)
+return other and other ~= member and redis.call('ZSCORE', KEYS[2], other)
+end
+local function remains(member, record, due)
+local stub = false
+local position, limits = read_record(record)
+if not position or sub(record, 1, 8) ~= sub(member, 1, 8)
+or not whole_record(sub(member, 9), record, position) then
+limits = '\0\1\0\1'
+stub = sub(member, 1, 8) .. struct.pack('>I6', now) .. '\0\0\0\0\0\0\0\0'
+.. string.char(2 + 4) .. limits .. sub(record or '', 1, 4096)
+end
+local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
+d.due, d.reason = due, 5
+return write_details(d), stub
+end
+local function finish(id, digest, status, lease)
+local n = #gone
+gone[n + 1] = id
+new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
+local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
+control[counter] = control[counter] + 1
+end
+for i, member in ipairs(members) do
+local id, entry = ids[i], stored[i]
+if not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(member, 1, 8)) then
+local record = redis.call('HGET', KEYS[3], id)
+if is_stray(id, member, record) then
+removed[#removed + 1] = member
+else
+local left, stub = remains(member, record, now)
+push(new_details, id, left)
+push(new_places, dead_score(), member)
+push(deaths, 5, id)
+if stub then
+push(new_records, id, stub)
+end
+end
+elseif byte(entry, 1) == 2 then
+finish(id, sub(entry, 36, 43), 6, '')
+removed[#removed + 1] = member
+else
+local d = read_details(entry)
+if d.state == 1 then
+d.crashes, d.settled, d.state = d.crashes + 1, 0, 0
+d.reason = d.crashes >= d.max_crashes and 2 or 0
+push(new_details, id, write_details(d))
+end
+if d.reason ~= 0 then
+push(new_places, dead_score(), member)
+push(deaths, d.reason, id)
+else
+push(new_places, due_score(d.level, d.due), member)
+first_back = math.min(first_back, d.due)
+end
+end
+end
+end
+lease_end = first_end_of_lease(format('%d', #members))
+first_left = first_left and math.min(first_left, first_back)
+end
+do
+if first_left then
+next = math.min(first_left, lease_end or 281474976710655)
+if next == 281474976710655 then
+next = nil
+if control.uses ~= 31 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
+control.uses, changed, next = 31, true, now
+end
+end
+end
+end
+local more = next and next <= now
+local held_back = more and delivered >= free
+more = more and not held_back
+results[4], results[5], results[6] = more and 1 or 0, held_back and 1 or 0, next or -1
+for i = 1, #deaths do
+results[#results + 1] = deaths[i]
+end
+local sleeps = not more and delivered < tonumber(ARGV[2])
+local hands_on, is_news = false, false
+if not held_back then
+do
+local armed, armed_until = 0, 0
+if sleeps then
+armed, armed_until = next or 281474976710655, now + 60000
+end
+hands_on = more or not sleeps and next and next < now + 60000
+ring = hands_on and redis.call('LLEN', KEYS[8]) == 0
+is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) > 10000
+control.armed, control.armed_until = armed, armed_until
+end
+end
+changed = changed or #gone > 0 or #new_places > 0 or #removed > 0
+if changed or hands_on or is_news then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if #new_finished > 0 then
+do
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[6])
+finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
+if finished_rotates or finished_count == 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+end
+if #gone > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+if #new_details > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_places > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_records > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #removed > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if ring then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+if delivered > 0 then
+do
+if kind == 0 then
+redis.call('RPUSH', KEYS[9], unpack(elements))
+else
+for i = 1, delivered do
+redis.call('XADD', KEYS[9], '*', unpack(elements[i]))
+end
+end
+end
+else
+do
+redis.call('HDEL', KEYS[3], '')
+end
+end
+do
+if #new_finished > 0 then
+do
+if now - control.finished_since >= 2 * 3600000 then
+redis.call('UNLINK', KEYS[6], KEYS[7])
+control.finished_since, finished_count = now, 0
+elseif finished_rotates then
+redis.call('UNLINK', KEYS[7])
+if finished_count > 0 then
+redis.call('RENAME', KEYS[6], KEYS[7])
+redis.call('PEXPIRE', KEYS[7], 3600000)
+end
+control.finished_since, finished_count = now, 0
+end
+end
+redis.call('HSET', KEYS[6], unpack(new_finished))
+if finished_count == 0 then
+redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
+end
+end
+if #new_details > 0 then
+redis.call('HSET', KEYS[4], unpack(new_details))
+end
+if #new_places > 0 then
+redis.call('ZADD', KEYS[2], unpack(new_places))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[3], unpack(new_records))
+end
+if #removed > 0 then
+redis.call('ZREM', KEYS[2], unpack(removed))
+end
+if #gone > 0 then
+if bit.band(control.uses, 16) ~= 0 then
+redis.call('HDEL', KEYS[5], unpack(gone))
+end
+redis.call('HDEL', KEYS[3], unpack(gone))
+redis.call('HDEL', KEYS[4], unpack(gone))
+end
+if ring then
+redis.call('LPUSH', KEYS[8], '1')
+end
+end
+if changed then
+do
+control.revision = control.revision + 1
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.relayed))
+end
+end
+else
+do
+local c = control
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.relayed))
+end
+end
+end
+results[3] = control.revision
+return results

@@ -4,8 +4,9 @@ mod pieces;
 
 use arbitrary::Unstructured;
 use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, ErrorKind, Extend, Lease, List, MessageId, Millis,
-    NewMessage, Op, Outcome, Redrive, Reply, Reschedule, Schedule, Settlement, Status,
+    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease,
+    List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule, Schedule,
+    Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -55,6 +56,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         (Op::Purge(ids), Reply::Purge(results)) => ids.len() == results.len(),
         (Op::Get(ids), Reply::Get(results)) => ids.len() == results.len(),
         (Op::Claim(_), Reply::Claim(_))
+        | (Op::Relay(_), Reply::Relay(_))
         | (Op::Pause, Reply::Pause { .. })
         | (Op::Resume, Reply::Resume { .. })
         | (Op::List(_), Reply::List(_))
@@ -71,7 +73,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    match kind % 16 {
+    match kind % 17 {
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(Claim {
             consumer: ConsumerName::new("w").expect("a name of one byte"),
@@ -94,6 +96,10 @@ fn operation(kind: u8, count: u8) -> Op {
         12 => Op::Stats,
         13 => Op::Forecast((0..=u64::from(count % 8)).map(Millis::saturating).collect()),
         14 => Op::Check(Check { after: None, limit: 10 }),
+        15 => {
+            let key = DestinationKey::new("k").expect("a key of one byte");
+            Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 10 })
+        }
         _ => Op::Repair(Check { after: None, limit: 10 }),
     }
 }

@@ -9,6 +9,7 @@ mod get;
 mod import;
 mod list;
 mod queues;
+mod relay;
 mod reschedule;
 mod serve;
 mod stats;
@@ -29,6 +30,7 @@ pub(crate) use self::get::Get;
 pub(crate) use self::import::{How, Import, OldQueue, Unit};
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::queues::Queues;
+pub(crate) use self::relay::Relay;
 pub(crate) use self::reschedule::Reschedule;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
@@ -122,6 +124,7 @@ pub(crate) enum Verb {
     Demo,
     Send(Box<Send>),
     Work(Work),
+    Relay(Relay),
     Queues(Queues),
     Stats(Stats),
     Forecast(Forecast),

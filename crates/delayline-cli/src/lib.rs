@@ -56,6 +56,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Demo => commands::demo::run().await,
         Verb::Send(send) => commands::send::run(&args.target, send).await,
         Verb::Work(work) => commands::work::run(&args.target, work).await,
+        Verb::Relay(relay) => commands::relay::run(&args.target, relay).await,
         Verb::Queues(queues) => commands::queues::run(&args.target, &queues).await,
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
         Verb::Forecast(forecast) => commands::forecast::run(&args.target, forecast).await,

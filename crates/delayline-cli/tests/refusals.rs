@@ -45,6 +45,7 @@ fn every_verb_says_that_the_server_cannot_be_reached() {
         for verb in [
             &["send", "--payload", "x"][..],
             &["work"],
+            &["relay", "--to-list", "due"],
             &["stats", "--watch"],
             &["list"],
             &["get", "a"],

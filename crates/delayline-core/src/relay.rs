@@ -11,7 +11,7 @@ use crate::names::{bounded, texts};
 use crate::{Headers, MessageId, Timestamp, Violation};
 
 /// Moves up to `max` ready messages to a destination, in the order in which a claim would lease
-/// them (G12). Each becomes exactly one element and is finished:
+/// them (G12). Each becomes exactly one element and is finished (G28):
 /// [`Status::Relayed`](crate::Status::Relayed).
 ///
 /// It stands in for a claim: it moves up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired

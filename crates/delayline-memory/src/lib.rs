@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Error, Millis, Op, QueueName, State, Timestamp, Wakeup,
+    Applied, At, Backend, DestinationKey, Element, Error, Millis, Op, QueueName, State, Timestamp,
+    Wakeup,
 };
 use tokio::sync::Notify;
 
@@ -76,6 +77,28 @@ impl MemoryBackend {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.lock().now()
+    }
+
+    /// Takes all elements out of a destination of relays, as its consumers would. A relay in memory
+    /// puts them nowhere else, so a program that takes none keeps them all.
+    ///
+    /// ```
+    /// # use delayline_core::{At, Backend, Destination, DestinationKey, MessageId, NewMessage, Op, Relay};
+    /// # use delayline_memory::MemoryBackend;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline_core::Error> {
+    /// let queue = MemoryBackend::new();
+    /// let message = NewMessage::new(MessageId::try_from("order-1")?, "close it");
+    /// queue.apply(At::Server, &Op::Enqueue(vec![message])).await?;
+    /// let key = DestinationKey::try_from("due-orders")?;
+    /// let to = Destination::List { key: key.clone(), max_len: None };
+    /// queue.apply(At::Server, &Op::Relay(Relay { to, max: 10 })).await?;
+    /// assert_eq!(queue.take_relayed(&key)[0].payload, "close it");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take_relayed(&self, key: &DestinationKey) -> Vec<Element> {
+        self.lock().state.take_relayed(key)
     }
 
     /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a

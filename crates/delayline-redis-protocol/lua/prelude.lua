@@ -17,7 +17,7 @@
 --   NAMES IN CAPITALS    become their values, which layout.rs knows. A field of one byte is its position; a
 --                        longer one is its first and last position, as `sub` takes them, and NAME_FROM is
 --                        the first alone.
---   key.NAME             becomes the literal KEYS[i]; key.destination is no key of the queue.
+--   key.NAME             becomes the literal KEYS[i].
 --   --@inline            The function below is put in the place of each of its calls, and sees what is
 --                        declared there. A function that only such functions use is defined in them:
 --                        every function that is defined costs the call something, used or not.

@@ -74,6 +74,9 @@ fn general_kind(words: &str) -> ErrorKind {
     } else if begins("unknown command") {
         // Refused before execution. Inside a script the words are others.
         ErrorKind::Unsupported("a command")
+    } else if begins("the stream has exhausted the last possible id") {
+        // The first write of a relay.
+        ErrorKind::Unsupported("a stream that has no id left for an entry")
     } else if begins("db index is out of range")
         || begins("invalid db index")
         || begins("select is not allowed in cluster mode")

@@ -140,6 +140,7 @@ fn header(name: &str) -> String {
 mod tests {
     use super::assemble::is_word;
     use super::*;
+    use crate::keys::DESTINATION;
 
     #[test]
     fn every_key_is_a_literal_and_declared() {
@@ -158,6 +159,16 @@ mod tests {
                     assert!(key.starts_with("KEYS["), "{call:.60}");
                 }
             }
+        }
+    }
+
+    /// What others do costs them nothing, and only a relay's user needs rights to it.
+    #[test]
+    fn only_a_relay_has_a_destination_which_comes_last() {
+        for script in all_scripts() {
+            let place = script.keys.iter().position(|name| *name == DESTINATION);
+            let last = (script.name == "relay.lua").then_some(script.keys.len() - 1);
+            assert_eq!(place, last, "{}", script.name);
         }
     }
 

@@ -103,6 +103,8 @@ pub enum EventKind {
     },
     /// It was a dead letter and has been deleted.
     Purged,
+    /// A relay of this process moved it to a list or stream, and it is finished (G28).
+    Relayed,
 }
 
 /// A listener: made by [`Queue::events`](crate::Queue::events).

@@ -73,6 +73,10 @@
 //! [`Outcome`] has everything else. Leases are renewed while a handler runs.
 //! [`Worker::run_until`] stops gracefully.
 //!
+//! # Relay
+//!
+//! [`Queue::relay`] moves due messages to a Redis list or stream, for consumers in any language.
+//!
 //! # Retries and dead letters
 //!
 //! An error or a panic is a failure: the message is retried as the [`RetryPolicy`] says, and after
@@ -126,6 +130,7 @@ mod events;
 mod merge;
 mod pause;
 mod queue;
+mod relayer;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -133,12 +138,12 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    Applied, At, Backend, Cancelled, Check, Checked, Claim, ClaimId, Claimed, DeathReason,
-    Durability, Enqueued, ErrorClass, ErrorKind, Finding, FinishedIds, Forecast, Found, Headers,
-    Jitter, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op,
-    Page, Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Reply,
-    Reschedule, Rescheduled, RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup,
-    is_printable, limits,
+    Applied, At, Backend, Backlog, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Death,
+    DeathReason, Destination, DestinationKey, Durability, Element, Enqueued, ErrorClass, ErrorKind,
+    Finding, FinishedIds, Forecast, Found, GroupName, Headers, Jitter, Lease, List, Message,
+    MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page, Position, Priority, Purged,
+    QueueBackend, QueueName, Redrive, Redriven, Relay, Relayed, Reply, Reschedule, Rescheduled,
+    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
@@ -152,6 +157,7 @@ pub use self::connection::{Connection, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sent};
+pub use self::relayer::Relayer;
 pub use self::telemetry::TraceContext;
 #[cfg(feature = "tower")]
 pub use self::worker::service_handler;

@@ -30,7 +30,7 @@
 //! |---|---|---|---|
 //! | `delayline_call_duration_seconds` | histogram | `queue`, `op`, `result` | one operation from request to reply: the round trip and the script. `result` is `ok` or an error class |
 //! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
-//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim` and `settle` |
+//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `duplicate`, `conflict` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |

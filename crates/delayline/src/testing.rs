@@ -49,7 +49,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_core::{MessageId, Millis, QueueBackend, RetryPolicy, Timestamp};
+use delayline_core::{
+    DestinationKey, Element, MessageId, Millis, QueueBackend, RetryPolicy, Timestamp,
+};
 
 pub use self::drain::{Drained, Handled};
 use self::recorder::Recorder;
@@ -140,6 +142,27 @@ impl<T, C> TestQueue<T, C> {
     /// Moves the clock forward: to the millisecond, rounded up, by 100 years at most.
     pub fn advance(&self, by: Duration) {
         self.recorder.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
+    }
+
+    /// Takes what relays of this queue have put into a list or stream, in order, as its consumers
+    /// would.
+    ///
+    /// ```
+    /// # use delayline::{Destination, DestinationKey, Error, testing::TestQueue};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// let test = TestQueue::new();
+    /// test.queue().message(&7).id("order-7").send().await?;
+    /// let key = DestinationKey::try_from("due-orders")?;
+    /// let list = Destination::List { key: key.clone(), max_len: None };
+    /// assert_eq!(test.queue().relay(list).once().await?.ids.len(), 1);
+    /// assert_eq!(test.take_relayed(&key)[0].payload, "7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn take_relayed(&self, key: &DestinationKey) -> Vec<Element> {
+        self.recorder.take_relayed(key)
     }
 
     /// All messages enqueued so far, in order, whatever has happened to them: handled, cancelled or

@@ -5,14 +5,15 @@ use super::*;
 /// What the scripts call, and what the drivers do: docs/wire.md lists the same.
 const COMMANDS: &str = "+evalsha +eval +info +ping +blpop +time +get +set +hget +hmget +hset +hdel \
                         +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore \
-                        +llen +lpush +unlink +rename +pexpire +pttl";
+                        +llen +lpush +unlink +rename +pexpire +pttl \
+                        +rpush +exists +xlen +xadd +xinfo";
 
 fn user(rules: &str) -> Server {
     Server::builder().acl_user(&format!("worker on >secret {rules}")).start()
 }
 
 pub async fn the_documented_permissions_are_enough<C: Connect>() {
-    let server = user(&format!("resetkeys ~delayline:{{q}}:* -@all {COMMANDS}"));
+    let server = user(&format!("resetkeys ~delayline:{{q}}:* ~{LIST} ~{STREAM} -@all {COMMANDS}"));
     let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();
     fill(&queue).await;
     for op in every_op() {

@@ -13,6 +13,9 @@ pub enum Capability {
     /// given for single keys, by selectors. Since Redis 7.0. Without it a missing right may leave half
     /// an operation, which `Op::Repair` mends; docs/guarantees.md says so.
     RightsAreAsked,
+    /// A server tells how many entries a group of a stream has not read. Since Redis 7.0. Without it a
+    /// relay with a backlog is refused.
+    GroupsHaveLag,
     /// `min-replicas-to-write` counts inside scripts. Since Redis 6.2. Without it a script writes
     /// although replicas are missing: the setting then protects nobody, whoever writes by scripts.
     ReplicasCountInScripts,
@@ -24,7 +27,7 @@ impl Capability {
         let version = server.info("server", "redis_version");
         let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap());
         let since = match self {
-            Self::RightsAreAsked => (7, 0),
+            Self::RightsAreAsked | Self::GroupsHaveLag => (7, 0),
             Self::ReplicasCountInScripts => (6, 2),
         };
         let has_it = (numbers.next().unwrap(), numbers.next().unwrap()) >= since;

@@ -19,6 +19,7 @@ pub mod connect;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
+pub mod relays;
 pub mod remembering;
 pub mod repair;
 pub mod revoked;
@@ -28,9 +29,10 @@ pub mod torn;
 use std::sync::Arc;
 
 use delayline_core::{
-    At, Backend, Check, Claim, ClaimId, Claimed, ConsumerName, Error, ErrorKind, Extend, Lease,
-    List, MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Reply,
-    Reschedule, Schedule, Settlement, Status, Timestamp,
+    At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
+    DestinationKey, Error, ErrorKind, Extend, GroupName, Lease, List, MessageId, Millis,
+    NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply, Reschedule, Schedule,
+    Settlement, Status, Timestamp,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
@@ -109,6 +111,25 @@ pub fn settle(text: &str, token: u8, outcome: Outcome) -> Op {
     Op::Settle(vec![Settlement { id: id(text), lease: lease(token), outcome }])
 }
 
+/// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
+pub const LIST: &str = "a-list";
+pub const STREAM: &str = "a-stream";
+
+pub fn destination(key: &str) -> DestinationKey {
+    DestinationKey::try_from(key).unwrap()
+}
+
+pub fn relay_to_list(max: usize, max_len: Option<u64>) -> Op {
+    Op::Relay(Relay { to: Destination::List { key: destination(LIST), max_len }, max })
+}
+
+/// With the backlog of the group `g`.
+pub fn relay_to_stream(max: usize, most: Option<u64>) -> Op {
+    let group = GroupName::try_from("g").unwrap();
+    let backlog = most.map(|max| Backlog { group, max });
+    Op::Relay(Relay { to: Destination::Stream { key: destination(STREAM), backlog }, max })
+}
+
 pub async fn apply(queue: &impl Backend, ms: u64, op: Op) -> Reply {
     queue.apply(at(ms), &op).await.unwrap_or_else(|error| panic!("{}: {error}", op.name())).reply
 }
@@ -152,6 +173,8 @@ pub fn every_op() -> Vec<Op> {
     vec![
         Op::Enqueue(vec![message("new"), message("ready"), message("acked")]),
         claim(9, 10),
+        relay_to_list(10, Some(1_000_000)),
+        relay_to_stream(10, Some(1_000_000)),
         settle("leased", 1, Outcome::Ack),
         settle("leased", 1, Outcome::Retry { delay: millis(5), error: "e".to_owned() }),
         settle("leased", 1, Outcome::Reject { error: "e".to_owned() }),
@@ -204,6 +227,16 @@ macro_rules! queue_cases {
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
             refusals: a_queue_of_another_version_is_refused_unchanged;
             refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
+            relays: each_message_becomes_one_element_of_a_list;
+            relays: each_message_becomes_one_entry_of_a_stream;
+            relays: a_full_server_refuses_before_anything_is_done;
+            relays: destinations_of_another_type_are_refused_before_anything_is_done;
+            relays: a_denied_destination_is_named_before_anything_is_done;
+            relays: a_group_that_keeps_up_lets_more_through;
+            relays: a_backlog_that_nobody_knows_holds_back;
+            relays: a_stream_without_numbers_left_refuses_before_anything_is_done;
+            relays: damaged_messages_are_buried_and_not_relayed;
+            relays: a_relay_that_is_held_back_does_not_ring;
             servers: a_replica_is_refused;
             servers: a_demoted_primary_is_an_error_that_may_be_repeated;
             servers: an_evicting_server_is_refused_unless_allowed;

@@ -11,7 +11,7 @@ use super::*;
 /// Every command of every operation is taken away between two calls, for one key at a time. Nothing may
 /// change then, and the refusal must name both.
 pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
-    let rules = Role::Admin.rules(&QueueName::new("q").unwrap());
+    let rules = Role::Admin.rules(&QueueName::new("q").unwrap()) + &format!(" ~{LIST} ~{STREAM}");
     let server = Server::builder().acl_user(&format!("worker >secret {rules}")).start();
     let asks = Capability::RightsAreAsked.is_of(&server);
     let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();
@@ -142,8 +142,9 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
 }
 
 const MINUTES: u64 = 60_000;
-const WRITES: [&str; 9] =
-    ["HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "SET", "UNLINK", "ZADD", "ZREM"];
+const WRITES: [&str; 11] = [
+    "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD", "ZADD", "ZREM",
+];
 
 fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
     let mut cases: Vec<_> = every_op().into_iter().map(|op| (4_500, op)).collect();
@@ -152,6 +153,10 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         (6_000, claim(9, 10)),
         // What is remembered of claims and of finished messages makes room.
         (12 * MINUTES, claim(9, 10)),
+        (6_000, relay_to_list(10, None)),
+        (70 * MINUTES, relay_to_list(10, None)),
+        (130 * MINUTES, relay_to_stream(10, None)),
+        (4_500, relay_to_stream(1, Some(1_000_000))),
         (70 * MINUTES, settle("leased", 1, Outcome::Ack)),
         (130 * MINUTES, settle("leased", 1, Outcome::Ack)),
         // They ring.
@@ -196,6 +201,7 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
         (4_500, settle("leased", 1, Outcome::Ack)),
         (4_500, claim(9, 10)),
         (6_000, claim(9, 10)),
+        (4_500, relay_to_list(10, None)),
     ]
 }
 

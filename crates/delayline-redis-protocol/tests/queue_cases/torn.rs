@@ -10,6 +10,8 @@
 //! restarts. [`a_torn_file_leaves_the_first_commands_of_an_operation`] shows with real files that this
 //! is what servers do. Neither knows keys or layouts.
 
+mod tears;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{
@@ -17,6 +19,7 @@ use delayline_core::{
     Redriven, Settled,
 };
 
+use self::tears::tears;
 use super::recorded::{Recorded, Shown, words};
 use super::repair::repaired;
 use super::*;
@@ -40,7 +43,7 @@ const POPULATED: u64 = 5;
 /// All leases of the populated queue have run out, and `stale` has expired.
 const LATER: u64 = 16_000;
 /// How messages finish.
-const ENDS: [Status; 3] = [Status::Acked, Status::Cancelled, Status::Purged];
+const ENDS: [Status; 4] = [Status::Acked, Status::Cancelled, Status::Purged, Status::Relayed];
 /// Everything is over.
 const END: u64 = 900_000;
 
@@ -94,114 +97,6 @@ async fn populate(queue: &impl Backend) {
 
 fn ids(names: &[&str]) -> Vec<MessageId> {
     names.iter().map(|name| id(name)).collect()
-}
-
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn tears() -> Vec<Tear> {
-    let tear = |what, touches: &[&'static str], op| Tear {
-        what,
-        before: Vec::new(),
-        at: 10,
-        op,
-        touches: touches.to_vec(),
-        finishes: Vec::new(),
-        creates: Vec::new(),
-    };
-    let finish = |what, touches: &[&'static str], op| Tear {
-        finishes: touches.to_vec(),
-        ..tear(what, touches, op)
-    };
-    let each = |outcome: &Outcome| {
-        let item =
-            |name: &&str| Settlement { id: id(name), lease: lease(3), outcome: outcome.clone() };
-        Op::Settle(LEASED.iter().map(item).collect())
-    };
-    let one_each = || {
-        let outcomes = [
-            Outcome::Ack,
-            Outcome::Release,
-            Outcome::Retry { delay: millis(7), error: "no".to_owned() },
-            Outcome::Snooze { delay: millis(8) },
-            Outcome::Release,
-        ];
-        let items = LEASED.iter().zip(outcomes).map(|(name, outcome)| Settlement {
-            id: id(name),
-            lease: lease(3),
-            outcome,
-        });
-        Op::Settle(items.collect())
-    };
-    let error = "no".to_owned();
-    let flagged = ["flagged"];
-    let due = ["ready", "second", "big", "again", "stale"];
-    let all_due = [&due[..], &LEASED[..]].concat();
-    let schedule = Schedule::In(millis(50));
-    let move_to = |name| Reschedule { id: id(name), schedule };
-    let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
-    let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
-    vec![
-        Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
-        Tear {
-            creates: new.to_vec(),
-            ..tear("enqueue of all kinds", &[], Op::Enqueue(new.map(content).to_vec()))
-        },
-        tear("claim", &due, claim(9, 100)),
-        tear("claim of some", &due, claim(9, 2)),
-        Tear {
-            at: LATER,
-            finishes: flagged.to_vec(),
-            ..tear("claim that takes back and buries", &all_due, claim(9, 100))
-        },
-        Tear {
-            at: LATER,
-            before: vec![Op::Pause],
-            finishes: flagged.to_vec(),
-            ..tear("claim that only takes back", &LEASED, claim(9, 100))
-        },
-        finish("ack", &LEASED, each(&Outcome::Ack)),
-        Tear {
-            finishes: flagged.to_vec(),
-            ..tear(
-                "retry",
-                &LEASED,
-                each(&Outcome::Retry { delay: millis(5), error: error.clone() }),
-            )
-        },
-        Tear {
-            finishes: flagged.to_vec(),
-            ..tear("snooze", &LEASED, each(&Outcome::Snooze { delay: millis(5) }))
-        },
-        Tear { finishes: flagged.to_vec(), ..tear("release", &LEASED, each(&Outcome::Release)) },
-        Tear {
-            finishes: flagged.to_vec(),
-            ..tear("reject", &LEASED, each(&Outcome::Reject { error }))
-        },
-        Tear {
-            finishes: vec!["leased", "flagged"],
-            ..tear("settlements of all kinds", &LEASED, one_each())
-        },
-        tear(
-            "extend",
-            &LEASED,
-            Op::Extend(Extend {
-                leases: ids(&LEASED).into_iter().map(|id| (id, lease(3))).collect(),
-                lease: millis(9_000),
-            }),
-        ),
-        finish("cancel of waiting ones", &WAITING, Op::Cancel(ids(&WAITING))),
-        tear("cancel of leased ones", &LEASED, Op::Cancel(ids(&LEASED))),
-        finish("cancel of dead ones", &DEAD, Op::Cancel(ids(&DEAD))),
-        tear(
-            "reschedule",
-            &["soon", "again"],
-            Op::Reschedule(vec![move_to("soon"), move_to("again")]),
-        ),
-        tear("redrive", &DEAD, redrive(Schedule::NOW)),
-        tear("redrive for later", &DEAD, redrive(Schedule::In(millis(70_000)))),
-        finish("purge", &DEAD, Op::Purge(ids(&DEAD))),
-        tear("pause", &[], Op::Pause),
-        Tear { before: vec![Op::Pause], ..tear("resume", &[], Op::Resume) },
-    ]
 }
 
 /// Whichever operation is torn, wherever, and whatever comes next: what was there is there after a
@@ -376,7 +271,8 @@ impl<'a> Known<'a> {
         }
         let Reply::Stats(stats) = apply(queue, END, Op::Stats).await else { panic!() };
         let alive = stats.scheduled + stats.ready + stats.leased + stats.dead;
-        let finished = stats.acked_total + stats.cancelled_total + stats.purged_total;
+        let finished =
+            stats.acked_total + stats.cancelled_total + stats.purged_total + stats.relayed_total;
         assert_eq!((alive, finished), (0, stats.enqueued_total), "{what}");
         assert_eq!(findings(queue, END).await, [], "{what}");
     }
@@ -450,7 +346,7 @@ impl<'a> Known<'a> {
                 let is_settled = |it: &Settled| !matches!(it, Settled::Stale | Settled::Missing);
                 assert!(told.iter().all(is_settled), "{told:?}: {what}");
             }
-            Reply::Claim(_) => return,
+            Reply::Claim(_) | Reply::Relay(_) => return,
             other => panic!("{other:?}"),
         }
         for (name, found) in names.iter().zip(look_up(queue, self.tear.at + 1, names).await) {

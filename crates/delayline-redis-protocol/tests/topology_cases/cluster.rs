@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{ErrorClass, ErrorKind, QueueName, Wakeup};
+use delayline_core::{
+    At, Backend as _, Destination, DestinationKey, ErrorClass, ErrorKind, Op, QueueName, Relay,
+    Reply as ApiReply, Wakeup,
+};
 use delayline_redis_protocol::{Role, ScriptBackend, Transport as _};
 use delayline_test_server::{Cluster, Reply, Server};
 
@@ -21,6 +24,36 @@ pub async fn queues_of_all_nodes_work_over_one_transport<C: Connect>() {
         enqueue(&queue, "a").await.unwrap();
         assert!(has(&queue, "a").await);
         assert_ne!(node.info("keyspace", "db0"), "");
+    }
+}
+
+pub async fn relays_stay_in_the_slot_of_their_queue<C: Connect>() {
+    let cluster = Cluster::start();
+    let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
+    for node in cluster.nodes() {
+        let name = QueueName::new(queue_of(&cluster, node)).unwrap();
+        let queue = ScriptBackend::open(Arc::clone(&transport), name.clone(), false).await.unwrap();
+        enqueue(&queue, "a").await.unwrap();
+        let relay = |key: String| {
+            let key = DestinationKey::try_from(key).unwrap();
+            Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 1 })
+        };
+        // A tag that no queue here has.
+        let elsewhere = relay("list{elsewhere}".to_owned());
+        let error = queue.apply(At::Server, &elsewhere).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.class()),
+            (&ErrorKind::Unsupported("a destination in another hash slot"), ErrorClass::Rejected)
+        );
+        let (slot, other) = (cluster.slot(name.as_str()), cluster.slot("elsewhere"));
+        for text in [&format!("slot {slot}"), &format!("slot {other}"), &format!("{{{name}}}")] {
+            assert!(error.detail().contains(text), "{error}");
+        }
+        assert!(has(&queue, "a").await, "it stays in the queue");
+        let key = format!("list{{{name}}}");
+        let applied = queue.apply(At::Server, &relay(key.clone())).await.unwrap();
+        assert!(matches!(applied.reply, ApiReply::Relay(relayed) if relayed.ids.len() == 1));
+        assert_eq!(node.command(&["LLEN", &key]), Reply::Int(1));
     }
 }
 

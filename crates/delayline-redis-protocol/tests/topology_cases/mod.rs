@@ -124,7 +124,8 @@ macro_rules! topology_cases {
     ($connect:ty) => {
         crate::topology_cases::connect::each_case!(topology_cases, $connect,
             cluster: [
-                queues_of_all_nodes_work_over_one_transport queues_are_listed_across_a_failover
+                queues_of_all_nodes_work_over_one_transport
+                relays_stay_in_the_slot_of_their_queue queues_are_listed_across_a_failover
                 bells_of_different_slots_are_heard
                 a_killed_primary_is_replaced a_frozen_primary_keeps_no_call
                 what_a_frozen_primary_acknowledges_late_is_not_believed

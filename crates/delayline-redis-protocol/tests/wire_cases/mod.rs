@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{
-    At, Backend, Check, Claim, ClaimId, ConsumerName, ErrorClass, Extend, Lease, List, MessageId,
-    Millis, NewMessage, Op, Outcome, QueueName, Redrive, Reply, Reschedule, Schedule, Settlement,
-    State, Status, Timestamp,
+    At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
+    Extend, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Relay,
+    Reply, Reschedule, Schedule, Settlement, State, Status, Timestamp,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
@@ -90,6 +90,11 @@ pub mod scenes {
     pub fn claim(n: u64) -> Scene {
         let ack = settle(n, Outcome::Ack);
         scene(vec![super::enqueue(n)], super::claim(n), vec![ack])
+    }
+    pub fn relay(n: u64) -> Scene {
+        let key = DestinationKey::try_from("a-list").unwrap();
+        let relay = Relay { to: Destination::List { key, max_len: None }, max: 1 };
+        scene(vec![super::enqueue(n)], Op::Relay(relay), vec![])
     }
     pub fn ack(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
@@ -309,7 +314,7 @@ macro_rules! wire_cases {
         )*
     };
     ($connect:ty) => {
-        wire_cases!($connect: enqueue claim ack retry extend cancel reschedule redrive purge pause
+        wire_cases!($connect: enqueue claim relay ack retry extend cancel reschedule redrive purge pause
             resume get list stats forecast check repair);
     };
 }

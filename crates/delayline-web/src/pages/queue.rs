@@ -75,6 +75,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                     ("Acked", stats.acked_total),
                     ("Cancelled", stats.cancelled_total),
                     ("Purged", stats.purged_total),
+                    ("Relayed", stats.relayed_total),
                     ("Expired", stats.expired_total),
                 ] {
                     div { dt { (label) } dd { (number(count)) } }

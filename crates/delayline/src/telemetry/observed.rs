@@ -85,6 +85,17 @@ impl Observed {
                 }
                 self.log_deaths(&claimed.deaths);
             }
+            (Op::Relay(_), Reply::Relay(relayed)) => {
+                if !relayed.ids.is_empty() {
+                    meters::batch(&self.queue, op.name(), relayed.ids.len());
+                }
+                relayed.ids.iter().for_each(|id| tell(id, EventKind::Relayed));
+                for Death { id, reason } in &relayed.deaths {
+                    meters::dead(&self.queue, *reason);
+                    tell(id, EventKind::Dead { reason: *reason, error: None });
+                }
+                self.log_deaths(&relayed.deaths);
+            }
             (Op::Settle(items), Reply::Settle(results)) => {
                 meters::batch(&self.queue, op.name(), items.len());
                 for (item, &result) in items.iter().zip(results) {
@@ -161,7 +172,7 @@ impl Observed {
                 first = %id,
                 count = before - rest.len(),
                 reason = reason.name(),
-                "a claim made messages dead letters"
+                "a claim or relay made messages dead letters"
             );
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Durability, Enqueued, Error, Millis, NewMessage, Op, Reply, Timestamp,
-    Wakeup,
+    Applied, At, Backend, DestinationKey, Durability, Element, Enqueued, Error, Millis, NewMessage,
+    Op, Reply, Timestamp, Wakeup,
 };
 use delayline_memory::MemoryBackend;
 
@@ -35,6 +35,10 @@ impl Recorder {
 
     pub(super) fn advance(&self, by: Millis) {
         self.inner.advance(by);
+    }
+
+    pub(super) fn take_relayed(&self, key: &DestinationKey) -> Vec<Element> {
+        self.inner.take_relayed(key)
     }
 
     pub(super) fn records(&self) -> Vec<Arc<Record>> {

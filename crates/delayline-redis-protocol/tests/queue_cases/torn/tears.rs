@@ -1,0 +1,122 @@
+//! The operations that are torn.
+
+use super::*;
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+pub(super) fn tears() -> Vec<Tear> {
+    let tear = |what, touches: &[&'static str], op| Tear {
+        what,
+        before: Vec::new(),
+        at: 10,
+        op,
+        touches: touches.to_vec(),
+        finishes: Vec::new(),
+        creates: Vec::new(),
+    };
+    let finish = |what, touches: &[&'static str], op| Tear {
+        finishes: touches.to_vec(),
+        ..tear(what, touches, op)
+    };
+    let each = |outcome: &Outcome| {
+        let item =
+            |name: &&str| Settlement { id: id(name), lease: lease(3), outcome: outcome.clone() };
+        Op::Settle(LEASED.iter().map(item).collect())
+    };
+    let one_each = || {
+        let outcomes = [
+            Outcome::Ack,
+            Outcome::Release,
+            Outcome::Retry { delay: millis(7), error: "no".to_owned() },
+            Outcome::Snooze { delay: millis(8) },
+            Outcome::Release,
+        ];
+        let items = LEASED.iter().zip(outcomes).map(|(name, outcome)| Settlement {
+            id: id(name),
+            lease: lease(3),
+            outcome,
+        });
+        Op::Settle(items.collect())
+    };
+    let error = "no".to_owned();
+    let flagged = ["flagged"];
+    let due = ["ready", "second", "big", "again", "stale"];
+    let all_due = [&due[..], &LEASED[..]].concat();
+    let schedule = Schedule::In(millis(50));
+    let move_to = |name| Reschedule { id: id(name), schedule };
+    let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
+    let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
+    vec![
+        Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
+        Tear {
+            creates: new.to_vec(),
+            ..tear("enqueue of all kinds", &[], Op::Enqueue(new.map(content).to_vec()))
+        },
+        tear("claim", &due, claim(9, 100)),
+        tear("claim of some", &due, claim(9, 2)),
+        Tear {
+            at: LATER,
+            finishes: flagged.to_vec(),
+            ..tear("claim that takes back and buries", &all_due, claim(9, 100))
+        },
+        Tear {
+            at: LATER,
+            before: vec![Op::Pause],
+            finishes: flagged.to_vec(),
+            ..tear("claim that only takes back", &LEASED, claim(9, 100))
+        },
+        finish("relay to a list", &due, relay_to_list(100, None)),
+        finish("relay to a stream", &due, relay_to_stream(100, Some(1_000))),
+        Tear {
+            finishes: vec!["ready", "second"],
+            ..tear("relay of some", &due, relay_to_list(2, None))
+        },
+        Tear {
+            at: LATER,
+            finishes: [&due[..], &flagged].concat(),
+            ..tear("relay that takes back and buries", &all_due, relay_to_list(100, None))
+        },
+        finish("ack", &LEASED, each(&Outcome::Ack)),
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear(
+                "retry",
+                &LEASED,
+                each(&Outcome::Retry { delay: millis(5), error: error.clone() }),
+            )
+        },
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear("snooze", &LEASED, each(&Outcome::Snooze { delay: millis(5) }))
+        },
+        Tear { finishes: flagged.to_vec(), ..tear("release", &LEASED, each(&Outcome::Release)) },
+        Tear {
+            finishes: flagged.to_vec(),
+            ..tear("reject", &LEASED, each(&Outcome::Reject { error }))
+        },
+        Tear {
+            finishes: vec!["leased", "flagged"],
+            ..tear("settlements of all kinds", &LEASED, one_each())
+        },
+        tear(
+            "extend",
+            &LEASED,
+            Op::Extend(Extend {
+                leases: ids(&LEASED).into_iter().map(|id| (id, lease(3))).collect(),
+                lease: millis(9_000),
+            }),
+        ),
+        finish("cancel of waiting ones", &WAITING, Op::Cancel(ids(&WAITING))),
+        tear("cancel of leased ones", &LEASED, Op::Cancel(ids(&LEASED))),
+        finish("cancel of dead ones", &DEAD, Op::Cancel(ids(&DEAD))),
+        tear(
+            "reschedule",
+            &["soon", "again"],
+            Op::Reschedule(vec![move_to("soon"), move_to("again")]),
+        ),
+        tear("redrive", &DEAD, redrive(Schedule::NOW)),
+        tear("redrive for later", &DEAD, redrive(Schedule::In(millis(70_000)))),
+        finish("purge", &DEAD, Op::Purge(ids(&DEAD))),
+        tear("pause", &[], Op::Pause),
+        Tear { before: vec![Op::Pause], ..tear("resume", &[], Op::Resume) },
+    ]
+}

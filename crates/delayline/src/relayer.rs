@@ -1,0 +1,228 @@
+//! Relays: due messages go to a list or stream, for consumers without Delayline.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use delayline_core::{
+    Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats, Timestamp, Wakeup, limits,
+};
+use tokio::time::{Instant, sleep_until};
+
+use crate::client::Client;
+use crate::pause::Pauses;
+use crate::{Error, Queue};
+
+/// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
+///
+/// Each message becomes exactly one element, in the order in which workers would get them, and is
+/// then finished; never before it is due (G28). It is one atomic step on the server. Any number of
+/// relays, in any number of processes, may serve one queue, beside workers too; there is no leader.
+///
+/// What happens to an element afterwards is up to its consumers: one that pops a list and dies has
+/// lost what it popped. A group of a stream keeps what its consumers have not acknowledged.
+///
+/// ```no_run
+/// # use delayline::{Destination, DestinationKey, Queue};
+/// # async fn example() -> Result<(), delayline::Error> {
+/// let connection = delayline::connect("redis://127.0.0.1:6379").await?;
+/// let orders: Queue<String> = connection.queue("orders").await?;
+/// let stream =
+///     Destination::Stream { key: DestinationKey::try_from("due-orders")?, backlog: None };
+/// let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+/// let relayed = orders.relay(stream).run_until(shutdown).await?;
+/// println!("{relayed} messages relayed");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a relay does nothing until `run_until` or `once`"]
+pub struct Relayer {
+    client: Client,
+    relay: Relay,
+    until_empty: bool,
+}
+
+impl<T, C> Queue<T, C> {
+    /// Makes a relay to this list or stream. It moves messages with the durability of the queue
+    /// ([`durability`](Self::durability)).
+    ///
+    /// On a cluster the destination must be in the queue's hash slot: its key contains `{NAME}`,
+    /// for the queue `NAME`. In memory, what was moved stays in the
+    /// process; tests take it with `TestQueue::take_relayed`.
+    #[doc(alias = "transfer")]
+    pub fn relay(&self, to: Destination) -> Relayer {
+        let relay = Relay { to, max: DEFAULT_BATCH };
+        Relayer { client: self.client().clone(), relay, until_empty: false }
+    }
+}
+
+impl Relayer {
+    /// Sets how many messages one operation moves at most: 1 to 1000, 100 by default.
+    pub const fn batch(mut self, max: usize) -> Self {
+        self.relay.max = max;
+        self
+    }
+
+    /// Sets whether [`run_until`](Self::run_until) ends when no message is scheduled, ready or
+    /// leased any more: off by default.
+    pub const fn until_empty(mut self, until_empty: bool) -> Self {
+        self.until_empty = until_empty;
+        self
+    }
+
+    /// Moves what is due now, up to one batch.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, messages may or may not have been moved.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a cluster has the destination
+    /// in another slot, if the server cannot tell a group's backlog (before Redis 7), or if the
+    /// stream has no id left; [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
+    /// destination is something else; and like [`Queue::cancel`]. After one of class
+    /// [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) messages may have been moved; the
+    /// next call moves those that are due next.
+    pub async fn once(&self) -> Result<Relayed, Error> {
+        match self.client.apply(&self.op()).await?.reply {
+            Reply::Relay(relayed) => Ok(relayed),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
+    /// Moves messages as they fall due, until `shutdown` completes. Returns how many were moved.
+    ///
+    /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
+    /// least every five seconds. While the destination is full, it looks again after 10 ms to one
+    /// second. While the server cannot be reached or is out of memory, it keeps trying, every two
+    /// seconds at most, and logs that once a minute. The operation that runs when `shutdown`
+    /// completes is finished first.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the last operation may or may not have been executed.
+    ///
+    /// # Errors
+    ///
+    /// It ends when the backend refuses to relay: the errors of [`once`](Self::once) whose class is
+    /// [`ErrorClass::Rejected`](crate::ErrorClass::Rejected).
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<u64, Error> {
+        let op = self.op();
+        let (mut shutdown, mut moved) = (pin!(shutdown), 0_u64);
+        let (mut failures, mut full) = (failure_pauses(), full_pauses());
+        let mut complaint: Option<(ErrorKind, Instant)> = None;
+        loop {
+            let rest = match self.client.apply_once(&op).await {
+                Ok(applied) => {
+                    let Reply::Relay(relayed) = applied.reply else {
+                        return Err(Error::unexpected_reply());
+                    };
+                    if complaint.take().is_some() {
+                        tracing::info!("relays work again");
+                    }
+                    failures = failure_pauses();
+                    moved += u64::try_from(relayed.ids.len()).unwrap_or(u64::MAX);
+                    if !relayed.ids.is_empty() || !relayed.held_back {
+                        full = full_pauses();
+                    }
+                    if relayed.next.is_none() && self.until_empty && self.is_empty().await {
+                        return Ok(moved);
+                    }
+                    Rest::after(&relayed, applied.at, &mut full)
+                }
+                Err(error) if error.class() == ErrorClass::Rejected => return Err(error.into()),
+                Err(error) => {
+                    let known = complaint.as_ref();
+                    let is_known = known
+                        .is_some_and(|(kind, at)| kind == error.kind() && at.elapsed() < MINUTE);
+                    if !is_known {
+                        tracing::warn!(%error, "a relay failed; trying again, logged each minute");
+                        complaint = Some((error.kind().clone(), Instant::now()));
+                    }
+                    Rest::Timer(failures.next())
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(moved),
+                () = self.rest(rest) => {}
+            }
+        }
+    }
+
+    fn op(&self) -> Op {
+        Op::Relay(self.relay.clone())
+    }
+
+    /// Whether there is nothing that can ever be relayed. Also `false` if that is not known.
+    async fn is_empty(&self) -> bool {
+        let counted = self.client.apply(&Op::Stats).await.map(|counted| counted.reply);
+        matches!(counted, Ok(Reply::Stats(Stats { scheduled: 0, ready: 0, leased: 0, .. })))
+    }
+
+    async fn rest(&self, rest: Rest) {
+        match rest {
+            Rest::None => {}
+            Rest::Timer(pause) => tokio::time::sleep(pause).await,
+            Rest::Bell(pause) => {
+                let end = Instant::now() + pause;
+                tokio::select! {
+                    () = sleep_until(end) => {}
+                    hint = Wakeup::wait(&self.client.backend, pause) => {
+                        if !matches!(hint, Ok(true)) {
+                            sleep_until(end).await;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a relay does after an operation.
+#[derive(Debug, PartialEq, Eq)]
+enum Rest {
+    /// More is due.
+    None,
+    /// Nobody rings when it is over.
+    Timer(Duration),
+    /// Somebody may ring before.
+    Bell(Duration),
+}
+
+impl Rest {
+    fn after(relayed: &Relayed, at: Timestamp, full: &mut Pauses) -> Self {
+        if relayed.more {
+            return Self::None;
+        }
+        if relayed.held_back {
+            return Self::Timer(full.next());
+        }
+        let next = relayed.next.map_or(SAFETY_POLL, |next| next.since(at));
+        Self::Bell(next.min(SAFETY_POLL))
+    }
+}
+
+impl fmt::Debug for Relayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relayer").field("relay", &self.relay).finish_non_exhaustive()
+    }
+}
+
+/// A server that does not work.
+const fn failure_pauses() -> Pauses {
+    Pauses::new(Duration::from_millis(50), Duration::from_secs(2))
+}
+
+/// A destination that is full.
+const fn full_pauses() -> Pauses {
+    Pauses::new(Duration::from_millis(20), Duration::from_secs(1))
+}
+
+const DEFAULT_BATCH: usize = 100;
+const _: () = assert!(DEFAULT_BATCH <= limits::MAX_BATCH);
+/// As often as a worker polls.
+const SAFETY_POLL: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_secs(60);

@@ -1,0 +1,203 @@
+//! Relays: messages go to a list or stream as they fall due.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::{
+    Connect, Destination, DestinationKey, Driver, Element, ErrorKind, EventKind, Queue, Status,
+    Timestamp,
+};
+use delayline_test_server::{Reply, Server};
+use support::{Fault, Faulty, logged};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn list(max_len: Option<u64>) -> Destination {
+    Destination::List { key: DestinationKey::try_from("due").unwrap(), max_len }
+}
+
+fn over(queue: &Arc<Faulty>) -> Queue<u64> {
+    Queue::new(Arc::clone(queue) as _)
+}
+
+async fn never() {
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_relayed_to_the_millisecond() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    let mut events = queue.events();
+    for delay in [0, 1, 2_000, 2_001, 7_500, 60_000] {
+        queue.send_in(&delay, Duration::from_millis(delay)).await.unwrap();
+    }
+    let start = backend.now();
+    let relay = queue.relay(list(None)).until_empty(true);
+    assert_eq!(relay.run_until(never()).await.unwrap(), 6);
+    let mut moved = Vec::new();
+    while let Some(event) = events.try_next() {
+        if event.kind == EventKind::Relayed {
+            moved.push(event.at.since(start).as_millis());
+        }
+    }
+    assert_eq!(moved, [0, 1, 2_000, 2_001, 7_500, 60_000]);
+    // A look every five seconds, and one for each instant.
+    let looks = backend.sent("relay").len();
+    assert!(looks < 25, "{looks} operations");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_in_between_is_not_overslept() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    queue.send_in(&1, Duration::from_secs(4)).await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let relay = queue.relay(list(None)).batch(1);
+    let task = tokio::spawn(relay.run_until(async { stopped.await.unwrap() }));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut events = queue.events();
+    queue.send(&2).await.unwrap();
+    loop {
+        let event = events.next().await.unwrap();
+        if event.kind == EventKind::Relayed {
+            assert_eq!(backend.elapsed().as_millis(), 500);
+            break;
+        }
+    }
+    stop.send(()).unwrap();
+    assert_eq!(task.await.unwrap().unwrap(), 1, "it stops while it waits for the other one");
+    assert_eq!(backend.stats().await.scheduled, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_list_is_looked_at_now_and_then() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    for n in 0..5 {
+        queue.send(&n).await.unwrap();
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    let relay = queue.relay(list(Some(3)));
+    let task = tokio::spawn(relay.run_until(async { stopped.await.unwrap() }));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let looks = backend.sent("relay").len();
+    assert!((60..130).contains(&looks), "{looks} looks in a minute");
+    assert_eq!(backend.stats().await.ready, 2);
+    stop.send(()).unwrap();
+    assert_eq!(task.await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_survived_and_told_once() {
+    let faults = [Fault::Busy, Fault::LostRequest, Fault::Busy, Fault::LostReply];
+    let backend = Faulty::with_faults("relay", &faults);
+    let queue = over(&backend);
+    for n in 0..3 {
+        queue.send(&n).await.unwrap();
+    }
+    let log = logged(async || {
+        let relay = queue.relay(list(None)).batch(1).until_empty(true);
+        // One was moved by the operation whose reply was lost.
+        assert_eq!(relay.run_until(never()).await.unwrap(), 2);
+    })
+    .await;
+    assert_eq!(log.matches("a relay failed").count(), 4, "each kind: {log}");
+    assert!(log.contains("relays work again"), "{log}");
+    let stats = backend.stats().await;
+    assert_eq!((stats.relayed_total, stats.ready), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_relay() {
+    let backend = Faulty::with_faults("relay", &[Fault::Denied]);
+    let queue = over(&backend);
+    let error = queue.relay(list(None)).run_until(never()).await.unwrap_err();
+    assert_eq!(error.kind(), Some(&ErrorKind::PermissionDenied));
+    let error = queue.relay(list(None)).batch(0).run_until(never()).await.unwrap_err();
+    assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error}");
+    let error = queue.relay(list(Some(0))).once().await.unwrap_err();
+    assert!(error.to_string().contains("from 1 to"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_queue_is_not_empty() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    queue.send(&1).await.unwrap();
+    queue.pause().await.unwrap();
+    let relay = queue.relay(list(None)).until_empty(true);
+    let ended = timeout(PATIENCE, relay.run_until(never())).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert_eq!(backend.stats().await.ready, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_relays_share_the_messages_of_a_server() {
+    for driver in [Driver::Redis, Driver::Fred] {
+        let server = Server::start();
+        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let queue: Queue<u64> = connect.connect().await.unwrap().queue("q").await.unwrap();
+        let mut events = queue.events();
+        let relays = (0..3).map(|_| {
+            let relay = queue.relay(list(None)).batch(7).until_empty(true);
+            tokio::spawn(relay.run_until(never()))
+        });
+        for n in 0..100_u64 {
+            queue.send_in(&n, Duration::from_millis(n * 3)).await.unwrap();
+        }
+        let mut moved = 0;
+        for relay in relays.collect::<Vec<_>>() {
+            moved += timeout(PATIENCE, relay).await.unwrap().unwrap().unwrap();
+        }
+        // Ids are those of their own.
+        let rest = queue.relay(list(None)).once().await.unwrap().ids.len() as u64;
+        assert_eq!(moved + rest, 100);
+        let Reply::Array(elements) = server.command(&["LRANGE", "due", "0", "-1"]) else {
+            panic!("no list")
+        };
+        assert_eq!(elements.len(), 100);
+        let mut due = std::collections::HashMap::<_, Timestamp>::new();
+        let mut early = 0;
+        while let Some(event) = events.try_next() {
+            match event.kind {
+                EventKind::Enqueued { due: instant } => drop(due.insert(event.id, instant)),
+                EventKind::Relayed => early += usize::from(event.at < due[&event.id]),
+                _ => {}
+            }
+        }
+        assert_eq!(early, 0, "G4");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_gets_what_was_sent() {
+    for driver in [Driver::Redis, Driver::Fred] {
+        let server = Server::start();
+        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let queue: Queue<String> = connect.connect().await.unwrap().queue("q").await.unwrap();
+        let draft = queue.message(&"hello".to_owned()).id("a").header("tenant", "7");
+        assert!(draft.send().await.unwrap().is_accepted());
+        let key = DestinationKey::try_from("due").unwrap();
+        let to = Destination::Stream { key, backlog: None };
+        assert_eq!(queue.relay(to).once().await.unwrap().ids.len(), 1);
+        let explained = queue.explain("a").await.unwrap();
+        assert_eq!(explained, delayline::Explanation::Finished(Status::Relayed));
+        let shown = format!("{:?}", server.command(&["XRANGE", "due", "-", "+"]));
+        for text in [Element::ID, Element::DUE, Element::PAYLOAD, "header:tenant", "\\\"hello"] {
+            let bytes = format!("{:?}", text.trim_start_matches('\\').as_bytes());
+            let bytes = bytes.trim_matches(['[', ']']);
+            assert!(shown.contains(text) || shown.contains(bytes), "{text}: {shown}");
+        }
+        server.command(&["DEL", "due"]);
+        server.command(&["SET", "due", "something else"]);
+        let error = queue.relay(list(None)).run_until(never()).await.unwrap_err();
+        assert_eq!(error.kind(), Some(&ErrorKind::WrongType), "{error}");
+    }
+}

@@ -10,8 +10,8 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use delayline_benches::{ack, claim, deliveries, enqueue};
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
-    At, Backend, Delivery, Extend, List, MessageId, Millis, Op, Outcome, QueueName, Redrive, Reply,
-    Reschedule, Schedule, Settlement, Status,
+    At, Backend, Delivery, Destination, DestinationKey, Extend, List, MessageId, Millis, Op,
+    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement, Status,
 };
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
@@ -28,6 +28,7 @@ const HOUR: Millis = Millis::saturating(3_600_000);
 enum Timed {
     Enqueue,
     Claim,
+    Relay,
     Ack,
     Retry,
     Extend,
@@ -39,9 +40,10 @@ enum Timed {
     Stats,
 }
 
-const ALL: [Timed; 11] = [
+const ALL: [Timed; 12] = [
     Timed::Enqueue,
     Timed::Claim,
+    Timed::Relay,
     Timed::Ack,
     Timed::Retry,
     Timed::Extend,
@@ -133,6 +135,11 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
     apply(queue, &sending).await;
     match timed {
         Timed::Enqueue | Timed::Claim => claim(batch),
+        Timed::Relay => {
+            let key = DestinationKey::try_from("relayed").expect("a short key");
+            let to = Destination::List { key, max_len: None };
+            Op::Relay(Relay { to, max: batch })
+        }
         Timed::Ack => ack(&claimed(queue, batch).await),
         Timed::Retry => {
             let error = "no luck".to_owned();

@@ -213,7 +213,8 @@ if changed or hands_on or is_news then
   if delivered > 0 then
     put_elements()
   else
-    begin_writes()
+    -- As in begin_writes. It is not always the first write here, so `ask` asks about it.
+    redis.call('HDEL', key.records, '')
   end
   write()
   if changed then

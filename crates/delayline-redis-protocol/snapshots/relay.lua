@@ -659,7 +659,7 @@ end
 end
 end
 if #gone > 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
@@ -692,9 +692,7 @@ end
 end
 end
 else
-do
 redis.call('HDEL', KEYS[3], '')
-end
 end
 do
 if #new_finished > 0 then

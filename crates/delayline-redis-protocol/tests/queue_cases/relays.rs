@@ -75,7 +75,7 @@ fn of_every_kind() -> Vec<NewMessage> {
     for length in [0, 1, 4_096, 4_097, 70_000] {
         for (headers, special) in [(0, false), (0, true), (2, false), (32, true)] {
             let mut message = message(&format!("{length}/{headers}/{special}\0\r\n"));
-            message.payload = (0..length).map(|n| (n * 7 % 256) as u8).collect::<Vec<_>>().into();
+            message.payload = (0..=255).cycle().take(length).collect::<Vec<u8>>().into();
             for n in 0..headers {
                 let value = vec![255 - n; usize::from(n) * 5];
                 message.headers.set(format!("name-{n}"), value).unwrap();

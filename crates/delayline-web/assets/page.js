@@ -1,12 +1,16 @@
-// Everything works without this file. It adds the viewer's own time zone to times, and a box that
-// selects all rows of a table.
+// Everything works without this file. It adds the viewer's own time zone to times, a box that
+// selects all rows of a table, and pages that keep up with the queue.
 "use strict";
 
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const instant = new Date(time.dateTime);
-  if (!Number.isNaN(instant.getTime())) time.title = format.format(instant);
+
+function showOwnTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const instant = new Date(time.dateTime);
+    if (!Number.isNaN(instant.getTime())) time.title = format.format(instant);
+  }
 }
+showOwnTimes(document);
 
 for (const all of document.querySelectorAll("input[data-all]")) {
   const boxes = all.closest("form").querySelectorAll("input[name=id]");
@@ -14,4 +18,41 @@ for (const all of document.querySelectorAll("input[data-all]")) {
   all.addEventListener("change", () => {
     for (const box of boxes) box.checked = all.checked;
   });
+}
+
+// Parts of the page are replaced by those of the same page now, except where somebody types.
+async function refresh() {
+  const address = new URL(location.href);
+  address.searchParams.delete("note");
+  address.searchParams.set("live", "1");
+  const response = await fetch(address, { headers: { accept: "text/html" } });
+  if (!response.ok) throw new Error(response.statusText);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const now = page.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (!now || part.contains(document.activeElement)) continue;
+    part.replaceWith(now);
+    showOwnTimes(now);
+  }
+}
+
+const live = document.querySelector("[data-live]");
+if (live) {
+  let events = null;
+  const tell = (stale) => { live.hidden = !stale; };
+  const changed = () => refresh().then(() => tell(false), () => tell(true));
+  const follow = () => {
+    // A hidden page needs nothing, and browsers allow few connections to a server.
+    if (document.hidden) {
+      events?.close();
+      events = null;
+    } else if (!events) {
+      events = new EventSource(live.dataset.live);
+      events.addEventListener("changed", changed);
+      events.addEventListener("error", () => tell(true));
+      events.addEventListener("open", () => tell(false));
+    }
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
 }

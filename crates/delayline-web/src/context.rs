@@ -59,6 +59,11 @@ impl Context {
         }
     }
 
+    /// Whether an open page asks for itself again, and so may get what others got a moment ago.
+    pub(crate) fn is_live(&self) -> bool {
+        self.params.text("live").is_some()
+    }
+
     /// The queue that the query names.
     pub(crate) fn queue(&self) -> Result<(&str, &Queue<Bytes, Raw>), Failure> {
         self.named(self.params.text("queue").unwrap_or_default())

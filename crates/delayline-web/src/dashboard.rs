@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use delayline::{Bytes, Message, Queue, QueueName, Raw};
+use delayline::{Bytes, Forecast, Message, Queue, QueueName, Raw, Stats, Timestamp};
 
-use crate::{Access, Role, api, assets, guard, metrics, pages};
+use crate::latest::Latest;
+use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
 /// Makes the router of a dashboard and its HTTP API; see [the crate](crate).
 #[derive(Clone)]
@@ -78,7 +79,8 @@ impl Dashboard {
             let name = queue.backend().queue_name().map(QueueName::to_string);
             let name = name.ok_or(BuildError::Unnamed)?;
             let queue = queue.patience(PATIENCE);
-            let served = Served { queue, latest: metrics::Latest::default() };
+            let (counts, forecast) = (Latest::default(), Latest::default());
+            let served = Served { queue, counts, forecast };
             if named.insert(name.clone(), served).is_some() {
                 return Err(BuildError::Twice { name });
             }
@@ -91,6 +93,7 @@ impl Dashboard {
         let router = pages::routes()
             .merge(assets)
             .nest(api::BASE, api::router())
+            .route("/live", get(live::events))
             .route("/metrics", get(metrics::metrics));
         let router = guard::admit(router, &shared).route("/health", get(metrics::health));
         Ok(guard::protect(router).with_state(shared))
@@ -130,10 +133,11 @@ pub(crate) struct Shared {
     redact: Option<Arc<Redact>>,
 }
 
-/// A queue, and its counts for those who want metrics.
+/// A queue, and what was last read of it.
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
-    pub(crate) latest: metrics::Latest,
+    pub(crate) counts: Latest<Option<(Stats, Timestamp)>>,
+    pub(crate) forecast: Latest<Option<Forecast>>,
 }
 
 impl Shared {

@@ -21,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! The pages are drawn by the server and work without JavaScript.
+//! The pages are drawn by the server and work without JavaScript. With it, they keep up with the
+//! queue by server-sent events.
 //!
 //! # Security
 //!
@@ -58,6 +59,8 @@ mod dashboard;
 mod failure;
 mod guard;
 mod ids;
+mod latest;
+mod live;
 mod metrics;
 mod pages;
 mod params;

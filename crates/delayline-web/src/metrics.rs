@@ -9,39 +9,15 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use delayline::{Stats, Timestamp};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
-use crate::context::{Context, counted};
+use crate::context::Context;
 use crate::dashboard::Shared;
-
-/// The latest counts of a queue: however many ask, it is counted once a second.
-#[derive(Default)]
-pub(crate) struct Latest(Mutex<Option<Sample>>);
-
-#[derive(Clone, Copy)]
-struct Sample {
-    taken: Instant,
-    /// `None` if the queue could not be counted.
-    counts: Option<(Stats, Timestamp)>,
-}
 
 impl Shared {
     /// The counts of each queue, at most a second old.
     async fn sample(&self) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
-        let all = self.queues.iter().map(|(name, served)| async move {
-            // Who comes while it is counted waits for that count.
-            let mut latest = served.latest.0.lock().await;
-            let fresh = latest.filter(|sample| sample.taken.elapsed() < FRESH);
-            let sample = match fresh {
-                Some(sample) => sample,
-                None => {
-                    let counts = counted(&served.queue).await.ok();
-                    *latest.insert(Sample { taken: Instant::now(), counts })
-                }
-            };
-            (&name[..], sample.counts)
-        });
+        let all = self.queues.iter();
+        let all = all.map(|(name, served)| async move { (&name[..], served.counts().await) });
         futures_util::future::join_all(all).await
     }
 }
@@ -127,5 +103,3 @@ const TOTALS: [Total; 6] = [
         |stats| stats.expired_total,
     ),
 ];
-
-const FRESH: Duration = Duration::from_secs(1);

@@ -148,7 +148,7 @@ fn ask(
             }
         }
     };
-    Frame { context, title: &title, queue: Some(queue), here: "" }.page(&content)
+    Frame { context, title: &title, queue: Some(queue), here: "", live: None }.page(&content)
 }
 
 /// A duration from now, or an instant.

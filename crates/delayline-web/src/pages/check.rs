@@ -44,7 +44,8 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
                 }
             }
         };
-        let frame = Frame { context: &context, title: "Repair", queue: None, here: "check" };
+        let frame =
+            Frame { context: &context, title: "Repair", queue: None, here: "check", live: None };
         return Ok(frame.page(&content));
     }
     let (audit, after) = (Audit::new(&context, "repair", name), after(&context)?);
@@ -82,7 +83,7 @@ fn frame(context: &Context, result: &Markup) -> Response {
             }
         }
     };
-    Frame { context, title: "Check", queue: None, here: "check" }.page(&content)
+    Frame { context, title: "Check", queue: None, here: "check", live: None }.page(&content)
 }
 
 /// A part of an audit.

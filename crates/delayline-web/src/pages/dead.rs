@@ -41,7 +41,8 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         }
     };
     let title = "Dead letters";
-    Ok(Frame { context: &context, title, queue: Some(name), here: "dead" }.page(&content))
+    Ok(Frame { context: &context, title, queue: Some(name), here: "dead", live: None }
+        .page(&content))
 }
 
 /// The letters with a box each, and what can be done to those that are selected or to all of them.

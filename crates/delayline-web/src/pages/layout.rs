@@ -14,11 +14,13 @@ pub(crate) struct Frame<'a> {
     pub(crate) queue: Option<&'a str>,
     /// Which of the links is this page.
     pub(crate) here: &'a str,
+    /// Where the page is told that the queue has changed, if it wants to know.
+    pub(crate) live: Option<String>,
 }
 
 impl Frame<'_> {
     pub(crate) fn page(&self, content: &Markup) -> Response {
-        let Self { context, title, queue, here } = self;
+        let Self { context, title, queue, here, live } = self;
         let link = |href: &str, name: &str, text: &str| {
             html! { a href=(href) aria-current=[(name == *here).then_some("page")] { (text) } }
         };
@@ -52,6 +54,11 @@ impl Frame<'_> {
             }
             @if let Some(tabs) = tabs { (tabs) }
             (notice(context))
+            @if let Some(live) = live {
+                p.notice role="status" data-live=(live) hidden {
+                    "This page is not up to date: the queue or this dashboard cannot be reached."
+                }
+            }
             (content)
         };
         Html(document(title, &header, &main).into_string()).into_response()

@@ -39,7 +39,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         _ => "",
     };
     let title = id.to_string();
-    let frame = Frame { context: &context, title: &title, queue: Some(name), here };
+    let frame = Frame { context: &context, title: &title, queue: Some(name), here, live: None };
     Ok(frame.page(&content))
 }
 

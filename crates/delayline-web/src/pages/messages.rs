@@ -53,7 +53,8 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
     };
-    let frame = Frame { context: &context, title, queue: Some(name), here: status.name() };
+    let frame =
+        Frame { context: &context, title, queue: Some(name), here: status.name(), live: None };
     Ok(frame.page(&content))
 }
 

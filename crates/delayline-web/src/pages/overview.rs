@@ -10,6 +10,7 @@ use super::layout::Frame;
 use super::parts::{bar, number, overdue};
 use crate::context::{Context, counted};
 use crate::ids::encoded;
+use crate::live::stamp;
 
 /// Leads from where the router is mounted, with or without a slash at the end, to the page of all
 /// queues, beside which all other pages stand.
@@ -20,13 +21,20 @@ pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
 }
 
 pub(super) async fn page(context: Context) -> Response {
-    let all = context.shared.queues.iter();
-    let all = all.map(|(name, served)| async move { (name, counted(&served.queue).await) });
+    let is_live = context.is_live();
+    let all = context.shared.queues.iter().map(|(name, served)| async move {
+        let counts = if is_live { served.counts().await } else { None };
+        match counts {
+            Some(counts) => (name, Ok(counts)),
+            None => (name, counted(&served.queue).await),
+        }
+    });
     let counts = futures_util::future::join_all(all).await;
+    let known: Vec<_> = counts.iter().map(|(_, it)| it.as_ref().ok().map(|it| it.0)).collect();
     let content = html! {
         h1 { "Queues" }
         @if counts.is_empty() { p { "There are no queues here." } } @else {
-            table.stack {
+            table.stack data-part="queues" {
                 thead { tr {
                     th scope="col" { "Queue" }
                     th scope="col" { "Messages" }
@@ -74,5 +82,6 @@ pub(super) async fn page(context: Context) -> Response {
             }
         }
     };
-    Frame { context: &context, title: "Queues", queue: None, here: "overview" }.page(&content)
+    let live = Some(format!("live?since={}", stamp(&known)));
+    Frame { context: &context, title: "Queues", queue: None, here: "overview", live }.page(&content)
 }

@@ -11,32 +11,47 @@ use crate::Role;
 use crate::context::{Context, counted};
 use crate::failure::Failure;
 use crate::ids::encoded;
+use crate::live::stamp;
 use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
-    let (stats, now) = counted(queue).await?;
+    let latest = context.shared.queues.get(name).filter(|_| context.is_live());
+    let counts = match latest {
+        Some(latest) => latest.counts().await,
+        None => None,
+    };
+    let (stats, now) = match counts {
+        Some(counts) => counts,
+        None => counted(queue).await?,
+    };
     let delays = delayline_json::forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
-    let forecast = queue.forecast(delays).await?;
+    let forecast = queue.forecast(delays);
+    let forecast = match latest {
+        Some(latest) => latest.forecast(forecast).await,
+        None => Some(forecast.await?),
+    };
     let of = encoded(name.as_bytes());
     let content = html! {
-        h1 { (name) @if stats.paused { " " span.badge.warn { "paused" } } }
-        (bar(&stats))
-        ul.tiles {
-            @for (class, label, link, count) in [
-                ("scheduled", "Scheduled", "messages?state=scheduled", stats.scheduled),
-                ("ready", "Ready", "messages?state=ready", stats.ready),
-                ("leased", "With workers", "messages?state=leased", stats.leased),
-                ("dead", "Dead letters", "dead?", stats.dead),
-            ] {
-                li class=(class) {
-                    a href=(format!("{link}&queue={of}")) {
-                        span { (label) } strong { (number(count)) }
+        div data-part="counts" {
+            h1 { (name) @if stats.paused { " " span.badge.warn { "paused" } } }
+            (bar(&stats))
+            ul.tiles {
+                @for (class, label, link, count) in [
+                    ("scheduled", "Scheduled", "messages?state=scheduled", stats.scheduled),
+                    ("ready", "Ready", "messages?state=ready", stats.ready),
+                    ("leased", "With workers", "messages?state=leased", stats.leased),
+                    ("dead", "Dead letters", "dead?", stats.dead),
+                ] {
+                    li class=(class) {
+                        a href=(format!("{link}&queue={of}")) {
+                            span { (label) } strong { (number(count)) }
+                        }
                     }
                 }
             }
         }
-        section {
+        section data-part="deliveries" {
             h2 { "Deliveries" }
             @match stats.earliest_due {
                 Some(due) if due <= now => p {
@@ -55,9 +70,11 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 }
             }
         }
-        section {
-            h2 { "What falls due" }
-            (coming(&forecast))
+        @if let Some(forecast) = &forecast {
+            section data-part="forecast" {
+                h2 { "What falls due" }
+                (coming(forecast))
+            }
         }
         section {
             h2 { "Find a message" }
@@ -67,7 +84,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 button { "Show" }
             }
         }
-        section {
+        section data-part="totals" {
             h2 { "Since the queue was created" }
             dl.facts {
                 @for (label, count) in [
@@ -83,7 +100,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
     };
-    Ok(Frame { context: &context, title: name, queue: Some(name), here: "queue" }.page(&content))
+    let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
+    let frame = Frame { context: &context, title: name, queue: Some(name), here: "queue", live };
+    Ok(frame.page(&content))
 }
 
 /// The waiting messages by when they are due, with a bar for each count.

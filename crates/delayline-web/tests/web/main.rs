@@ -13,6 +13,7 @@ mod actions;
 mod api;
 mod audit;
 mod hostile;
+mod live;
 mod metrics;
 mod pages;
 mod redis;

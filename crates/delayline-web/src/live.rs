@@ -1,0 +1,81 @@
+//! Tells open pages when a queue has changed.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use delayline::Stats;
+use futures_util::stream;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::context::Context;
+use crate::dashboard::Shared;
+use crate::failure::Failure;
+
+/// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
+/// counts are others than those of the stamp `since` or of the event before. The page then asks for
+/// itself again.
+///
+/// All open pages share the counts, which are taken once a second, and only while a page is open.
+pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
+    let only = match context.params.text("queue") {
+        Some(name) => Some(context.named(name)?.0.to_owned()),
+        None => None,
+    };
+    let since = context.params.text("since").unwrap_or_default().to_owned();
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let start = Instant::now();
+    let state = (context, only, since, ticks, 0_u32);
+    let events =
+        stream::unfold(state, move |(context, only, mut since, mut ticks, mut quiet)| async move {
+            loop {
+                ticks.tick().await;
+                // Then the browser comes again, and is asked again who it is.
+                if start.elapsed() > MOST_TIME {
+                    return None;
+                }
+                let now = context.shared.stamp(only.as_deref()).await;
+                let event = if now != since {
+                    format!("event: changed\ndata: {now}\n\n")
+                } else if quiet >= MOST_QUIET {
+                    // A comment, so that nothing between here and the browser takes it for dead.
+                    ":\n\n".to_owned()
+                } else {
+                    quiet += 1;
+                    continue;
+                };
+                (since, quiet) = (now, 0);
+                return Some((
+                    Ok::<_, std::convert::Infallible>(Bytes::from(event)),
+                    (context, only, since, ticks, quiet),
+                ));
+            }
+        });
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+}
+
+impl Shared {
+    /// The stamp of the queue, or of all.
+    async fn stamp(&self, only: Option<&str>) -> String {
+        let served = self.queues.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let counts = served.map(|(_, served)| async { served.counts().await.map(|it| it.0) });
+        stamp(&futures_util::future::join_all(counts).await)
+    }
+}
+
+/// Differs when the counts of queues do; a queue without counts cannot be reached.
+pub(crate) fn stamp(counts: &[Option<Stats>]) -> String {
+    format!("{:016x}", xxh3_64(format!("{counts:?}").as_bytes()))
+}
+
+/// Pausing shows in another browser within two seconds.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How many periods may pass without a word.
+const MOST_QUIET: u32 = 15;
+
+/// How long a page is told without asking again.
+const MOST_TIME: Duration = Duration::from_secs(5 * 60);

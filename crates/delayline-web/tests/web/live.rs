@@ -1,0 +1,138 @@
+//! Pages that keep up with the queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::{Body, BodyDataStream};
+use axum::http::Request;
+use delayline::{Queue, Raw};
+use delayline_core::{Applied, At, Backend, Error, Op, QueueBackend, QueueName, Wakeup};
+use delayline_web::{Role, Router};
+use futures_util::StreamExt as _;
+use tower::ServiceExt as _;
+
+use crate::support::{Raws, get, orders, send, site};
+
+/// A queue that counts how often it is counted.
+#[derive(Debug)]
+struct Counting {
+    queue: Arc<dyn QueueBackend>,
+    stats: AtomicU64,
+}
+
+#[async_trait]
+impl Backend for Counting {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        if *op == Op::Stats {
+            self.stats.fetch_add(1, Ordering::Relaxed);
+        }
+        self.queue.apply(at, op).await
+    }
+
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.queue.queue_name()
+    }
+}
+
+#[async_trait]
+impl Wakeup for Counting {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.queue.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.queue.ring().await
+    }
+}
+
+async fn counting() -> (Raws, Arc<Counting>) {
+    let queue = Arc::clone(orders().await.backend());
+    let backend = Arc::new(Counting { queue, stats: AtomicU64::new(0) });
+    (Queue::with_codec(Arc::clone(&backend) as _, Raw), backend)
+}
+
+/// The events of a page.
+async fn events(site: &Router, page: &str) -> BodyDataStream {
+    let page = get(site, page).await.status(200);
+    let (_, live) = page.text().split_once("data-live=\"").unwrap();
+    let address = format!("/{}", live.split_once('"').unwrap().0.replace("&amp;", "&"));
+    let request = Request::get(address).body(Body::empty()).unwrap();
+    let response = site.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    response.into_body().into_data_stream()
+}
+
+/// The next event, and how many comments came before it.
+async fn changed(events: &mut BodyDataStream) -> usize {
+    let mut comments = 0;
+    loop {
+        let text = events.next().await.unwrap().unwrap();
+        if text.starts_with(b"event: changed\ndata: ") && text.ends_with(b"\n\n") {
+            return comments;
+        }
+        assert_eq!(text, ":\n\n");
+        comments += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_told_when_its_queue_has_changed() {
+    let (queue, _) = counting().await;
+    let site = site(&queue, Role::Viewer);
+    for page in ["/queues", "/queue?queue=orders"] {
+        let mut events = events(&site, page).await;
+        let start = tokio::time::Instant::now();
+        let change = async {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            queue.pause().await.unwrap();
+        };
+        let (comments, ()) = tokio::join!(changed(&mut events), change);
+        assert!(start.elapsed() <= Duration::from_secs(42), "{:?}", start.elapsed());
+        assert_eq!(comments, 2, "nothing in between takes the connection for dead");
+        get(&site, &format!("{page}{}live=1", if page.contains('?') { '&' } else { '?' }))
+            .await
+            .status(200)
+            .has("paused");
+        queue.resume().await.unwrap();
+        changed(&mut events).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_before_the_page_listened_is_told_at_once() {
+    let (queue, _) = counting().await;
+    let site = site(&queue, Role::Viewer);
+    let request = Request::get("/live?queue=orders&since=old").body(Body::empty()).unwrap();
+    let response = site.clone().oneshot(request).await.unwrap();
+    let mut events = response.into_body().into_data_stream();
+    let start = tokio::time::Instant::now();
+    assert_eq!(changed(&mut events).await, 0);
+    assert!(start.elapsed() < Duration::from_secs(1));
+    // It ends some time, and the browser shows again who it is.
+    while events.next().await.is_some() {}
+    assert!(start.elapsed() < Duration::from_secs(310));
+    get(&site, "/live?queue=unknown").await.status(404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_pages_cost_what_one_costs() {
+    let (queue, backend) = counting().await;
+    let site = site(&queue, Role::Viewer);
+    let mut pages = Vec::new();
+    for _ in 0..50 {
+        pages.push(events(&site, "/queue?queue=orders").await);
+    }
+    backend.stats.store(0, Ordering::Relaxed);
+    let start = tokio::time::Instant::now();
+    send(&queue, "order-1", "1").await;
+    for page in &mut pages {
+        changed(page).await;
+        get(&site, "/queue?queue=orders&live=1").await.status(200).has("1 ready");
+    }
+    let seconds = start.elapsed().as_secs();
+    let counted = backend.stats.load(Ordering::Relaxed);
+    assert!(counted <= seconds + 2, "counted {counted} times in {seconds} s");
+}

@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let queue: Queue<Square> = delayline::connect(&url).await?.queue("example/many").await?;
     let results = Results { rows: Mutex::default(), written: watch::Sender::new(0) };
     let results = Arc::new(results);
-    let acked_before = queue.stats().await?.acked_total;
+    let acked_before = queue.stats().await?.totals.acked;
 
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
@@ -84,7 +84,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // As many acks as messages, and each message acked: so one ack for each.
     assert_eq!(acked, MESSAGES);
-    assert_eq!(queue.stats().await?.acked_total - acked_before, MESSAGES);
+    assert_eq!(queue.stats().await?.totals.acked - acked_before, MESSAGES);
     for id in &ids {
         assert_eq!(queue.get(id.clone()).await?, Found::Finished(Status::Acked), "{id}");
     }

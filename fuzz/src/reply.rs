@@ -4,9 +4,7 @@ mod pieces;
 
 use arbitrary::Unstructured;
 use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease,
-    List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule, Schedule,
-    Settlement, Status,
+    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -62,6 +60,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         | (Op::List(_), Reply::List(_))
         | (Op::Stats, Reply::Stats(_))
         | (Op::Forecast(_), Reply::Forecast(_))
+        | (Op::History(_), Reply::History(_))
         | (Op::Check(_), Reply::Check(_))
         | (Op::Repair(_), Reply::Repair(_)) => true,
         _ => false,
@@ -100,6 +99,7 @@ fn operation(kind: u8, count: u8) -> Op {
             let key = DestinationKey::new("k").expect("a key of one byte");
             Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 10 })
         }
-        _ => Op::Repair(Check { after: None, limit: 10 }),
+        16 => Op::Repair(Check { after: None, limit: 10 }),
+        _ => Op::History(if count.is_multiple_of(2) { Resolution::Minutes } else { Resolution::Hours }),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use delayline_core::{
-    At, Backend, Check, List, Millis, Op, QueueName, Reply, State, Status, limits,
+    At, Backend, Check, List, Millis, Op, QueueName, Reply, Resolution, State, Status, limits,
 };
 use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
@@ -112,6 +112,7 @@ impl History {
         let looks = [
             Op::Stats,
             Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
+            Op::History(Resolution::Minutes),
             list(Status::Scheduled),
             list(Status::Ready),
             list(Status::Leased),

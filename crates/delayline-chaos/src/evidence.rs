@@ -62,6 +62,7 @@ impl Effects {
             | Op::List(_)
             | Op::Stats
             | Op::Forecast(_)
+            | Op::History(_)
             | Op::Check(_)
             | Op::Repair(_) => false,
         }

@@ -351,15 +351,15 @@ fn instant(entry: &Entry) -> Result<Timestamp, String> {
 
 fn counters(model: &mut State, at: Timestamp) -> Control {
     let Applied { revision, reply, .. } = model.apply(at, &Op::Stats);
-    let stats = if let Reply::Stats(stats) = reply { stats } else { Stats::default() };
+    let stats = if let Reply::Stats(stats) = reply { *stats } else { Stats::default() };
     Control {
         revision,
-        enqueued: stats.enqueued_total,
-        acked: stats.acked_total,
-        cancelled: stats.cancelled_total,
-        purged: stats.purged_total,
-        relayed: stats.relayed_total,
-        expired: stats.expired_total,
+        enqueued: stats.totals.enqueued,
+        acked: stats.totals.acked,
+        cancelled: stats.totals.cancelled,
+        purged: stats.totals.purged,
+        relayed: stats.totals.relayed,
+        expired: stats.totals.died_expired,
         paused: stats.paused,
     }
 }

@@ -39,6 +39,7 @@ mod durability;
 mod error;
 mod generations;
 mod headers;
+mod history;
 pub mod limits;
 mod message;
 mod names;
@@ -48,12 +49,14 @@ mod reply;
 mod retry;
 mod state;
 mod time;
+mod totals;
 pub mod worker;
 
 pub use backend::{Backend, QueueBackend, Wakeup};
 pub use durability::Durability;
 pub use error::{Error, ErrorClass, ErrorKind, Violation};
 pub use headers::Headers;
+pub use history::{History, HistoryPoint, Resolution};
 pub use message::{
     DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,
     Status,
@@ -68,3 +71,4 @@ pub use reply::{
 pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
 pub use time::{At, Millis, Schedule, Timestamp};
+pub use totals::Totals;

@@ -94,6 +94,13 @@ pub const MAX_JOURNAL: usize = 1000;
 /// candidates to succeed it.
 pub const MAX_REPLICAS: u32 = 32;
 
+/// The minutes that a [`History`](crate::Op::History) of minutes goes back: six hours.
+pub const HISTORY_MINUTES: u64 = 360;
+
+/// The hours that a [`History`](crate::Op::History) of hours goes back: 31 days. A queue in which
+/// nothing changes for that long forgets its history.
+pub const HISTORY_HOURS: u64 = 744;
+
 /// Every sleeper polls the queue at least this often, in milliseconds, whatever hints have come.
 /// Backends need not give hints for messages due later than that.
 pub const SAFETY_POLL_MS: u64 = 60_000;

@@ -309,6 +309,10 @@ pub enum DeathReason {
 }
 
 impl DeathReason {
+    /// Every reason.
+    pub const ALL: [Self; 5] =
+        [Self::MaxFailures, Self::MaxCrashes, Self::Rejected, Self::Expired, Self::Unreadable];
+
     /// Returns the name used in JSON and metric labels: `max_failures`, `max_crashes`, `rejected`,
     /// `expired` or `unreadable`.
     #[must_use]

@@ -7,8 +7,8 @@ use crate::limits::{
     MIN_LEASE_MS,
 };
 use crate::{
-    ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Relay, Schedule, Status,
-    Timestamp, Violation,
+    ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Relay, Resolution, Schedule,
+    Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -49,6 +49,8 @@ pub enum Op {
     /// Counts the waiting messages by when they are due: now, within each of these delays from now,
     /// and later. There are 1 to [`MAX_FORECAST`] delays, in ascending order. Changes nothing.
     Forecast(Vec<Millis>),
+    /// Returns what the queue was like in the last hours or days (G22). Changes nothing.
+    History(Resolution),
     /// Audits one page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
     /// Audits one page and repairs it (G20): each message is put into the one place where it
@@ -244,7 +246,7 @@ impl Op {
             Self::Check(check) | Self::Repair(check) => {
                 count("the page's limit", check.limit, MAX_PAGE)
             }
-            Self::Pause | Self::Resume | Self::Stats => Ok(()),
+            Self::Pause | Self::Resume | Self::Stats | Self::History(_) => Ok(()),
         }
     }
 
@@ -271,6 +273,7 @@ impl Op {
             | Self::List(_)
             | Self::Stats
             | Self::Forecast(_)
+            | Self::History(_)
             | Self::Check(_)
             | Self::Repair(_) => false,
         }
@@ -281,7 +284,12 @@ impl Op {
     pub const fn is_read_only(&self) -> bool {
         matches!(
             self,
-            Self::Get(_) | Self::List(_) | Self::Stats | Self::Forecast(_) | Self::Check(_)
+            Self::Get(_)
+                | Self::List(_)
+                | Self::Stats
+                | Self::Forecast(_)
+                | Self::History(_)
+                | Self::Check(_)
         )
     }
 
@@ -304,6 +312,7 @@ impl Op {
             Self::List(_) => "list",
             Self::Stats => "stats",
             Self::Forecast(_) => "forecast",
+            Self::History(_) => "history",
             Self::Check(_) => "check",
             Self::Repair(_) => "repair",
         }

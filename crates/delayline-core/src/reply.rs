@@ -3,7 +3,10 @@
 //! Every expected outcome is a value here; [`Error`](crate::Error) is for transport and server
 //! faults.
 
-use crate::{DeathReason, Delivery, Message, MessageId, MessageInfo, Position, Status, Timestamp};
+use crate::{
+    DeathReason, Delivery, History, Message, MessageId, MessageInfo, Position, Status, Timestamp,
+    Totals,
+};
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +58,11 @@ pub enum Reply {
     /// To [`Op::List`](crate::Op::List).
     List(Page),
     /// To [`Op::Stats`](crate::Op::Stats).
-    Stats(Stats),
+    Stats(Box<Stats>),
     /// To [`Op::Forecast`](crate::Op::Forecast).
     Forecast(Forecast),
+    /// To [`Op::History`](crate::Op::History).
+    History(History),
     /// To [`Op::Check`](crate::Op::Check).
     Check(Checked),
     /// To [`Op::Repair`](crate::Op::Repair): what was wrong and has been repaired.
@@ -258,18 +263,8 @@ pub struct Stats {
     pub paused: bool,
     /// The earliest due time among scheduled and ready messages.
     pub earliest_due: Option<Timestamp>,
-    /// Messages ever enqueued.
-    pub enqueued_total: u64,
-    /// Messages acked.
-    pub acked_total: u64,
-    /// Messages cancelled.
-    pub cancelled_total: u64,
-    /// Messages purged.
-    pub purged_total: u64,
-    /// Messages relayed.
-    pub relayed_total: u64,
-    /// How often a message became a dead letter because it had expired.
-    pub expired_total: u64,
+    /// How often each thing has happened so far.
+    pub totals: Totals,
 }
 
 /// The waiting messages of a queue, counted by when they are due (G22).

@@ -4,13 +4,16 @@
 //! per operation, with the same function names as here. Its `tests/port.rs` compares the two.
 
 mod entry;
+mod history;
 mod invariants;
 mod read;
 mod relay;
+mod ring;
 
 use std::collections::{BTreeMap, HashMap};
 
 use self::entry::{Entry, Place};
+use self::ring::Ring;
 use crate::generations::Generations;
 use crate::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
@@ -18,9 +21,9 @@ use crate::limits::{
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
-    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Lease, MessageId, NewMessage,
-    Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Settled,
-    Settlement, Status, Timestamp,
+    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Lease,
+    MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
+    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
 
 /// An index: the messages of one kind, by instant and then by sequence number.
@@ -34,14 +37,14 @@ type Index = BTreeMap<(Timestamp, u64), MessageId>;
 pub struct State {
     /// The number of operations that have changed something.
     revision: u64,
-    /// The sequence number of the latest message, which is also the number of messages enqueued.
-    sequence: u64,
-    acked: u64,
-    cancelled: u64,
-    purged: u64,
-    relayed: u64,
-    expired: u64,
+    /// The number of messages enqueued is also the sequence number of the latest one.
+    totals: Totals,
     paused: bool,
+    /// When the minute of the latest snapshot began.
+    minute: Timestamp,
+    /// Snapshots of the past.
+    minutes: Ring,
+    hours: Ring,
     /// Every live message.
     entries: HashMap<MessageId, Entry>,
     /// Scheduled and ready messages by due time, one index per priority.
@@ -79,13 +82,11 @@ impl State {
     pub fn new() -> Self {
         Self {
             revision: 0,
-            sequence: 0,
-            acked: 0,
-            cancelled: 0,
-            purged: 0,
-            relayed: 0,
-            expired: 0,
+            totals: Totals::default(),
             paused: false,
+            minute: Timestamp::MIN,
+            minutes: Ring::new(Resolution::Minutes),
+            hours: Ring::new(Resolution::Hours),
             entries: HashMap::new(),
             due: Default::default(),
             leased: Index::new(),
@@ -100,7 +101,8 @@ impl State {
     ///
     /// Does not check limits; call [`Op::validate`] first.
     pub fn apply(&mut self, now: Timestamp, op: &Op) -> Applied {
-        let mut changes = Changes::default();
+        let snapshot = if op.is_read_only() { None } else { self.look_at_minute(now) };
+        let mut changes = Changes { snapshot, ..Changes::default() };
         let reply = match op {
             Op::Enqueue(messages) => Reply::Enqueue(
                 messages.iter().map(|item| self.enqueue(now, item, &mut changes)).collect(),
@@ -127,8 +129,9 @@ impl State {
             Op::Resume => Reply::Resume { changed: self.set_paused(false, &mut changes) },
             Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
             Op::List(list) => Reply::List(self.list(now, list)),
-            Op::Stats => Reply::Stats(self.stats(now)),
+            Op::Stats => Reply::Stats(Box::new(self.stats(now))),
             Op::Forecast(delays) => Reply::Forecast(self.forecast(now, delays)),
+            Op::History(resolution) => Reply::History(self.history(now, *resolution)),
             Op::Check(check) => Reply::Check(self.check(check)),
             // The model has nothing to repair.
             Op::Repair(check) => Reply::Repair(self.check(check)),
@@ -187,8 +190,8 @@ impl State {
             };
         }
         self.finished.forget(now, &message.id);
-        self.sequence += 1;
-        let entry = Entry::new(now, self.sequence, digest, message);
+        self.totals.enqueued += 1;
+        let entry = Entry::new(now, self.totals.enqueued, digest, message);
         let due = entry.due;
         self.insert(entry);
         changes.any = true;
@@ -238,10 +241,11 @@ impl State {
                 continue;
             }
             entry.crashes += 1;
+            self.totals.crashed += 1;
             entry.settled = None;
             entry.place = Place::Waiting;
             if entry.crashes >= entry.max_crashes {
-                entry.place = Place::Dead { reason: DeathReason::MaxCrashes, since: now };
+                entry.place = self.bury(now, DeathReason::MaxCrashes);
                 deaths.push(Death { id, reason: DeathReason::MaxCrashes });
             }
             self.insert(entry);
@@ -265,8 +269,7 @@ impl State {
             };
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
                 buried += 1;
-                self.expired += 1;
-                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                entry.place = self.bury(now, DeathReason::Expired);
                 deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
             } else {
                 bytes += entry.content_bytes();
@@ -274,6 +277,7 @@ impl State {
                     self.insert(entry);
                     break;
                 }
+                self.totals.count_delivery(now.as_ms().saturating_sub(entry.due.as_ms()));
                 entry.epoch += 1;
                 entry.claim_id = Some(claim.claim_id);
                 entry.settled = None;
@@ -324,20 +328,25 @@ impl State {
         entry.settled = Some(item.outcome.kind());
         entry.place = Place::Waiting;
         match &item.outcome {
-            Outcome::Ack | Outcome::Release => {}
-            Outcome::Snooze { delay } => entry.due = now.after(*delay),
+            Outcome::Ack => {}
+            Outcome::Release => self.totals.released += 1,
+            Outcome::Snooze { delay } => {
+                self.totals.snoozed += 1;
+                entry.due = now.after(*delay);
+            }
             Outcome::Retry { delay, error } => {
+                self.totals.failed += 1;
                 entry.failures += 1;
                 entry.note_error(error);
                 if entry.failures >= entry.max_failures {
-                    entry.place = Place::Dead { reason: DeathReason::MaxFailures, since: now };
+                    entry.place = self.bury(now, DeathReason::MaxFailures);
                 } else {
                     entry.due = now.after(*delay);
                 }
             }
             Outcome::Reject { error } => {
                 entry.note_error(error);
-                entry.place = Place::Dead { reason: DeathReason::Rejected, since: now };
+                entry.place = self.bury(now, DeathReason::Rejected);
             }
         }
         let status = entry.state(now).status();
@@ -424,6 +433,7 @@ impl State {
             return Redriven::NotFound;
         };
         changes.any = true;
+        self.totals.redriven += 1;
         let due = redrive.schedule.instant(now);
         entry.due = due;
         entry.failures = 0;
@@ -461,6 +471,12 @@ impl State {
         changed
     }
 
+    /// Counts a death, and returns the place of a message that dies now.
+    const fn bury(&mut self, now: Timestamp, reason: DeathReason) -> Place {
+        self.totals.count_death(reason);
+        Place::Dead { reason, since: now }
+    }
+
     /// Counts a removed message as finished, and notes it for later lookups.
     fn finish(
         &mut self,
@@ -470,10 +486,10 @@ impl State {
         changes: &mut Changes,
     ) {
         match status {
-            Status::Acked => self.acked += 1,
-            Status::Purged => self.purged += 1,
-            Status::Relayed => self.relayed += 1,
-            _ => self.cancelled += 1,
+            Status::Acked => self.totals.acked += 1,
+            Status::Purged => self.totals.purged += 1,
+            Status::Relayed => self.totals.relayed += 1,
+            _ => self.totals.cancelled += 1,
         }
         changes.finished.push((entry.id, Finished { status, digest: entry.digest, lease }));
     }
@@ -485,6 +501,9 @@ impl State {
             for (id, finished) in changes.finished {
                 self.finished.insert(id, finished);
             }
+        }
+        if let Some(snapshot) = changes.snapshot.filter(|_| changes.any) {
+            self.store_snapshot(snapshot);
         }
         self.revision += u64::from(changes.any);
     }
@@ -516,6 +535,8 @@ impl State {
 #[derive(Default)]
 struct Changes {
     any: bool,
+    /// What the queue was like before, if it is the minute's first change.
+    snapshot: Option<[HistoryPoint; 2]>,
     finished: Vec<(MessageId, Finished)>,
 }
 

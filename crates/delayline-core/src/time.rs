@@ -39,6 +39,11 @@ impl Timestamp {
         Self(self.0.saturating_add(delay.0).min(MAX_TIMESTAMP_MS))
     }
 
+    /// Returns the beginning of the minute, or whatever unit, that this instant is in.
+    pub(crate) const fn start_of(self, unit_ms: u64) -> Self {
+        Self(self.0 - self.0 % unit_ms)
+    }
+
     /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

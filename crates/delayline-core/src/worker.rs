@@ -295,8 +295,9 @@ impl Machine {
             Ok(Applied { reply: Reply::Stats(stats), .. }) => Some(stats),
             _ => None,
         };
-        let empty = |Stats { scheduled, ready, leased, .. }| scheduled + ready + leased == 0;
-        census.answered(queue, is_idle && stats.is_some_and(empty));
+        let empty =
+            |Stats { scheduled, ready, leased, .. }: &Stats| scheduled + ready + leased == 0;
+        census.answered(queue, is_idle && stats.as_deref().is_some_and(empty));
         if census.all_empty() && self.stage.is_working() {
             self.stage = Stage::ending(now);
         }

@@ -13,6 +13,7 @@
 mod cursor;
 mod fields;
 mod finding;
+mod history;
 mod message;
 mod stats;
 mod text;
@@ -21,7 +22,8 @@ mod time;
 pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
+pub use self::history::{Series, history, lateness_in_words, part_of, resolution_name, series};
 pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
-pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, stats};
+pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, lateness, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

@@ -2,27 +2,49 @@
 
 use std::time::Duration;
 
-use delayline::{Forecast, Stats};
+use delayline::{Forecast, Millis, Stats, Totals};
 use serde_json::{Value, json};
 
 use crate::{duration, rfc3339};
 
-/// The counts of a queue under their names: how many messages have each state now, and how many
-/// ever met each fate.
+/// The counts of a queue under their names: how many messages have each state now, and how often
+/// each thing has happened so far.
 #[must_use]
-pub fn counts(stats: &Stats) -> [(&'static str, u64); 10] {
+pub fn counts(stats: &Stats) -> [(&'static str, u64); 20] {
+    let totals = &stats.totals;
     [
         ("scheduled", stats.scheduled),
         ("ready", stats.ready),
         ("leased", stats.leased),
         ("dead", stats.dead),
-        ("enqueued_total", stats.enqueued_total),
-        ("acked_total", stats.acked_total),
-        ("cancelled_total", stats.cancelled_total),
-        ("purged_total", stats.purged_total),
-        ("relayed_total", stats.relayed_total),
-        ("expired_total", stats.expired_total),
+        ("enqueued_total", totals.enqueued),
+        ("delivered_total", totals.delivered()),
+        ("acked_total", totals.acked),
+        ("failed_total", totals.failed),
+        ("snoozed_total", totals.snoozed),
+        ("released_total", totals.released),
+        ("crashed_total", totals.crashed),
+        ("cancelled_total", totals.cancelled),
+        ("purged_total", totals.purged),
+        ("relayed_total", totals.relayed),
+        ("redriven_total", totals.redriven),
+        ("died_max_failures_total", totals.died_max_failures),
+        ("died_max_crashes_total", totals.died_max_crashes),
+        ("died_rejected_total", totals.died_rejected),
+        ("died_expired_total", totals.died_expired),
+        ("died_unreadable_total", totals.died_unreadable),
     ]
+}
+
+/// How many deliveries were how late: for each bucket the bound below which they were late, in ms
+/// (`null` for the last, which has none), and how many there were.
+#[must_use]
+pub fn lateness(totals: &Totals) -> Value {
+    let bucket = |(bucket, count): (usize, &u64)| {
+        let bound = Totals::lateness_bound(bucket).map(Millis::as_ms);
+        json!({ "below_ms": bound, "count": count })
+    };
+    totals.lateness.iter().enumerate().map(bucket).collect()
 }
 
 /// The delays of a forecast, if no others are given.
@@ -53,13 +75,15 @@ pub fn forecast(queue: &str, delays: &[Duration], forecast: &Forecast) -> Value 
     })
 }
 
-/// The counts, whether the queue is paused, and the earliest due instant, as an object.
+/// The counts, the deliveries by lateness, whether the queue is paused, and the earliest due
+/// instant, as an object.
 #[must_use]
 pub fn stats(queue: &str, stats: &Stats) -> Value {
     let mut object = json!({
         "queue": queue,
         "paused": stats.paused,
         "earliest_due": stats.earliest_due.map(rfc3339),
+        "lateness": lateness(&stats.totals),
     });
     for (name, count) in counts(stats) {
         object[name] = json!(count);

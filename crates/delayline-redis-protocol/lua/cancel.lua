@@ -46,6 +46,7 @@ end
 
 -- WRITE
 if #new_details > 0 or #gone > 0 then
+  look_at_minute()
   ask()
   begin_writes()
   write()

@@ -9,6 +9,7 @@
 --@include prelude.lua
 --@include lists.lua
 --@include scheduling.lua
+--@include totals.lua
 --@include places.lua
 --@include records.lua
 --@include details.lua
@@ -73,6 +74,10 @@ tell_sleepers()
 -- WRITE
 changed = changed or #new_places > 0 or #removed > 0
 if changed or hands_on or is_news then
+  if changed then
+    look_at_minute()
+  end
+  --@first BITFIELD totals
   ask()
   begin_writes()
   write()

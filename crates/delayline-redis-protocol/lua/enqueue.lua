@@ -118,6 +118,7 @@ local ring = created > 0 and rings(first_due)
 -- needs no look at the key. An entry without a record, left by a file that was torn there, does not
 -- keep its message from being sent again.
 if created > 0 then
+  look_at_minute()
   --@first ZADD index
   ask()
   write()

@@ -41,6 +41,7 @@ end
 
 -- WRITE
 if #new_places > 0 then
+  look_at_minute()
   ask()
   begin_writes()
   write()

@@ -48,8 +48,8 @@ do
   elseif version == 0 or stored and #stored ~= CONTROL_BYTES then
     return {ANSWER_DAMAGED}
   end
-  local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-    journal_since, armed, armed_until, relayed =
+  local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+    journal_since, armed, armed_until, latest_minute =
     struct.unpack(CONTROL_FORMAT, stored or string.rep('\0', CONTROL_BYTES))
   if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
@@ -59,8 +59,8 @@ do
   end
   control = {
     revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-    purged = purged, expired = expired, paused = paused, uses = uses,
+    purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
     finished_since = finished_since, journal_since = journal_since, armed = armed,
-    armed_until = armed_until, relayed = relayed,
+    armed_until = armed_until, minute = latest_minute, stored = stored,
   }
 end

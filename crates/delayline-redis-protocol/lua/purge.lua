@@ -42,6 +42,7 @@ end
 
 -- WRITE
 if #gone > 0 then
+  look_at_minute()
   ask()
   begin_writes()
   write()

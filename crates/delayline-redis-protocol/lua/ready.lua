@@ -66,14 +66,13 @@ local function bury_due()
       or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
     d.state, d.due, d.reason = LEASE_CLOSED, due[i], EXPIRED
     left, reason = write_details(d), EXPIRED
-    control.expired = control.expired + 1
   elseif not is_stray(id, member, record) then
     left, stub = remains(member, record, due[i])
     reason = UNREADABLE
   end
   if left then
     push(new_details, id, left)
-    push(new_places, dead_score(), member)
+    push(new_places, bury(reason), member)
     push(deaths, reason, id)
   else
     removed[#removed + 1] = member

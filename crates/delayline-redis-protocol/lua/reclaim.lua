@@ -31,7 +31,7 @@ local function take_back()
       else
         local left, stub = remains(member, record, now)
         push(new_details, id, left)
-        push(new_places, dead_score(), member)
+        push(new_places, bury(UNREADABLE), member)
         push(deaths, UNREADABLE, id)
         if stub then
           push(new_records, id, stub)
@@ -42,14 +42,16 @@ local function take_back()
       removed[#removed + 1] = member
     else
       local d = read_details(entry)
-      if d.state == LEASE_OPEN then
+      local was_open = d.state == LEASE_OPEN
+      if was_open then
         d.crashes, d.settled, d.state = d.crashes + 1, 0, LEASE_CLOSED
+        tally(TOTAL_CRASHED, 1)
         d.reason = d.crashes >= d.max_crashes and MAX_CRASHES or 0
         push(new_details, id, write_details(d))
       end
-      -- If it was closed, a torn file has kept the half of a settlement: this is the other half.
+      -- If it was closed, a torn file has kept the half of a settlement, and its counts: this is the other half.
       if d.reason ~= 0 then
-        push(new_places, dead_score(), member)
+        push(new_places, was_open and bury(d.reason) or dead_score(), member)
         push(deaths, d.reason, id)
       else
         push(new_places, due_score(d.level, d.due), member)
@@ -68,6 +70,7 @@ local function reclaim()
   read_ended_leases()
   -- Looks at what the whole claim may write, so that it fails before anything is written.
   redis.call('LLEN', key.bell)
+  redis.call('STRLEN', key.totals)
   if bit.band(control.uses, USES_CONTENTS) ~= 0 then
     redis.call('HLEN', key.contents)
   end
@@ -79,6 +82,7 @@ local function reclaim()
 
   -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks about
   -- everything now.
+  look_at_minute()
   --@ask all
   count_finished()
   begin_writes()

@@ -5,6 +5,7 @@
 --@include lists.lua
 --@include bell.lua
 --@include scheduling.lua
+--@include totals.lua
 --@include places.lua
 --@include records.lua
 --@include details.lua
@@ -42,6 +43,7 @@ for i, id in ipairs(ids) do
     d.due = due -- for a repair, if no more than this is written
     push(new_details, id, write_details(d))
     push(new_places, due_score(d.level, due), member_of(record, id))
+    tally(TOTAL_REDRIVEN, 1)
     results[3 + i] = due
   end
 end
@@ -49,6 +51,8 @@ local ring = #new_places > 0 and rings(due)
 
 -- WRITE
 if #new_places > 0 then
+  look_at_minute()
+  --@first BITFIELD totals
   ask()
   begin_writes()
   write()

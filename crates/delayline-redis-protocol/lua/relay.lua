@@ -9,6 +9,7 @@
 --@include prelude.lua
 --@include lists.lua
 --@include scheduling.lua
+--@include totals.lua
 --@include places.lua
 --@include records.lua
 --@include details.lua
@@ -209,6 +210,9 @@ end
 -- WRITE
 changed = changed or #gone > 0 or #new_places > 0 or #removed > 0
 if changed or hands_on or is_news then
+  if changed then
+    look_at_minute()
+  end
   ask()
   if delivered > 0 then
     put_elements()

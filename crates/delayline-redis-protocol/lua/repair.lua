@@ -27,6 +27,7 @@ redis.call('HLEN', key.finished_new)
 redis.call('HLEN', key.finished_old)
 redis.call('HLEN', key.journal_new)
 redis.call('HLEN', key.journal_old)
+redis.call('HLEN', key.history)
 local silent = redis.call('LLEN', key.bell) == 0
 if redis.call('HLEN', key.contents) > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
@@ -201,6 +202,10 @@ local function limit_memories()
   if redis.call('PTTL', key.journal_old) == -1 then
     touch()
     redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
+  end
+  if redis.call('PTTL', key.history) == -1 then
+    touch()
+    redis.call('PEXPIRE', key.history, HISTORY_RETENTION)
   end
 end
 

@@ -39,6 +39,7 @@ local ring = #new_places > 0 and rings(first_due)
 
 -- WRITE
 if #new_places > 0 then
+  look_at_minute()
   ask()
   begin_writes()
   write()

@@ -14,6 +14,7 @@ control.paused = paused
 
 -- WRITE
 if changed then
+  look_at_minute()
   ask()
   begin_writes()
   write()

@@ -6,6 +6,7 @@
 --@include lists.lua
 --@include bell.lua
 --@include scheduling.lua
+--@include totals.lua
 --@include details.lua
 --@include finished.lua
 
@@ -35,8 +36,12 @@ local function give_back(id, entry, item, kind)
   local delay, text = struct.unpack(INSTANT, item, SETTLEMENT_DELAY_FROM), sub(item, SETTLEMENT_ERROR_FROM)
   if kind == SNOOZE then
     d.due = after(delay)
+    tally(TOTAL_SNOOZED, 1)
+  elseif kind == RELEASE then
+    tally(TOTAL_RELEASED, 1)
   elseif kind == RETRY then
     d.failures = d.failures + 1
+    tally(TOTAL_FAILED, 1)
     note_error(d, text)
     if d.failures >= d.max_failures then
       d.reason = MAX_FAILURES
@@ -49,7 +54,7 @@ local function give_back(id, entry, item, kind)
   end
   push(new_details, id, write_details(d))
   if d.reason ~= 0 then
-    push(new_places, dead_score(), d.sequence .. id)
+    push(new_places, bury(d.reason), d.sequence .. id)
     return DEAD
   end
   push(new_places, due_score(d.level, d.due), d.sequence .. id)
@@ -127,6 +132,8 @@ end
 
 -- WRITE
 if #gone > 0 or #new_places > 0 then
+  look_at_minute()
+  --@first BITFIELD totals
   ask()
   begin_writes()
   write()

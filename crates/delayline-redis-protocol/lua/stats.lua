@@ -1,5 +1,6 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
--- -1, and the totals of enqueued, acked, cancelled, purged, relayed and expired messages.
+-- -1, how many messages were enqueued, acked, cancelled, purged, relayed and died because they expired, and the
+-- other totals as they are stored.
 
 --@include prelude.lua
 
@@ -22,4 +23,5 @@ return {
   ANSWER_RESULTS, now, control.revision, scheduled, ready, count(AT_LEASED, MAX_TIMESTAMP),
   count(AT_DEAD, MAX_TIMESTAMP), control.paused, earliest or -1, control.sequence, control.acked,
   control.cancelled, control.purged, control.relayed, control.expired,
+  redis.call('GETRANGE', key.totals, '0', format('%d', TOTALS_BYTES - 1)),
 }

@@ -6,6 +6,7 @@ local function take()
   local bytes, looked_at, taken, lengths = 0, 0, {}, {}
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
+  local alike_due, alike = 0, 0 -- how many of the latest were due at the same instant
   local wanted = max
   repeat
     local ids, members, due
@@ -39,6 +40,13 @@ local function take()
       looked_at = looked_at + 1
       if whole then
         local its_details, due_at, answer = nil, due[i], due[i]
+        if due_at ~= alike_due then
+          if alike > 0 then
+            tally_deliveries()
+          end
+          alike_due, alike = due_at, 0
+        end
+        alike = alike + 1
         if entry then
           local epoch = struct.unpack(U64, entry, DETAILS_EPOCH_FROM) + 1
           its_details = NEXT_LEASE .. struct.pack(U64, epoch) .. claim_id .. sub(entry, DETAILS_COPIED)
@@ -79,6 +87,9 @@ local function take()
     local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
     wanted = math.min(max - delivered + buried, MAX_BATCH)
   until is_over
+  if alike > 0 then
+    tally_deliveries()
+  end
   if delivered > 0 then
     journaled = claim_id .. struct.pack(U16, delivered) .. string.char(unpack(lengths))
       .. table.concat(taken)

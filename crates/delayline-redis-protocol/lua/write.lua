@@ -1,4 +1,4 @@
--- How every script ends that changes messages: ask, begin_writes, write, commit.
+-- How every script ends that changes messages: look_at_minute, ask, begin_writes, write, commit.
 --
 -- What is to be written stands in lists, flat as the commands take them. A script declares those that it
 -- needs:
@@ -10,9 +10,13 @@
 --   reused                          id            forgotten as finished
 --   gone                            id            messages that are no more
 --   journaled                       bytes         the claim that is remembered
+--   counted                         counter to times   what `totals` counts
 --   ring                            true          the bell rings
 
--- Fails before the first write if one of them could fail.
+--@include point.lua
+--@include minute.lua
+
+-- Fails before the first write if one of them could fail. `totals` are written first, except by a relay.
 --@inline
 local function ask()
   --@ask SET control
@@ -73,6 +77,11 @@ local function ask()
   if journaled then
     count_journal()
   end
+  --@with elements
+  if counted then
+    --@look totals
+    --@ask BITFIELD totals
+  end
   --@with ring
   if ring then
     --@ask LPUSH bell
@@ -93,6 +102,10 @@ end
 -- a new message comes after its entry, so that a torn send can be sent again.
 --@inline
 local function write()
+  --@with counted
+  if counted then
+    add_to_totals()
+  end
   --@with new_finished
   if #new_finished > 0 then
     rotate_finished()
@@ -152,6 +165,10 @@ local function write()
       redis.call('PEXPIRE', key.journal_new, 2 * JOURNAL_RETENTION)
     end
   end
+  --@with snapshot
+  if snapshot then
+    store_snapshot()
+  end
   --@with ring
   if ring then
     redis.call('LPUSH', key.bell, '1')
@@ -169,6 +186,6 @@ end
 local function keep_control()
   local c = control
   redis.call('SET', key.control, struct.pack(CONTROL_FORMAT, SCHEMA_VERSION, c.revision, c.sequence,
-    c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-    c.journal_since, c.armed, c.armed_until, c.relayed))
+    c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+    c.journal_since, c.armed, c.armed_until, c.minute))
 end

@@ -18,9 +18,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -29,11 +29,12 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
+local counted = false
 local seen = {}
 local function ready_messages(wanted)
 local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
@@ -81,6 +82,7 @@ redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WI
 return first and tonumber(first) - 4 * 281474976710656
 end
 local finished_count, finished_rotates
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 do
 younger = redis.call('HGET', KEYS[8], consumer)
 last_claim = journal_age < 2 * 600000 and younger
@@ -235,6 +237,7 @@ end
 stored = redis.call('HMGET', KEYS[4], unpack(ids))
 end
 redis.call('LLEN', KEYS[10])
+redis.call('STRLEN', KEYS[11])
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 end
@@ -251,6 +254,22 @@ return format('%d', level * 281474976710656 + due)
 end
 local function dead_score()
 return format('%d', 5 * 281474976710656 + now)
+end
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local function bury(reason)
+if reason == 4 then
+control.expired = control.expired + 1
+else
+local died = {
+[1] = 21, [2] = 22,
+[3] = 23, [5] = 24,
+}
+tally(died[reason], 1)
+end
+return dead_score()
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -401,7 +420,7 @@ removed[#removed + 1] = member
 else
 local left, stub = remains(member, record, now)
 push(new_details, id, left)
-push(new_places, dead_score(), member)
+push(new_places, bury(5), member)
 push(deaths, 5, id)
 if stub then
 push(new_records, id, stub)
@@ -412,13 +431,15 @@ finish(id, sub(entry, 36, 43), 6, '')
 removed[#removed + 1] = member
 else
 local d = read_details(entry)
-if d.state == 1 then
+local was_open = d.state == 1
+if was_open then
 d.crashes, d.settled, d.state = d.crashes + 1, 0, 0
+tally(19, 1)
 d.reason = d.crashes >= d.max_crashes and 2 or 0
 push(new_details, id, write_details(d))
 end
 if d.reason ~= 0 then
-push(new_places, dead_score(), member)
+push(new_places, was_open and bury(d.reason) or dead_score(), member)
 push(deaths, d.reason, id)
 else
 push(new_places, due_score(d.level, d.due), member)
@@ -427,7 +448,35 @@ end
 end
 end
 end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+do
+if minute ~= control.minute then
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[11], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[12])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[11], KEYS[11]) and redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('GETRANGE', KEYS[11], KEYS[11], KEYS[11]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[12]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('STRLEN', KEYS[11]) and redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 finished_count = redis.call('HLEN', KEYS[6])
@@ -441,6 +490,18 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+if counted then
+do
+local increments = {}
+for counter, times in pairs(counted) do
+local n = #increments
+increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
+increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
+end
+redis.call('BITFIELD', KEYS[11], unpack(increments))
+counted = false
+end
+end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -496,6 +557,28 @@ end
 redis.call('HSET', KEYS[8], consumer, journaled)
 if journal_count == 0 then
 redis.call('PEXPIRE', KEYS[8], 2 * 600000)
+end
+end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[12], unpack(future))
+end
+redis.call('HSET', KEYS[12], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[12], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[12], 2678400000)
+control.minute, snapshot = minute, false
 end
 end
 if ring then
@@ -556,6 +639,7 @@ end
 local leased_score = format('%d', 4 * 281474976710656 + deadline)
 local bytes, looked_at, taken, lengths = 0, 0, {}, {}
 local first_lease, details_end = '\1\0\0\0\0\0\0\0\0\0\1' .. claim_id, {}
+local alike_due, alike = 0, 0
 local wanted = max
 repeat
 local ids, members, due
@@ -642,6 +726,23 @@ end
 looked_at = looked_at + 1
 if whole then
 local its_details, due_at, answer = nil, due[i], due[i]
+if due_at ~= alike_due then
+if alike > 0 then
+do
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local late, bucket = now - alike_due, 0
+while late >= 2 and bucket < 15 do
+late, bucket = late / 2, bucket + 1
+end
+tally(0 + bucket, alike)
+end
+end
+alike_due, alike = due_at, 0
+end
+alike = alike + 1
 if entry then
 local epoch = struct.unpack('>I8', entry, 4) + 1
 its_details = '\1\0\0' .. struct.pack('>I8', epoch) .. claim_id .. sub(entry, 28, 48)
@@ -675,6 +776,22 @@ list[n + 1], list[n + 2] = first, second
 end
 local function dead_score()
 return format('%d', 5 * 281474976710656 + now)
+end
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local function bury(reason)
+if reason == 4 then
+control.expired = control.expired + 1
+else
+local died = {
+[1] = 21, [2] = 22,
+[3] = 23, [5] = 24,
+}
+tally(died[reason], 1)
+end
+return dead_score()
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -764,14 +881,13 @@ local d = entry and read_details(entry)
 or fresh_details(sub(record, 1, 8), fixed_of(record, limits))
 d.state, d.due, d.reason = 0, due[i], 4
 left, reason = write_details(d), 4
-control.expired = control.expired + 1
 elseif not is_stray(id, member, record) then
 left, stub = remains(member, record, due[i])
 reason = 5
 end
 if left then
 push(new_details, id, left)
-push(new_places, dead_score(), member)
+push(new_places, bury(reason), member)
 push(deaths, reason, id)
 else
 removed[#removed + 1] = member
@@ -791,6 +907,19 @@ local buried = looked_at - delivered
 local is_over = left_from or #ids < wanted or delivered == max or buried == 500
 wanted = math.min(max - delivered + buried, 1000)
 until is_over
+if alike > 0 then
+do
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local late, bucket = now - alike_due, 0
+while late >= 2 and bucket < 15 do
+late, bucket = late / 2, bucket + 1
+end
+tally(0 + bucket, alike)
+end
+end
 if delivered > 0 then
 journaled = claim_id .. struct.pack('>I2', delivered) .. string.char(unpack(lengths))
 .. table.concat(taken)
@@ -832,6 +961,36 @@ control.armed, control.armed_until = armed, armed_until
 end
 changed = changed or #new_places > 0 or #removed > 0
 if changed or hands_on or is_news then
+if changed then
+do
+if minute ~= control.minute then
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[11], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[12])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
+end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_details > 0 then
@@ -865,6 +1024,18 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+if counted then
+do
+local increments = {}
+for counter, times in pairs(counted) do
+local n = #increments
+increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
+increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
+end
+redis.call('BITFIELD', KEYS[11], unpack(increments))
+counted = false
+end
+end
 if #new_details > 0 then
 redis.call('HSET', KEYS[4], unpack(new_details))
 end
@@ -896,6 +1067,28 @@ if journal_count == 0 then
 redis.call('PEXPIRE', KEYS[8], 2 * 600000)
 end
 end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[12], unpack(future))
+end
+redis.call('HSET', KEYS[12], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[12], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[12], 2678400000)
+control.minute, snapshot = minute, false
+end
+end
 if ring then
 redis.call('LPUSH', KEYS[10], '1')
 end
@@ -905,17 +1098,17 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -18,9 +18,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -29,9 +29,9 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
 local function rings(due)
@@ -72,6 +72,7 @@ found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
 end
 return found
 end
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', KEYS[3], unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)
@@ -178,6 +179,27 @@ end
 local ring = created > 0 and rings(first_due)
 if created > 0 then
 do
+if minute ~= control.minute then
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[9], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[10])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HDEL', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
+do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_places > 0 then
 end
@@ -211,6 +233,28 @@ if #reused > 0 then
 redis.call('HDEL', KEYS[6], unpack(reused))
 redis.call('HDEL', KEYS[7], unpack(reused))
 end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[10], unpack(future))
+end
+redis.call('HSET', KEYS[10], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[10], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[10], 2678400000)
+control.minute, snapshot = minute, false
+end
+end
 if ring then
 redis.call('LPUSH', KEYS[8], '1')
 end
@@ -219,9 +263,9 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -18,9 +18,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -29,9 +29,9 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
 local function count_until(instant)

@@ -18,9 +18,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -29,9 +29,9 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
 local function push(list, first, second)
@@ -56,6 +56,11 @@ end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
+end
+local counted = false
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
 end
 local function place_of(member)
 local score = tonumber(redis.call('ZSCORE', KEYS[2], member) or -1)
@@ -155,6 +160,7 @@ local function write_details(d)
 return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
 ids[i - 2] = ARGV[i]
@@ -183,11 +189,33 @@ d.state, d.settled, d.reason, d.failures, d.crashes = 0, 0, 0, 0, 0
 d.due = due
 push(new_details, id, write_details(d))
 push(new_places, due_score(d.level, due), member_of(record, id))
+tally(20, 1)
 results[3 + i] = due
 end
 end
 local ring = #new_places > 0 and rings(due)
 if #new_places > 0 then
+do
+if minute ~= control.minute then
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[7], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[8])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HDEL', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #revived > 0 then
@@ -207,6 +235,18 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+if counted then
+do
+local increments = {}
+for counter, times in pairs(counted) do
+local n = #increments
+increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
+increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
+end
+redis.call('BITFIELD', KEYS[7], unpack(increments))
+counted = false
+end
+end
 if #revived > 0 then
 redis.call('HSET', KEYS[3], unpack(revived))
 end
@@ -216,6 +256,28 @@ end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[8], unpack(future))
+end
+redis.call('HSET', KEYS[8], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[8], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[8], 2678400000)
+control.minute, snapshot = minute, false
+end
+end
 if ring then
 redis.call('LPUSH', KEYS[6], '1')
 end
@@ -224,9 +286,9 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -15,9 +15,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -26,14 +26,16 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
+local counted = false
 local results, first_due, ring = {0, now, 0}, 281474976710655, false
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 local finished_count, finished_rotates
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local count = (#ARGV - 1) / 2
 local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + count))
 local others, gone_count = {}, 0
@@ -81,6 +83,22 @@ return format('%d', level * 281474976710656 + due)
 end
 local function dead_score()
 return format('%d', 5 * 281474976710656 + now)
+end
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local function bury(reason)
+if reason == 4 then
+control.expired = control.expired + 1
+else
+local died = {
+[1] = 21, [2] = 22,
+[3] = 23, [5] = 24,
+}
+tally(died[reason], 1)
+end
+return dead_score()
 end
 local function readable_details(details)
 return #details >= 60 and byte(details, 44) <= 3
@@ -145,8 +163,12 @@ d.settled, d.state, d.reason = kind, 0, 0
 local delay, text = struct.unpack('>I6', item, 26), sub(item, 32)
 if kind == 2 then
 d.due = after(delay)
+tally(17, 1)
+elseif kind == 3 then
+tally(18, 1)
 elseif kind == 1 then
 d.failures = d.failures + 1
+tally(16, 1)
 note_error(d, text)
 if d.failures >= d.max_failures then
 d.reason = 1
@@ -159,7 +181,7 @@ d.reason = 3
 end
 push(new_details, id, write_details(d))
 if d.reason ~= 0 then
-push(new_places, dead_score(), d.sequence .. id)
+push(new_places, bury(d.reason), d.sequence .. id)
 return 4
 end
 push(new_places, due_score(d.level, d.due), d.sequence .. id)
@@ -186,6 +208,37 @@ ring = first_due < 281474976710655 and rings(first_due)
 end
 end
 if #gone > 0 or #new_places > 0 then
+do
+if minute ~= control.minute then
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[9], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[10])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HDEL', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
@@ -225,6 +278,18 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+if counted then
+do
+local increments = {}
+for counter, times in pairs(counted) do
+local n = #increments
+increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
+increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
+end
+redis.call('BITFIELD', KEYS[9], unpack(increments))
+counted = false
+end
+end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -268,6 +333,28 @@ end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
 end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[10], unpack(future))
+end
+redis.call('HSET', KEYS[10], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[10], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[10], 2678400000)
+control.minute, snapshot = minute, false
+end
+end
 if ring then
 redis.call('LPUSH', KEYS[8], '1')
 end
@@ -276,9 +363,9 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

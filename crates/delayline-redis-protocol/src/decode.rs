@@ -5,9 +5,9 @@
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
-    ErrorKind, Extended, Finding, Forecast, Found, Message, MessageId, MessageInfo, MessageState,
-    Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
-    Status, Timestamp,
+    ErrorKind, Extended, Finding, Forecast, Found, History, Message, MessageId, MessageInfo,
+    MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply, Rescheduled,
+    Settled, Stats, Status, Timestamp, Totals,
 };
 
 use crate::layout::codes::{
@@ -16,6 +16,7 @@ use crate::layout::codes::{
 };
 use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
+use crate::totals::{decode_point, read_totals};
 use crate::transport::Value;
 
 /// Decodes the reply of the script that executed `op`.
@@ -81,8 +82,9 @@ impl Reader {
                 Reply::Get(found.collect::<Result<_, _>>()?)
             }
             Op::List(_) => Reply::List(self.page(at)?),
-            Op::Stats => Reply::Stats(self.stats()?),
+            Op::Stats => Reply::Stats(Box::new(self.stats()?)),
             Op::Forecast(delays) => Reply::Forecast(self.forecast(delays.len())?),
+            Op::History(_) => Reply::History(self.history()?),
             Op::Check(_) => Reply::Check(self.checked()?),
             Op::Repair(_) => Reply::Repair(self.checked()?),
         })
@@ -278,13 +280,29 @@ impl Reader {
             dead: self.count()?,
             paused: self.flag()?,
             earliest_due: self.optional_instant()?,
-            enqueued_total: self.count()?,
-            acked_total: self.count()?,
-            cancelled_total: self.count()?,
-            purged_total: self.count()?,
-            relayed_total: self.count()?,
-            expired_total: self.count()?,
+            totals: self.totals()?,
         })
+    }
+
+    fn totals(&mut self) -> Result<Totals, Error> {
+        let mut totals = Totals::default();
+        totals.enqueued = self.count()?;
+        totals.acked = self.count()?;
+        totals.cancelled = self.count()?;
+        totals.purged = self.count()?;
+        totals.relayed = self.count()?;
+        totals.died_expired = self.count()?;
+        read_totals(&self.bytes()?, &mut totals);
+        Ok(totals)
+    }
+
+    fn history(&mut self) -> Result<History, Error> {
+        let mut points = Vec::with_capacity(self.0.len());
+        while self.0.len() > 0 {
+            let point = decode_point(self.bytes()?);
+            points.push(point.ok_or_else(|| unreadable("a point of the history"))?);
+        }
+        Ok(History { points })
     }
 
     fn checked(&mut self) -> Result<Checked, Error> {

@@ -1,9 +1,9 @@
 //! An operation as the arguments of its script. Each script's head names its arguments.
 
 use bytes::{BufMut, Bytes};
-use delayline_core::{At, Destination, Op, Outcome, Position, Settlement, Status};
+use delayline_core::{At, Destination, Op, Outcome, Position, Resolution, Settlement, Status};
 
-use crate::layout::codes::{destination, settlement_kind as kind, status};
+use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
 use crate::layout::settlement;
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
@@ -71,6 +71,10 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         }
         Op::Stats => {}
         Op::Forecast(delays) => delays.iter().for_each(|delay| args.number(delay.as_ms())),
+        Op::History(resolution) => args.number(u64::from(match resolution {
+            Resolution::Minutes => resolution::MINUTES,
+            Resolution::Hours => resolution::HOURS,
+        })),
         Op::Check(check) | Op::Repair(check) => {
             args.count(check.limit);
             args.position(check.after);

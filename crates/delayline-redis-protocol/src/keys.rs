@@ -19,7 +19,9 @@ use crate::script::Script;
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
 /// | `fence` | string | nothing; it is written before a wait for replicas or the disk, and expires |
-pub const KEY_NAMES: [&str; 11] = [
+/// | `totals` | string | how often each thing has happened that `control` does not count |
+/// | `history` | hash | what the queue was like when a minute or hour began; expires |
+pub const KEY_NAMES: [&str; 13] = [
     "control",
     "index",
     "records",
@@ -31,6 +33,8 @@ pub const KEY_NAMES: [&str; 11] = [
     "journal_old",
     "bell",
     "fence",
+    "totals",
+    "history",
 ];
 
 /// The key that is popped while waiting for a hint.

@@ -9,6 +9,8 @@ pub mod codes;
 mod constants;
 mod field;
 
+use delayline_core::Totals;
+
 use self::codes::CODES;
 pub(crate) use self::constants::constants;
 pub use self::field::{Field, Kind, Structure};
@@ -42,6 +44,7 @@ structure! {
         ACKED: U64, "how many messages were acked";
         CANCELLED: U64, "how many were cancelled";
         PURGED: U64, "how many were purged";
+        RELAYED: U64, "how many messages were moved to a list or stream";
         EXPIRED: U64, "how many messages became dead letters because they expired";
         PAUSED: U8, "1 while the queue is paused";
         USES: U32, "what the queue has ever used, a bit each";
@@ -49,8 +52,49 @@ structure! {
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
         ARMED: Instant, "until when waiting processes sleep";
         ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
-        RELAYED: U64, "how many messages were moved to a list or stream";
-        SPARE: Spare(6), "for later versions; 0";
+        MINUTE: U32, "minutes from 1970 to that of the latest snapshot in `history`";
+        SPARE: Spare(2), "for later versions; 0";
+    }
+    groups {
+        COUNTS: SEQUENCE to EXPIRED;
+    }
+}
+
+structure! {
+    /// How often each thing has happened that `control` does not count: integers of 8 bytes, each at
+    /// zero until it is counted for the first time. What is missing at the end is zero, too.
+    totals in "`totals`" {
+        LATENESS: Bytes(8 * Totals::LATENESS_BUCKETS), "deliveries that were late by 0-1, 2-3, 4-7 ms and so on: 16 counters, the last for 32,768 ms or more";
+        FAILED: U64, "leases that ended in a failure";
+        SNOOZED: U64, "leases that ended in a snooze";
+        RELEASED: U64, "leases that were released";
+        CRASHED: U64, "leases that expired";
+        REDRIVEN: U64, "dead letters that were redriven";
+        DIED_MAX_FAILURES: U64, "messages that became dead letters after too many failures";
+        DIED_MAX_CRASHES: U64, "after too many expired leases";
+        DIED_REJECTED: U64, "because a handler rejected them";
+        DIED_UNREADABLE: U64, "because they could not be read";
+    }
+    groups {}
+}
+
+structure! {
+    /// What the queue was like at an instant. `history` has one for each minute in which it changed, in
+    /// the field `m` and the number of the minute modulo 360, and for each hour in `h` and the number of
+    /// the hour modulo 744: so a new one takes the place of one that is too old.
+    point in "a value of `history`" {
+        AT: Instant, "the beginning of the minute or hour";
+        SCHEDULED: U64, "messages that were not due";
+        READY: U64, "messages that were due";
+        LEASED: U64, "messages that were leased";
+        DEAD: U64, "dead letters";
+        SEQUENCE: U64, "the control record's";
+        ACKED: U64, "the control record's";
+        CANCELLED: U64, "the control record's";
+        PURGED: U64, "the control record's";
+        RELAYED: U64, "the control record's";
+        EXPIRED: U64, "the control record's";
+        TOTALS: Rest, "`totals`";
     }
     groups {}
 }
@@ -245,8 +289,10 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 16] = [
+pub const STRUCTURES: [&Structure; 18] = [
     &control::STRUCTURE,
+    &totals::STRUCTURE,
+    &point::STRUCTURE,
     &member::STRUCTURE,
     &record::STRUCTURE,
     &content::STRUCTURE,

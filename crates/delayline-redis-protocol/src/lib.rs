@@ -29,6 +29,7 @@ mod script;
 mod stream;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod totals;
 mod transport;
 
 pub use acl::{Denial, Inspection, Role, inspect};

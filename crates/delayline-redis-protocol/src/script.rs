@@ -46,9 +46,10 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
-    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "places.lua" "records.lua" "details.lua"
-    "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua" "next_claimable.lua" "sleepers.lua"
-    "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "write.lua" "walk.lua" "audit.lua" "orphans.lua"
+    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
+    "records.lua" "details.lua" "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua"
+    "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "write.lua"
+    "walk.lua" "audit.lua" "orphans.lua"
 };
 
 macro_rules! scripts {
@@ -83,6 +84,7 @@ scripts! {
     LIST: "list.lua";
     STATS: "stats.lua";
     FORECAST: "forecast.lua";
+    HISTORY: "history.lua";
     CHECK: "check.lua";
     REPAIR: "repair.lua";
     RING: "ring.lua";
@@ -107,6 +109,7 @@ impl Script {
             Op::List(_) => &LIST,
             Op::Stats => &STATS,
             Op::Forecast(_) => &FORECAST,
+            Op::History(_) => &HISTORY,
             Op::Check(_) => &CHECK,
             Op::Repair(_) => &REPAIR,
         }
@@ -204,9 +207,9 @@ mod tests {
 
     #[test]
     fn every_write_but_the_first_is_asked_about() {
-        const WRITES: [&str; 11] = [
-            "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD", "ZADD",
-            "ZREM",
+        const WRITES: [&str; 12] = [
+            "BITFIELD", "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK",
+            "XADD", "ZADD", "ZREM",
         ];
         for file in FILES {
             let script = Script::new("test.lua", file);

@@ -30,7 +30,8 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
 fn functions_of_state() -> Vec<String> {
     let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
     let mut functions = Vec::new();
-    for file in [core.with_extension("rs"), core.join("relay.rs"), core.join("read.rs")] {
+    let files = ["relay.rs", "history.rs", "read.rs"].map(|file| core.join(file));
+    for file in [core.with_extension("rs")].into_iter().chain(files) {
         for line in fs::read_to_string(file).unwrap().lines() {
             let rest = line.trim_start();
             let is_ours = line.len() - rest.len() <= 4;

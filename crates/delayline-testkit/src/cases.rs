@@ -10,6 +10,7 @@ mod dead;
 mod dedup;
 mod delivery;
 mod forms;
+mod history;
 mod hostile;
 mod leases;
 mod limits;
@@ -20,6 +21,7 @@ mod pause;
 mod queue;
 mod relay;
 mod settle;
+mod totals;
 mod wakeup;
 
 use std::pin::Pin;
@@ -52,7 +54,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 17] = [
+    let topics: [fn() -> Vec<Case>; 19] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -69,6 +71,8 @@ pub(crate) fn all() -> Vec<Case> {
         limits::cases,
         hostile::cases,
         look::cases,
+        totals::cases,
+        history::cases,
         wakeup::cases,
     ];
     topics.into_iter().flat_map(|topic| topic()).collect()

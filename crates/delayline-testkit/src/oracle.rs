@@ -2,7 +2,7 @@
 
 use delayline_core::{
     Applied, At, Backend, Check, Claim, ClaimId, ConsumerName, Error, List, MessageId, Millis, Op,
-    Outcome, Reply, Settlement, State, Stats, Status, Timestamp,
+    Outcome, Reply, Resolution, Settlement, State, Stats, Status, Timestamp,
 };
 
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
@@ -89,7 +89,8 @@ impl<'a> Pair<'a> {
     }
 
     async fn compare_messages(&mut self, at: Timestamp) -> Agreement<()> {
-        let mut steps = vec![Step { at, op: Op::Stats }];
+        let looks = [Op::Stats, Op::History(Resolution::Minutes), Op::History(Resolution::Hours)];
+        let mut steps: Vec<_> = looks.into_iter().map(|op| Step { at, op }).collect();
         let pages = self.ids.chunks(delayline_core::limits::MAX_LOOK_UP);
         steps.extend(pages.map(|ids| Step { at, op: Op::Get(ids.to_vec()) }));
         for step in steps {
@@ -174,9 +175,11 @@ impl<'a> Pair<'a> {
 /// Whether a drained queue has neither lost nor made up a message (G1).
 pub(crate) const fn is_drained(counts: &Stats) -> bool {
     let left = counts.scheduled + counts.ready + counts.leased;
-    let finished =
-        counts.acked_total + counts.cancelled_total + counts.purged_total + counts.relayed_total;
-    left == 0 && counts.enqueued_total == finished + counts.dead
+    let finished = counts.totals.acked
+        + counts.totals.cancelled
+        + counts.totals.purged
+        + counts.totals.relayed;
+    left == 0 && counts.totals.enqueued == finished + counts.dead
 }
 
 /// A settlement that acks a delivery.

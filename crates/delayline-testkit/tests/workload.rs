@@ -106,6 +106,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
         }
         Reply::Stats(_) => vec!["stats".to_owned()],
         Reply::Forecast(_) => vec!["forecast".to_owned()],
+        Reply::History(history) => vec![format!("history of {}", history.points.len().min(3))],
         Reply::Repair(_) => vec!["repair".to_owned()],
         Reply::Check(checked) => vec![format!("check, next: {}", checked.next.is_some())],
     }
@@ -156,6 +157,9 @@ const EXPECTED: &[&str] = &[
     "extend Missing",
     "extend Stale",
     "forecast",
+    "history of 1",
+    "history of 2",
+    "history of 3",
     "get Dead Expired",
     "get Dead MaxCrashes",
     "get Dead MaxFailures",

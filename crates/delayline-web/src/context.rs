@@ -109,7 +109,7 @@ impl Context {
 pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timestamp), Failure> {
     let applied = queue.apply(&Op::Stats).await?;
     match applied.reply {
-        Reply::Stats(stats) => Ok((stats, applied.at)),
+        Reply::Stats(stats) => Ok((*stats, applied.at)),
         _ => Err(Failure::Protocol),
     }
 }

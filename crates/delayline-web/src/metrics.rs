@@ -92,14 +92,14 @@ type Total = (&'static str, &'static str, fn(&Stats) -> u64);
 
 /// Counted by the server, so they go on where they were after a restart of this process.
 const TOTALS: [Total; 6] = [
-    ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.enqueued_total),
-    ("delayline_queue_acked_total", "Messages ever acked", |stats| stats.acked_total),
-    ("delayline_queue_cancelled_total", "Messages ever cancelled", |stats| stats.cancelled_total),
-    ("delayline_queue_purged_total", "Dead letters ever purged", |stats| stats.purged_total),
-    ("delayline_queue_relayed_total", "Messages ever relayed", |stats| stats.relayed_total),
+    ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.totals.enqueued),
+    ("delayline_queue_acked_total", "Messages ever acked", |stats| stats.totals.acked),
+    ("delayline_queue_cancelled_total", "Messages ever cancelled", |stats| stats.totals.cancelled),
+    ("delayline_queue_purged_total", "Dead letters ever purged", |stats| stats.totals.purged),
+    ("delayline_queue_relayed_total", "Messages ever relayed", |stats| stats.totals.relayed),
     (
         "delayline_queue_expired_total",
         "How often a message went to the dead letters because it had expired",
-        |stats| stats.expired_total,
+        |stats| stats.totals.died_expired,
     ),
 ];

@@ -85,9 +85,10 @@
 //!
 //! # Observe
 //!
-//! [`Queue::stats`] counts, [`Queue::forecast`] tells what falls due, [`Queue::explain`] why a
-//! message is not delivered, and [`Queue::events`] what calls of this process do. Calls and handlers
-//! have `tracing` spans; the feature `metrics` adds counters and histograms: see [`telemetry`].
+//! [`Queue::stats`] counts, [`Queue::history`] tells what happened, [`Queue::forecast`] what falls
+//! due, [`Queue::explain`] why a message is not delivered, and [`Queue::events`] what calls of this
+//! process do. Calls and handlers have `tracing` spans; the feature `metrics` adds counters and
+//! histograms: see [`telemetry`].
 //!
 //! # Test
 //!
@@ -140,10 +141,11 @@ pub use bytes::Bytes;
 pub use delayline_core::{
     Applied, At, Backend, Backlog, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Death,
     DeathReason, Destination, DestinationKey, Durability, Element, Enqueued, ErrorClass, ErrorKind,
-    Finding, FinishedIds, Forecast, Found, GroupName, Headers, Jitter, Lease, List, Message,
-    MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page, Position, Priority, Purged,
-    QueueBackend, QueueName, Redrive, Redriven, Relay, Relayed, Reply, Reschedule, Rescheduled,
-    RetryPolicy, Schedule, Stats, Status, Timestamp, Violation, Wakeup, is_printable, limits,
+    Finding, FinishedIds, Forecast, Found, GroupName, Headers, History, HistoryPoint, Jitter,
+    Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page,
+    Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Relay, Relayed, Reply,
+    Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals,
+    Violation, Wakeup, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

@@ -159,7 +159,8 @@ impl Relayer {
     /// Whether there is nothing that can ever be relayed. Also `false` if that is not known.
     async fn is_empty(&self) -> bool {
         let counted = self.client.apply(&Op::Stats).await.map(|counted| counted.reply);
-        matches!(counted, Ok(Reply::Stats(Stats { scheduled: 0, ready: 0, leased: 0, .. })))
+        let Ok(Reply::Stats(counts)) = counted else { return false };
+        matches!(*counts, Stats { scheduled: 0, ready: 0, leased: 0, .. })
     }
 
     async fn rest(&self, rest: Rest) {

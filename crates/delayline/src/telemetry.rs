@@ -149,6 +149,7 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         | Op::List(_)
         | Op::Stats
         | Op::Forecast(_)
+        | Op::History(_)
         | Op::Check(_)
         | Op::Repair(_) => return None,
     };

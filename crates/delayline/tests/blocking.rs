@@ -131,7 +131,7 @@ async fn the_other_messages_go_on_and_its_own_is_settled_when_it_ends() {
     handle.stop(ms(5_000));
     let summary = running.await.unwrap();
     assert_eq!((summary.acked, summary.failed, summary.lost), (3, 0, 0));
-    assert_eq!(backend.stats().await.acked_total, 3);
+    assert_eq!(backend.stats().await.totals.acked, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn a_limit_on_the_age_of_its_lease_gives_its_message_to_another() {
     handle.stop(ms(5_000));
     let summary = running.await.unwrap();
     assert_eq!((summary.acked, summary.failed, summary.lost), (1, 0, 1));
-    assert_eq!(backend.stats().await.acked_total, 1);
+    assert_eq!(backend.stats().await.totals.acked, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -91,5 +91,5 @@ async fn jumps(driver: Driver) {
     assert_eq!(counts.len() as u64, sent + 1, "{driver:?}");
     assert!(counts.values().all(|count| *count == 1), "{driver:?}: {counts:?}");
     assert!(queue.check().await.unwrap().findings.is_empty());
-    assert_eq!(queue.stats().await.unwrap().acked_total, sent + 1);
+    assert_eq!(queue.stats().await.unwrap().totals.acked, sent + 1);
 }

@@ -11,7 +11,7 @@ async fn in_memory_a_name_is_a_queue() {
     let orders: Queue<u64> = connection.queue("orders").await.unwrap();
     let texts: Queue<u64> = connection.queue("texts").await.unwrap();
     orders.send(&1).await.unwrap();
-    assert_eq!(texts.stats().await.unwrap().enqueued_total, 0);
+    assert_eq!(texts.stats().await.unwrap().totals.enqueued, 0);
 
     let again: Queue<u64> = Queue::new(connection.clone().backend("orders").await.unwrap());
     assert_eq!(again.stats().await.unwrap().ready, 1);
@@ -66,7 +66,7 @@ mod on_a_server {
             for n in 0..3 {
                 orders.send_in(&n, Duration::from_millis(n)).await.unwrap();
             }
-            assert_eq!(texts.stats().await.unwrap().enqueued_total, 0, "{driver:?}");
+            assert_eq!(texts.stats().await.unwrap().totals.enqueued, 0, "{driver:?}");
             assert_eq!(connections(&server), one, "{driver:?}");
             // Opened apart they have one each.
             let apart: Queue<u64> = connect().await.unwrap().queue("texts").await.unwrap();

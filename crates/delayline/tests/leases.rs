@@ -149,7 +149,7 @@ async fn a_handler_is_told_when_its_lease_has_run_out_while_nothing_could_be_sen
     backend.set_plan(|_| Fault::None);
     sleep(ms(2_500)).await;
     // The ack came too late and has changed nothing (G6).
-    assert_eq!((backend.stats().await.leased, backend.stats().await.acked_total), (1, 0));
+    assert_eq!((backend.stats().await.leased, backend.stats().await.totals.acked), (1, 0));
     handle.stop(ms(0));
     assert_eq!(running.await.unwrap().lost, 1);
 }
@@ -189,7 +189,7 @@ async fn a_handler_is_told_that_its_message_was_cancelled() {
     assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::InFlight);
     let summary = timeout(ms(1_100), running).await.expect("at the next beat").unwrap();
     assert_eq!(summary.failed, 1);
-    assert_eq!(backend.stats().await.cancelled_total, 1);
+    assert_eq!(backend.stats().await.totals.cancelled, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ async fn what_comes_while_a_group_is_on_its_way_goes_with_the_next() {
     }
     assert_eq!(groups(&backend).iter().sum::<usize>(), 256);
     assert!(groups(&backend).len() <= 2, "{:?}", groups(&backend));
-    assert_eq!(backend.stats().await.enqueued_total, 256);
+    assert_eq!(backend.stats().await.totals.enqueued, 256);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +66,7 @@ async fn each_caller_gets_its_own_answer() {
     assert!(matches!(other, Enqueued::Conflict { .. }));
     assert!(matches!(new, Enqueued::Created { .. }));
     assert!(matches!(bad.unwrap_err().kind(), Some(ErrorKind::Invalid(_))), "it fails alone");
-    assert_eq!(backend.stats().await.enqueued_total, 3);
+    assert_eq!(backend.stats().await.totals.enqueued, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn of_many_sends_of_one_id_one_creates() {
     }
     let created = sends.join_all().await.into_iter().filter(|created| *created).count();
     assert_eq!(created, 1);
-    assert_eq!(backend.stats().await.enqueued_total, 1);
+    assert_eq!(backend.stats().await.totals.enqueued, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn a_lost_reply_doubles_nobodys_message() {
     let queue = Numbers::new(backend.clone());
     let (first, second, third) = tokio::join!(queue.send(&1), queue.send(&2), queue.send(&3));
     assert!(first.is_ok() && second.is_ok() && third.is_ok());
-    assert_eq!(backend.stats().await.enqueued_total, 3);
+    assert_eq!(backend.stats().await.totals.enqueued, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn who_gives_up_waiting_takes_nothing_from_the_others() {
     assert!(leader.await.unwrap() && waiting.is_err());
     patient.unwrap();
     // The first was on its way; the second was taken back before it left.
-    assert_eq!(backend.stats().await.enqueued_total, 2);
+    assert_eq!(backend.stats().await.totals.enqueued, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn too_many_waiting_sends_are_refused_at_once() {
         assert_eq!(error.class(), ErrorClass::NotExecuted);
     }
     let taken = 10_100 - u64::try_from(refused.len()).unwrap();
-    assert_eq!(backend.stats().await.enqueued_total, taken);
+    assert_eq!(backend.stats().await.totals.enqueued, taken);
 }
 
 /// As JSON two bytes more.
@@ -166,7 +166,7 @@ async fn bytes_that_wait_are_bounded_and_make_room_when_they_are_sent() {
     assert!(refused.iter().all(|error| error.kind() == Some(&ErrorKind::Overloaded)));
     queue.send(&megabyte()).await.unwrap();
     let taken = 81 - u64::try_from(refused.len()).unwrap();
-    assert_eq!(backend.stats().await.enqueued_total, taken);
+    assert_eq!(backend.stats().await.totals.enqueued, taken);
 }
 
 #[test]
@@ -199,6 +199,6 @@ async fn a_message_that_may_reuse_an_id_is_not_sent_twice() {
     let queue = Numbers::new(backend.clone());
     let draft = queue.message(&1).id("shop").reuse_finished_id();
     assert_eq!(draft.send().await.unwrap_err().class(), ErrorClass::Ambiguous);
-    assert_eq!(backend.stats().await.enqueued_total, 1);
+    assert_eq!(backend.stats().await.totals.enqueued, 1);
     assert_eq!(groups(&backend), [1], "it was not repeated");
 }

@@ -35,7 +35,7 @@ async fn a_lost_reply_is_asked_for_again_and_makes_no_second_message() {
     assert_eq!(sent.outcome, Enqueued::Duplicate { status: Status::Ready });
     assert!(sent.repeated && sent.is_accepted());
     assert_eq!(backend.sent("enqueue").len(), 3);
-    assert_eq!(backend.stats().await.enqueued_total, 1);
+    assert_eq!(backend.stats().await.totals.enqueued, 1);
 
     let again = queue.message(&1).id("a").send().await.unwrap();
     assert!(!again.repeated && again.is_accepted());
@@ -109,7 +109,7 @@ async fn a_batch_is_split_and_answered_message_by_message() {
             }
         }
     }
-    assert_eq!(backend.stats().await.enqueued_total, 2_497);
+    assert_eq!(backend.stats().await.totals.enqueued, 2_497);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +219,7 @@ async fn dead_letters_are_listed_revived_and_deleted() {
     let purged = queue.purge_many(ids[1..].iter().chain(&ids[1..]).cloned()).await.unwrap();
     assert_eq!(purged, [Purged::Purged; 298]);
     let stats = queue.stats().await.unwrap();
-    assert_eq!((stats.dead, stats.ready, stats.purged_total), (0, 1, 149));
+    assert_eq!((stats.dead, stats.ready, stats.totals.purged), (0, 1, 149));
     let audit = queue.check().await.unwrap();
     assert_eq!((audit.examined, audit.findings.len()), (1, 0));
 }
@@ -294,7 +294,7 @@ async fn delays_beyond_the_limits_are_refused_not_wrapped() {
         let error = queue.send_in(&1, Duration::from_secs(secs)).await.unwrap_err();
         assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error}");
     }
-    assert_eq!(queue.stats().await.unwrap().enqueued_total, 0);
+    assert_eq!(queue.stats().await.unwrap().totals.enqueued, 0);
     let big: Queue<Vec<u8>, Raw> = Queue::with_codec(Faulty::new(), Raw);
     let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1];
     assert!(big.message(&payload).send().await.is_err());
@@ -328,7 +328,7 @@ async fn the_first_value_beyond_a_limit_is_what_a_send_fails_with() {
     let sent = queue.send_many(drafts.into_iter().chain([good])).await;
     assert_eq!(sent.iter().filter(|sent| sent.is_err()).count(), 9);
     assert!(sent[9].as_ref().unwrap().is_accepted(), "it is not spoilt by its neighbours");
-    assert_eq!(queue.stats().await.unwrap().enqueued_total, 1);
+    assert_eq!(queue.stats().await.unwrap().totals.enqueued, 1);
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn failures_are_survived_and_told_once() {
     assert_eq!(log.matches("a relay failed").count(), 4, "each kind: {log}");
     assert!(log.contains("relays work again"), "{log}");
     let stats = backend.stats().await;
-    assert_eq!((stats.relayed_total, stats.ready), (3, 0));
+    assert_eq!((stats.totals.relayed, stats.ready), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -195,7 +195,7 @@ async fn disturbed(driver: Driver, server: &Server, disturb: impl AsyncFnOnce(&S
     assert_eq!((summary.failed, summary.unsettled), (0, 0), "{driver:?}: {summary:?}");
     assert_eq!(seen.count(), 200, "{driver:?}");
     let stats = queue.stats().await.unwrap();
-    assert_eq!((stats.acked_total, stats.dead), (200, 0), "{driver:?}");
+    assert_eq!((stats.totals.acked, stats.dead), (200, 0), "{driver:?}");
     assert_eq!(queue.check().await.unwrap().findings, []);
 }
 

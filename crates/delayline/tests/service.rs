@@ -185,7 +185,7 @@ async fn a_message_that_waits_for_its_service_can_be_cancelled() {
     queue.cancel("0").await.unwrap();
     // It ends, because the queue is empty then.
     assert_eq!(running.await.unwrap().released, 1);
-    assert_eq!(backend.stats().await.cancelled_total, 1);
+    assert_eq!(backend.stats().await.totals.cancelled, 1);
     assert!(backend.elapsed() <= ms(2_600), "told by the next beat: {:?}", backend.elapsed());
 }
 

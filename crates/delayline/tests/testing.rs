@@ -282,7 +282,7 @@ async fn what_expires_is_not_handled_and_a_paused_queue_ends_a_drain() {
     test.queue().resume().await.unwrap();
     let drained = test.drain(ok).await;
     assert_eq!((drained.handled.len(), drained.of("b").len()), (1, 1));
-    assert_eq!(test.queue().stats().await.unwrap().expired_total, 1);
+    assert_eq!(test.queue().stats().await.unwrap().totals.died_expired, 1);
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ async fn a_hint_that_comes_while_a_claim_is_answered_is_not_forgotten() {
     assert_eq!(backend.sent("claim").len(), 1);
     send(&queue, "a", ms(0), 1).await;
     sleep(ms(60)).await;
-    assert_eq!(backend.stats().await.acked_total, 1);
+    assert_eq!(backend.stats().await.totals.acked, 1);
     running.abort();
 }
 
@@ -287,7 +287,7 @@ async fn settlements_are_sent_until_they_are_confirmed() {
     }
     let summary = worker(&queue).build().unwrap().run(ok).await;
     assert_eq!((summary.acked, summary.lost, summary.unsettled), (20, 0, 0));
-    assert_eq!(backend.stats().await.acked_total, 20);
+    assert_eq!(backend.stats().await.totals.acked, 20);
     let claims = backend.sent("claim");
     let settles = backend.sent("settle");
     // While they fail nothing is claimed.
@@ -326,7 +326,7 @@ async fn a_broken_backend_is_not_hammered_and_is_used_again_once_it_works() {
     backend.set_plan(|_| Fault::None);
     send(&queue, "a", ms(0), 1).await;
     sleep(ms(2_001)).await;
-    assert_eq!(backend.stats().await.acked_total, 1);
+    assert_eq!(backend.stats().await.totals.acked, 1);
     running.abort();
 }
 

@@ -58,8 +58,8 @@ async fn each_queue_has_its_own_handler_types_and_policy() {
     let mut tries = tries.lock().unwrap().clone();
     tries.sort_unstable();
     assert_eq!(tries, [("number", 0), ("number", 60), ("text", 0), ("text", 1)]);
-    assert_eq!(numbers_backend.stats().await.acked_total, 1);
-    assert_eq!(texts_backend.stats().await.acked_total, 1);
+    assert_eq!(numbers_backend.stats().await.totals.acked, 1);
+    assert_eq!(texts_backend.stats().await.totals.acked, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn slots_are_shared_by_weight_and_a_limit_of_one_queue_holds() {
     assert_eq!(most[2].load(Ordering::SeqCst), 2);
     let mut done = Vec::new();
     for backend in &backends {
-        done.push(backend.stats().await.acked_total);
+        done.push(backend.stats().await.totals.acked);
     }
     assert!((90..=104).contains(&done[2]), "{done:?}");
     assert!(done[0] > 150 && done[1].abs_diff(3 * done[0]) < 100, "{done:?}");
@@ -116,7 +116,7 @@ async fn a_queue_that_fails_does_not_hold_up_the_others() {
     let handle = workers.handle();
     let running = tokio::spawn(workers.run());
     sleep(ms(2_000)).await;
-    assert_eq!(healthy.stats().await.acked_total, 500);
+    assert_eq!(healthy.stats().await.totals.acked, 500);
     handle.stop(Duration::ZERO);
     let summary = running.await.unwrap();
     assert_eq!((summary.acked, summary.unsettled), (500, 0));
@@ -184,7 +184,7 @@ async fn many_idle_workers_of_one_queue_ask_no_more_than_one() {
     let draft = queue.message(&1).due_in(ms(1_500));
     assert!(draft.send().await.unwrap().is_accepted());
     sleep(ms(1_510)).await;
-    assert_eq!(backend.stats().await.acked_total, 1);
+    assert_eq!(backend.stats().await.totals.acked, 1);
     handles.iter().for_each(|handle| handle.stop(Duration::ZERO));
     for running in running {
         assert_eq!(running.await.unwrap().unsettled, 0);

@@ -81,19 +81,24 @@ async fn watch(
 }
 
 fn table(queue: &str, stats: &delayline::Stats) -> String {
-    let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
+    let mut table = format!("{:<24}{}\n", "queue", harmless(queue));
     for (name, count) in json::counts(stats) {
         let name = name.replace('_', " ");
-        table += &format!("{name:<16}{count:>12}\n");
+        table += &format!("{name:<24}{count:>12}\n");
     }
     let due = stats.earliest_due.map_or_else(|| "-".to_owned(), rfc3339);
-    table += &format!("{:<16}{due}\n", "earliest due");
-    table += &format!("{:<16}{}\n", "paused", if stats.paused { "yes" } else { "no" });
+    table += &format!("{:<24}{due}\n", "earliest due");
+    table += &format!("{:<24}{}\n", "paused", if stats.paused { "yes" } else { "no" });
     table
 }
 
 fn line(stats: &delayline::Stats) -> String {
-    let counts = json::counts(stats).map(|(name, count)| format!("{name} {count}")).join("  ");
+    // What has never happened is left out.
+    let counts = json::counts(stats)
+        .into_iter()
+        .filter(|(name, count)| *count > 0 || !name.ends_with("_total"));
+    let counts = counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>();
+    let counts = counts.join("  ");
     let paused = if stats.paused { "  paused" } else { "" };
     format!("{}  {counts}{paused}\n", rfc3339(now()))
 }

@@ -1,8 +1,8 @@
 //! What holds between any two operations.
 
-use super::entry::Place;
+use super::entry::{Entry, Place};
 use super::{Index, State};
-use crate::Priority;
+use crate::{DeathReason, Priority, Timestamp};
 
 impl State {
     /// Checks that the queue's indexes, entries and counters agree (G1, G9, G22).
@@ -37,16 +37,84 @@ impl State {
             if u64::from(entry.failures) + u64::from(entry.crashes) > entry.epoch {
                 return Err(format!("{id} has failed or crashed more often than it was claimed"));
             }
-            if entry.sequence == 0 || entry.sequence > self.sequence {
+            if entry.sequence == 0 || entry.sequence > self.totals.enqueued {
                 return Err(format!("{id} has a sequence number that was never given"));
             }
         }
-        let live = u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
-        let accounted = live + self.acked + self.cancelled + self.purged + self.relayed;
-        if accounted != self.sequence {
-            return Err(format!("{} enqueued, {accounted} accounted for", self.sequence));
-        }
         debug_assert_eq!(self.due.len(), Priority::ALL.len());
+        self.check_totals()?;
+        self.check_history()
+    }
+
+    /// Checks the totals: what happened to messages adds up to the messages that there are.
+    fn check_totals(&self) -> Result<(), String> {
+        let totals = &self.totals;
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let accounted = count(self.entries.len())
+            + totals.acked
+            + totals.cancelled
+            + totals.purged
+            + totals.relayed;
+        if accounted != totals.enqueued {
+            return Err(format!("{} enqueued, {accounted} accounted for", totals.enqueued));
+        }
+        // A cancelled message was waiting, leased or dead, which is not counted.
+        let may_be_cancelled = |what, began: u64, ended: u64| {
+            if (ended..=ended + totals.cancelled).contains(&began) {
+                return Ok(());
+            }
+            Err(format!("{began} {what}, {ended} of them ended, {} cancelled", totals.cancelled))
+        };
+        let given_back = totals.failed + totals.snoozed + totals.released + totals.died_rejected;
+        let over = totals.acked + given_back + totals.crashed;
+        may_be_cancelled("leases", totals.delivered(), count(self.leased.len()) + over)?;
+        let left = totals.redriven + totals.purged;
+        may_be_cancelled("deaths", totals.died(), count(self.dead.len()) + left)?;
+        let of_entries = |number: fn(&Entry) -> u64| self.entries.values().map(number).sum::<u64>();
+        for (what, counted, known) in [
+            ("leases", totals.delivered(), of_entries(|entry| entry.epoch)),
+            ("failures", totals.failed, of_entries(|entry| entry.failures.into())),
+            ("crashes", totals.crashed, of_entries(|entry| entry.crashes.into())),
+        ] {
+            if counted < known {
+                return Err(format!("{counted} {what}, but messages know of {known}"));
+            }
+        }
+        for reason in DeathReason::ALL {
+            let is_such = |entry: &&Entry| matches!(entry.place, Place::Dead { reason: why, .. } if why == reason);
+            let dead = count(self.entries.values().filter(is_such).count());
+            if totals.died_of(reason) < dead {
+                let name = reason.name();
+                return Err(format!("{dead} died of {name}, {} counted", totals.died_of(reason)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each snapshot adds up, and that counters have only grown since.
+    /// Checks that each snapshot adds up, and that counters have only grown since.
+    fn check_history(&self) -> Result<(), String> {
+        for ring in [&self.minutes, &self.hours] {
+            let mut points: Vec<_> = ring.all().collect();
+            points.sort_by_key(|point| point.at);
+            if points.last().is_some_and(|last| last.at > self.minute) {
+                return Err(format!("a snapshot is later than the latest, {}", self.minute));
+            }
+            points.push(self.point(Timestamp::MAX));
+            for point in &points {
+                let live = point.scheduled + point.ready + point.leased + point.dead;
+                let totals = &point.totals;
+                let finished = totals.acked + totals.cancelled + totals.purged + totals.relayed;
+                if live + finished != totals.enqueued {
+                    return Err(format!("the snapshot of {} does not add up", point.at));
+                }
+            }
+            for pair in points.windows(2) {
+                if pair[1].totals.has_fallen_since(&pair[0].totals) {
+                    return Err(format!("a counter has fallen since {}", pair[0].at));
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -54,7 +122,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage, Op, Timestamp};
+    use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, NewMessage, Op};
 
     /// A queue with one message that has been claimed.
     fn sound() -> State {
@@ -80,13 +148,13 @@ mod tests {
             harm(&mut state);
             state.check_invariants().unwrap_err()
         };
-        let entry = |harm: fn(&mut super::super::Entry)| {
+        let entry = |harm: fn(&mut Entry)| {
             let id = id.clone();
             broken(&move |state| state.entries.get_mut(&id).into_iter().for_each(harm))
         };
         assert!(broken(&|state| state.leased.clear()).contains("in indexes"));
-        assert!(broken(&|state| state.sequence += 1).contains("accounted for"));
-        assert!(broken(&|state| state.cancelled += 1).contains("accounted for"));
+        assert!(broken(&|state| state.totals.enqueued += 1).contains("accounted for"));
+        assert!(broken(&|state| state.totals.cancelled += 1).contains("accounted for"));
         assert!(entry(|entry| entry.place = Place::Waiting).contains("not in the index"));
         assert!(
             entry(|entry| entry.id = MessageId::new("b").unwrap()).contains("not in the index")
@@ -95,6 +163,23 @@ mod tests {
         assert!(entry(|entry| entry.crashes = entry.max_crashes).contains("beyond its limits"));
         assert!(entry(|entry| entry.claim_id = None).contains("has epoch 1"));
         assert!(entry(|entry| (entry.failures, entry.crashes) = (1, 1)).contains("more often"));
+        assert!(
+            broken(&|state| state.totals.lateness[3] += 1).contains("2 leases, 1 of them ended")
+        );
+        assert!(broken(&|state| state.totals.lateness[0] -= 1).contains("0 leases, 1 of them"));
+        assert!(broken(&|state| state.totals.died_expired += 1).contains("1 deaths, 0 of them"));
+        assert!(broken(&|state| state.totals.redriven += 1).contains("0 deaths, 1 of them"));
+        assert!(entry(|entry| entry.epoch = 2).contains("1 leases, but messages know of 2"));
+        assert!(entry(|entry| entry.failures = 1).contains("0 failures, but messages know of 1"));
+        assert!(entry(|entry| entry.crashes = 1).contains("0 crashes, but messages know of 1"));
+        let mislabelled = broken(&|state| {
+            let Some(mut entry) = state.remove(&id) else { return };
+            let reason = DeathReason::Rejected;
+            entry.place = Place::Dead { reason, since: Timestamp::MIN };
+            state.insert(entry);
+            (state.totals.crashed, state.totals.died_max_crashes) = (1, 1);
+        });
+        assert!(mislabelled.contains("1 died of rejected, 0 counted"), "{mislabelled}");
         let numbered = |sequence| {
             broken(&|state| {
                 state.leased.clear();

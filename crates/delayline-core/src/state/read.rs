@@ -2,10 +2,10 @@
 
 use std::ops::{Bound, RangeInclusive};
 
-use super::{Index, State, first, up_to};
+use super::{Index, State, first};
 use crate::{
-    Check, Checked, Forecast, Found, List, MessageId, Millis, Page, Position, Priority, Stats,
-    Status, Timestamp,
+    Check, Checked, Forecast, Found, History, HistoryPoint, List, MessageId, Millis, Page,
+    Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead.
@@ -48,22 +48,15 @@ impl State {
     }
 
     pub(super) fn stats(&self, now: Timestamp) -> Stats {
-        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let waiting: usize = self.due.iter().map(Index::len).sum();
-        let ready: usize = self.due.iter().map(|index| up_to(index, now).count()).sum();
+        let HistoryPoint { scheduled, ready, leased, dead, totals, .. } = self.point(now);
         Stats {
-            scheduled: count(waiting - ready),
-            ready: count(ready),
-            leased: count(self.leased.len()),
-            dead: count(self.dead.len()),
+            scheduled,
+            ready,
+            leased,
+            dead,
             paused: self.paused,
             earliest_due: self.due.iter().filter_map(first).min(),
-            enqueued_total: self.sequence,
-            acked_total: self.acked,
-            cancelled_total: self.cancelled,
-            purged_total: self.purged,
-            relayed_total: self.relayed,
-            expired_total: self.expired,
+            totals,
         }
     }
 
@@ -81,6 +74,14 @@ impl State {
             due: delays.iter().map(|delay| count_to(now.after(*delay))).collect(),
             later: count_to(Timestamp::MAX),
         }
+    }
+
+    pub(super) fn history(&self, now: Timestamp, resolution: Resolution) -> History {
+        let ring = match resolution {
+            Resolution::Minutes => &self.minutes,
+            Resolution::Hours => &self.hours,
+        };
+        History { points: ring.up_to(now).chain([self.point(now)]).collect() }
     }
 
     /// The model has nothing to find: its indexes and entries agree by construction, which

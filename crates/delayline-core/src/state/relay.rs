@@ -1,6 +1,5 @@
 //! Relays.
 
-use super::entry::Place;
 use super::{Changes, State, up_to};
 use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS};
 use crate::{
@@ -55,8 +54,7 @@ impl State {
             };
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
                 buried += 1;
-                self.expired += 1;
-                entry.place = Place::Dead { reason: DeathReason::Expired, since: now };
+                entry.place = self.bury(now, DeathReason::Expired);
                 deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
                 self.insert(entry);
             } else {

@@ -1,15 +1,16 @@
 //! What the scripts call by a name in capitals: each number once, whoever else uses it.
 
 use delayline_core::limits::{
-    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS,
-    MAX_FINISHED, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+    FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS, MAX_BATCH,
+    MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM,
+    MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
-use delayline_core::{Element, NewMessage, Priority};
+use delayline_core::{Element, NewMessage, Priority, Resolution, Totals};
 
 use super::codes::{lease_state, place, status};
 use super::{
     BAND_SHIFT, CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, control, details,
-    finished, record, run, schedule,
+    finished, point, record, run, schedule, totals,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -22,11 +23,21 @@ pub(crate) fn constants() -> Vec<(String, String)> {
     for structure in STRUCTURES {
         all.extend(positions(structure));
     }
+    all.extend(counters());
     for list in CODES {
         let named = |name| format!("{}{name}", list.prefix);
         all.extend(list.codes.iter().map(|code| (named(code.name), code.value.to_string())));
     }
     all
+}
+
+/// The number of each counter in `totals`, as `BITFIELD` takes it.
+fn counters() -> impl Iterator<Item = (String, String)> {
+    let number = |field: &Field| field.offset.map(|offset| offset / Kind::U64.bytes());
+    let fields = totals::STRUCTURE.fields.iter();
+    fields.filter_map(move |field| {
+        Some((format!("TOTAL_{}", field.name), number(field)?.to_string()))
+    })
 }
 
 /// The limits of the contract, and what follows from the widths of fields.
@@ -59,6 +70,13 @@ fn numbers() -> Vec<(String, String)> {
         ("SAFETY_POLL", SAFETY_POLL_MS),
         // An idle worker notes when it comes back only if that differs from what is noted by more.
         ("STEADY", 10_000),
+        ("LAST_LATENESS", Totals::LATENESS_BUCKETS as u64 - 1),
+        ("MINUTE", Resolution::Minutes.unit_ms()),
+        ("HOUR", Resolution::Hours.unit_ms()),
+        ("HISTORY_MINUTES", HISTORY_MINUTES),
+        ("HISTORY_HOURS", HISTORY_HOURS),
+        // A history that nobody adds to goes when its last point is too old.
+        ("HISTORY_RETENTION", HISTORY_HOURS * Resolution::Hours.unit_ms()),
         ("SMALL", SMALL as u64),
         ("U16_BYTES", Kind::U16.bytes() as u64),
         ("INSTANT_BYTES", Kind::Instant.bytes() as u64),
@@ -100,6 +118,28 @@ fn texts() -> Vec<(String, String)> {
         ("LAST_LEASED", last_score(place::LEASED)),
         ("LAST_WAITING", last_score(Priority::Low.level())),
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
+        // What stands in front of the counts of the control record.
+        (
+            "POINT_FORMAT",
+            format_of(
+                &[point::AT, point::SCHEDULED, point::READY, point::LEASED, point::DEAD]
+                    .map(|field| field.kind),
+            ),
+        ),
+        (
+            "NO_COUNTS",
+            bytes_of(
+                &[
+                    control::SEQUENCE,
+                    control::ACKED,
+                    control::CANCELLED,
+                    control::PURGED,
+                    control::RELAYED,
+                    control::EXPIRED,
+                ]
+                .map(|field| (0, field)),
+            ),
+        ),
         ("DETAILS_FORMAT", format_of(&pieces(&details::STRUCTURE, details))),
         ("LEVEL_AND_LIMITS", format_of(&kinds(&level_and_limits))),
         // What most messages have, as it stands in details.

@@ -52,7 +52,11 @@ pub(super) fn with_looks(source: &str) -> String {
             None => text.push_str(line),
             Some(key) if read.contains(&key) => {}
             Some(key) => {
-                let count = if key == "index" { "ZCARD" } else { "HLEN" };
+                let count = match key {
+                    "index" => "ZCARD",
+                    "totals" => "STRLEN",
+                    _ => "HLEN",
+                };
                 text.push_str(&format!("redis.call('{count}', key.{key})"));
             }
         }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// What the scripts call, and what the drivers do: docs/wire.md lists the same.
-const COMMANDS: &str = "+evalsha +eval +info +ping +blpop +time +get +set +hget +hmget +hset +hdel \
-                        +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore \
+const COMMANDS: &str = "+evalsha +eval +info +ping +blpop +time +get +set +getrange +strlen +bitfield \
+                        +hget +hmget +hset +hdel +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore \
                         +llen +lpush +unlink +rename +pexpire +pttl \
                         +rpush +exists +xlen +xadd +xinfo";
 

@@ -16,6 +16,7 @@ pub mod bells;
 pub mod capabilities;
 #[path = "../connect/mod.rs"]
 pub mod connect;
+pub mod counting;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
@@ -31,8 +32,8 @@ use std::sync::Arc;
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, GroupName, Lease, List, MessageId, Millis,
-    NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply, Reschedule, Schedule,
-    Settlement, Status, Timestamp,
+    NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply, Reschedule, Resolution,
+    Schedule, Settlement, Status, Timestamp,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
@@ -49,6 +50,8 @@ pub const CONTENTS: usize = 4;
 pub const FINISHED: [usize; 2] = [5, 6];
 pub const JOURNAL: [usize; 2] = [7, 8];
 pub const BELL: usize = 9;
+pub const TOTALS: usize = 11;
+pub const HISTORY: usize = 12;
 
 /// The score of a place in the index: a priority level, [`Position::LEASED`] or [`Position::DEAD`],
 /// and an instant in ms.
@@ -193,6 +196,8 @@ pub fn every_op() -> Vec<Op> {
         list(Status::Dead),
         Op::Stats,
         Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
+        Op::History(Resolution::Minutes),
+        Op::History(Resolution::Hours),
         Op::Check(Check { after: None, limit: 100 }),
         Op::Repair(Check { after: None, limit: 100 }),
     ]
@@ -268,6 +273,9 @@ macro_rules! queue_cases {
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: finished_messages_leave_no_residue;
+            counting: damaged_totals_stop_nothing;
+            counting: a_damaged_history_tells_only_what_it_knows;
+            counting: totals_outlive_the_control_record;
             remembering: a_repair_limits_the_life_of_what_is_remembered;
             remembering: what_is_remembered_goes_by_itself;
             remembering: as_many_finished_ids_are_remembered_as_promised;

@@ -66,6 +66,10 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
             assert!(changed.into_iter().all(|key| [CONTROL, BELL].contains(&key)));
         }
     }
+    assert_eq!(server.command(&[b"PERSIST", &keys[HISTORY][..]]), Raw::Int(1));
+    assert_eq!(repair::repaired(&queue, now, 100).await, []);
+    let Raw::Int(ttl_ms) = server.command(&[b"PTTL", &keys[HISTORY][..]]) else { panic!() };
+    assert!((2_678_340_000..=2_678_400_000).contains(&ttl_ms), "{ttl_ms}");
     let before = dump(&server, keys);
     assert_eq!(repair::repaired(&queue, now, 100).await, []);
     assert_eq!(dump(&server, keys), before, "there is nothing left to do");

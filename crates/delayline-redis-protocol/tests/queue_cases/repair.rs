@@ -426,5 +426,5 @@ pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
     let all = repaired(&queue, 1, 50).await;
     assert_eq!(all.len(), 700);
     let Reply::Stats(stats) = apply(&queue, 2, Op::Stats).await else { panic!("no counts") };
-    assert_eq!((stats.dead, stats.enqueued_total), (700, 700));
+    assert_eq!((stats.dead, stats.totals.enqueued), (700, 700));
 }

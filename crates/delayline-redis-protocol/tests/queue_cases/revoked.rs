@@ -142,12 +142,16 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
 }
 
 const MINUTES: u64 = 60_000;
-const WRITES: [&str; 11] = [
-    "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD", "ZADD", "ZREM",
+const WRITES: [&str; 12] = [
+    "BITFIELD", "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD",
+    "ZADD", "ZREM",
 ];
 
 fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
     let mut cases: Vec<_> = every_op().into_iter().map(|op| (4_500, op)).collect();
+    // The first change of a minute.
+    let others = every_op().into_iter().filter(|op| matches!(op, Op::Extend(_) | Op::Pause));
+    cases.extend(others.map(|op| (5 * MINUTES, op)));
     cases.extend([
         // Takes leases back.
         (6_000, claim(9, 10)),

@@ -271,9 +271,11 @@ impl<'a> Known<'a> {
         }
         let Reply::Stats(stats) = apply(queue, END, Op::Stats).await else { panic!() };
         let alive = stats.scheduled + stats.ready + stats.leased + stats.dead;
-        let finished =
-            stats.acked_total + stats.cancelled_total + stats.purged_total + stats.relayed_total;
-        assert_eq!((alive, finished), (0, stats.enqueued_total), "{what}");
+        let finished = stats.totals.acked
+            + stats.totals.cancelled
+            + stats.totals.purged
+            + stats.totals.relayed;
+        assert_eq!((alive, finished), (0, stats.totals.enqueued), "{what}");
         assert_eq!(findings(queue, END).await, [], "{what}");
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
     Extend, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Relay,
-    Reply, Reschedule, Schedule, Settlement, State, Status, Timestamp,
+    Reply, Reschedule, Resolution, Schedule, Settlement, State, Status, Timestamp,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
@@ -146,6 +146,10 @@ pub mod scenes {
     pub fn forecast(n: u64) -> Scene {
         let delays = [10, 1_000_000].map(Millis::saturating).to_vec();
         scene(vec![super::enqueue(n)], Op::Forecast(delays), vec![super::cancel(n)])
+    }
+    pub fn history(n: u64) -> Scene {
+        let op = Op::History(Resolution::Minutes);
+        scene(vec![super::enqueue(n)], op, vec![super::cancel(n)])
     }
     pub fn repair(n: u64) -> Scene {
         let check = Check { limit: 10, after: None };
@@ -315,7 +319,7 @@ macro_rules! wire_cases {
     };
     ($connect:ty) => {
         wire_cases!($connect: enqueue claim relay ack retry extend cancel reschedule redrive purge pause
-            resume get list stats forecast check repair);
+            resume get list stats forecast history check repair);
     };
 }
 pub(crate) use wire_cases;

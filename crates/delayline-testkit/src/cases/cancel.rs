@@ -28,7 +28,7 @@ async fn a_cancelled_message_is_never_delivered(queue: &Queue) {
     let claimed = queue.claim(9_000, claim(1, 10, 50)).await;
     assert_eq!((claimed.deliveries.len(), claimed.more, claimed.next), (0, false, None));
     let stats = queue.stats(9_000).await;
-    assert_eq!((stats.cancelled_total, stats.enqueued_total, stats.scheduled), (2, 2, 0));
+    assert_eq!((stats.totals.cancelled, stats.totals.enqueued, stats.scheduled), (2, 2, 0));
 }
 
 async fn cancelling_again_answers_the_same(queue: &Queue) {
@@ -40,7 +40,7 @@ async fn cancelling_again_answers_the_same(queue: &Queue) {
     for ms in [2_001, 2_002] {
         assert_eq!(queue.cancel(ms, "b").await, InFlight);
     }
-    assert_eq!(queue.stats(2_002).await.cancelled_total, 1);
+    assert_eq!(queue.stats(2_002).await.totals.cancelled, 1);
 }
 
 async fn a_worker_learns_of_it_when_it_extends(queue: &Queue) {
@@ -58,7 +58,7 @@ async fn an_ack_still_wins(queue: &Queue) {
     assert_eq!(queue.end(20, "a", held, Outcome::Ack).await, done(Status::Acked));
     assert_eq!(queue.cancel(30, "a").await, NotFound);
     let stats = queue.stats(30).await;
-    assert_eq!((stats.acked_total, stats.cancelled_total), (1, 0));
+    assert_eq!((stats.totals.acked, stats.totals.cancelled), (1, 0));
 }
 
 async fn whatever_else_ends_the_lease_ends_the_message(queue: &Queue) {
@@ -96,7 +96,7 @@ async fn a_dead_letter_can_be_cancelled(queue: &Queue) {
     queue.end(1, "a", held, reject("boom")).await;
     assert_eq!(queue.cancel(2, "a").await, Cancelled);
     let stats = queue.stats(2).await;
-    assert_eq!((stats.dead, stats.cancelled_total, stats.purged_total), (0, 1, 0));
+    assert_eq!((stats.dead, stats.totals.cancelled, stats.totals.purged), (0, 1, 0));
 }
 
 async fn what_was_acked_cannot_be_cancelled(queue: &Queue) {

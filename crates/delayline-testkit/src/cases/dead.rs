@@ -85,7 +85,7 @@ async fn what_expires_is_buried_and_counted(queue: &Queue) {
     let dead = MessageState::Dead { reason: DeathReason::Expired, since: at(60) };
     assert_eq!(queue.live(60, "stale").await.info.state, dead);
     let stats = queue.stats(60).await;
-    assert_eq!((stats.dead, stats.expired_total, stats.enqueued_total), (1, 1, 2));
+    assert_eq!((stats.dead, stats.totals.died_expired, stats.totals.enqueued), (1, 1, 2));
 }
 
 async fn a_message_expires_at_its_instant_and_not_before(queue: &Queue) {
@@ -135,7 +135,7 @@ async fn a_message_cannot_expire_while_it_is_leased(queue: &Queue) {
     let held = queue.leased(0, brief, 100).await;
     assert_eq!(queue.claim_ids(60, claim(2, 1, 50)).await, [""; 0]);
     assert_eq!(queue.end(99, "a", held, Outcome::Ack).await, done(Status::Acked));
-    assert_eq!(queue.stats(99).await.expired_total, 0);
+    assert_eq!(queue.stats(99).await.totals.died_expired, 0);
 }
 
 async fn a_retry_does_not_outlive_the_expiry(queue: &Queue) {
@@ -238,7 +238,7 @@ async fn a_purge_ends_a_dead_letter(queue: &Queue) {
     }
     assert_eq!(queue.get(4, "dead").await, Found::Finished(Status::Purged));
     let stats = queue.stats(4).await;
-    assert_eq!((stats.dead, stats.purged_total, stats.cancelled_total), (0, 1, 0));
+    assert_eq!((stats.dead, stats.totals.purged, stats.totals.cancelled), (0, 1, 0));
 }
 
 async fn the_dead_are_not_rescheduled(queue: &Queue) {

@@ -26,7 +26,7 @@ async fn a_repeated_enqueue_makes_no_second_message(queue: &Queue) {
         let again = queue.enqueue_one(ms, delayed.clone()).await;
         assert_eq!(again, Enqueued::Duplicate { status: Status::Scheduled });
     }
-    assert_eq!(queue.stats(40).await.enqueued_total, 1);
+    assert_eq!(queue.stats(40).await.totals.enqueued, 1);
     assert_eq!(queue.claim_ids(50, claim(1, 10, 9_000)).await, ["a"], "the due instant stays");
     assert_eq!(queue.claim_ids(100, claim(2, 10, 9_000)).await, [""; 0]);
 }
@@ -104,7 +104,7 @@ async fn finished_ids_can_be_reused(queue: &Queue) {
         queue.end(0, "a", taken.lease, Outcome::Ack).await;
     }
     let stats = queue.stats(1).await;
-    assert_eq!((stats.enqueued_total, stats.acked_total), (3, 3));
+    assert_eq!((stats.totals.enqueued, stats.totals.acked), (3, 3));
 }
 
 async fn a_live_id_is_never_reused(queue: &Queue) {
@@ -138,7 +138,7 @@ async fn of_many_at_once_one_creates(queue: &Queue) {
         }
     }
     assert_eq!(created, 1);
-    assert_eq!(queue.stats(0).await.enqueued_total, 1);
+    assert_eq!(queue.stats(0).await.totals.enqueued, 1);
 }
 
 async fn items_of_a_batch_are_independent(queue: &Queue) {

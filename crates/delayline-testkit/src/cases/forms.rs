@@ -121,7 +121,7 @@ async fn a_message_of_any_form_is_kept_whole(queue: &Queue) {
     assert_claimed(queue, 106, 3, &forms, true).await;
     end_all(queue, 107, 3, 3, &forms, Outcome::Ack).await;
     let stats = queue.stats(108).await;
-    assert_eq!((stats.acked_total, stats.enqueued_total), (64, 64));
+    assert_eq!((stats.totals.acked, stats.totals.enqueued), (64, 64));
     assert_eq!(queue.check(108, 100).await, 0);
 }
 

@@ -135,7 +135,7 @@ async fn what_is_refused_changes_nothing(queue: &Queue) {
         refused(queue, op).await;
     }
     assert_eq!(queue.apply(0, &Op::Get(vec![id("a")])).await, before);
-    assert_eq!(queue.stats(0).await.enqueued_total, 1);
+    assert_eq!(queue.stats(0).await.totals.enqueued, 1);
 }
 
 async fn the_largest_batches_are_carried_out(queue: &Queue) {

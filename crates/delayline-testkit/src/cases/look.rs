@@ -1,8 +1,8 @@
 //! Lookups change nothing and return the truth.
 
 use delayline_core::{
-    Check, Found, List, Millis, NewMessage, Op, Outcome, Position, Priority, Reply, Schedule,
-    Stats, Status, Timestamp,
+    Check, Found, List, Millis, NewMessage, Op, Outcome, Position, Priority, Reply, Resolution,
+    Schedule, Stats, Status, Timestamp,
 };
 
 use super::queue::{Queue, after, at, claim, id, lease, listed, message, reject};
@@ -131,19 +131,22 @@ async fn look_ups_are_answered_in_the_order_asked(queue: &Queue) {
 
 async fn counts_follow_a_message_through_its_life(queue: &Queue) {
     assert_eq!(queue.stats(0).await, Stats::default());
-    let mut expected = Stats { enqueued_total: 1, ..Stats::default() };
+    let mut expected = Stats::default();
+    expected.totals.enqueued = 1;
     queue.enqueue_one(0, NewMessage { schedule: after(10), ..message("a") }).await;
     let waiting = Stats { earliest_due: Some(at(10)), ..expected };
     assert_eq!(queue.stats(9).await, Stats { scheduled: 1, ..waiting });
     assert_eq!(queue.stats(10).await, Stats { ready: 1, ..waiting });
     queue.claim(10, claim(1, 1, 50)).await;
+    expected.totals.lateness[0] = 1;
     assert_eq!(queue.stats(10).await, Stats { leased: 1, ..expected });
     queue.end(11, "a", lease(1, 1), reject("boom")).await;
+    expected.totals.died_rejected = 1;
     assert_eq!(queue.stats(11).await, Stats { dead: 1, ..expected });
     queue.redrive(12, "a", Schedule::NOW).await;
     queue.claim(12, claim(2, 1, 50)).await;
     queue.end(13, "a", lease(2, 2), Outcome::Ack).await;
-    expected.acked_total = 1;
+    (expected.totals.redriven, expected.totals.lateness[0], expected.totals.acked) = (1, 2, 1);
     assert_eq!(queue.stats(13).await, expected);
     queue.pause(14).await;
     assert_eq!(queue.stats(14).await, Stats { paused: true, ..expected });
@@ -198,6 +201,7 @@ async fn only_what_changes_something_raises_the_revision(queue: &Queue) {
         Op::List(List { status: Status::Ready, after: None, limit: 1 }),
         Op::Stats,
         Op::Forecast(vec![Millis::ZERO]),
+        Op::History(Resolution::Minutes),
         Op::Check(Check { after: None, limit: 1 }),
         Op::Resume,
         Op::Cancel(vec![id("nobody")]),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use delayline_core::{
     Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
-    Delivery, Enqueued, Error, Extend, Extended, Found, Lease, List, Message, MessageId, Millis,
-    NewMessage, Op, Outcome, Page, Position, Purged, QueueBackend, Redrive, Redriven, Reply,
-    Reschedule, Rescheduled, Schedule, Settled, Settlement, Stats, Status, Timestamp,
+    Delivery, Enqueued, Error, Extend, Extended, Found, HistoryPoint, Lease, List, Message,
+    MessageId, Millis, NewMessage, Op, Outcome, Page, Position, Purged, QueueBackend, Redrive,
+    Redriven, Reply, Reschedule, Rescheduled, Resolution, Schedule, Settled, Settlement, Stats,
+    Status, Timestamp,
 };
 
 use crate::oracle;
@@ -147,7 +148,7 @@ impl Queue {
     }
 
     pub(super) async fn stats(&self, ms: u64) -> Stats {
-        answer!(self, ms, Op::Stats, Reply::Stats(stats) => stats)
+        answer!(self, ms, Op::Stats, Reply::Stats(stats) => *stats)
     }
 
     /// How many messages are ready, due within each delay in ms, and due later.
@@ -156,6 +157,11 @@ impl Queue {
         let op = Op::Forecast(delays);
         let forecast = answer!(self, ms, op, Reply::Forecast(forecast) => forecast);
         (forecast.ready, forecast.due, forecast.later)
+    }
+
+    /// What the queue was like, and is now.
+    pub(super) async fn history(&self, ms: u64, resolution: Resolution) -> Vec<HistoryPoint> {
+        answer!(self, ms, Op::History(resolution), Reply::History(history) => history.points)
     }
 
     /// Audits the whole queue, which must be clean, and returns its number of messages.

@@ -86,7 +86,7 @@ async fn what_is_relayed_is_finished(queue: &Queue) {
     assert_eq!(queue.purge(3, "a").await, delayline_core::Purged::NotFound);
     assert_eq!(queue.claim_ids(4, claim(1, 9, 10)).await, ["b"]);
     let stats = queue.stats(5).await;
-    assert_eq!((stats.relayed_total, stats.enqueued_total, stats.leased), (1, 2, 1));
+    assert_eq!((stats.totals.relayed, stats.totals.enqueued, stats.leased), (1, 2, 1));
 }
 
 async fn a_relayed_id_can_be_reused_if_asked(queue: &Queue) {
@@ -97,7 +97,7 @@ async fn a_relayed_id_can_be_reused_if_asked(queue: &Queue) {
         assert_eq!(queue.enqueue_one(round, again()).await, created);
         assert_eq!(ids(queue, round, anywhere(), 9).await, ["again"]);
     }
-    assert_eq!(queue.stats(4).await.relayed_total, 3);
+    assert_eq!(queue.stats(4).await.totals.relayed, 3);
 }
 
 async fn a_relay_takes_no_message_that_somebody_holds(queue: &Queue) {
@@ -143,7 +143,7 @@ async fn what_has_expired_is_buried_and_not_relayed(queue: &Queue) {
     let deaths = ["x", "y"].map(|name| death(name, DeathReason::Expired));
     assert_eq!(relayed.deaths, deaths);
     let stats = queue.stats(6).await;
-    assert_eq!((stats.dead, stats.expired_total, stats.relayed_total), (2, 2, 2));
+    assert_eq!((stats.dead, stats.totals.died_expired, stats.totals.relayed), (2, 2, 2));
 }
 
 async fn a_paused_queue_relays_nothing(queue: &Queue) {
@@ -215,7 +215,7 @@ async fn contents_of_every_size_are_relayed(queue: &Queue) {
     queue.enqueue(0, messages).await;
     assert_eq!(relay(queue, 1, anywhere(), 8).await.ids, names[..8]);
     assert_eq!(relay(queue, 1, stream("a-stream", None), 8).await.ids, names[8..]);
-    assert_eq!(queue.stats(1).await.relayed_total, 15);
+    assert_eq!(queue.stats(1).await.totals.relayed, 15);
     assert_eq!(queue.check(1, 10).await, 0);
 }
 

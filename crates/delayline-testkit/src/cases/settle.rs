@@ -202,7 +202,7 @@ async fn items_of_a_batch_are_independent_and_in_order(queue: &Queue) {
     use Settled::{Missing, Stale};
     assert_eq!(settled, [Missing, done(Status::Acked), Stale, Stale, done(Status::Scheduled)]);
     let stats = queue.stats(1).await;
-    let counts = (stats.scheduled, stats.ready, stats.leased, stats.acked_total);
+    let counts = (stats.scheduled, stats.ready, stats.leased, stats.totals.acked);
     assert_eq!(counts, (1, 1, 1, 1));
 }
 

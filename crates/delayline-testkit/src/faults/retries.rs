@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, QueueBackend,
-    Reply, Settled, Settlement, Stats, Status, Timestamp,
+    Reply, Settled, Settlement, Stats, Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -82,9 +82,12 @@ impl Client {
             return Err(format!("not every message was delivered twice: {deliveries:?}"));
         }
         let all = u64::try_from(MESSAGES).unwrap_or_default();
-        let expected = Stats { enqueued_total: all, acked_total: all, ..Stats::default() };
+        let mut totals = Totals::default();
+        (totals.enqueued, totals.acked, totals.failed) = (all, all, all);
+        totals.lateness[0] = 2 * all;
+        let expected = Stats { totals, ..Stats::default() };
         match self.persist(&Op::Stats).await? {
-            Reply::Stats(counts) if counts == expected => Ok(()),
+            Reply::Stats(counts) if *counts == expected => Ok(()),
             other => Err(format!("at the end the queue tells {other:?}")),
         }
     }

@@ -124,12 +124,12 @@ impl Books {
             }
             (Op::Stats, Reply::Stats(counts)) => {
                 self.drained = oracle::is_drained(counts);
-                if counts.enqueued_total == self.created {
+                if counts.totals.enqueued == self.created {
                     return Ok(());
                 }
                 Err(format!(
                     "G22: {} were created, {} counted",
-                    self.created, counts.enqueued_total
+                    self.created, counts.totals.enqueued
                 ))
             }
             (Op::Check(_), Reply::Check(checked)) if !checked.findings.is_empty() => {

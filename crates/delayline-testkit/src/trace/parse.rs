@@ -5,7 +5,7 @@ use std::str::FromStr;
 use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
     GroupName, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position, Priority,
-    Redrive, Relay, Reschedule, Schedule, Settlement, Status, Timestamp,
+    Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp,
 };
 
 use super::bytes::decode;
@@ -76,6 +76,11 @@ impl FromStr for Step {
             }),
             "stats" => Op::Stats,
             "forecast" => Op::Forecast(words.all(millis)?),
+            "history" => Op::History(match words.word()? {
+                "minutes" => Resolution::Minutes,
+                "hours" => Resolution::Hours,
+                other => return Err(format!("there is no resolution {other:?}")),
+            }),
             "check" => Op::Check(Check {
                 limit: number(words.required("limit")?)?,
                 after: words.optional("after").map(position).transpose()?,

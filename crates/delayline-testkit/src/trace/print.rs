@@ -4,7 +4,7 @@ use std::fmt::{self, Formatter};
 
 use delayline_core::{
     Destination, FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority,
-    Schedule,
+    Resolution, Schedule,
 };
 
 use super::bytes::Word;
@@ -61,6 +61,8 @@ impl fmt::Display for Step {
             Op::Forecast(delays) => {
                 delays.iter().try_for_each(|delay| write!(f, " {}", delay.as_ms()))
             }
+            Op::History(Resolution::Minutes) => f.write_str(" minutes"),
+            Op::History(Resolution::Hours) => f.write_str(" hours"),
             Op::List(list) => page(f, list),
             Op::Check(check) | Op::Repair(check) => {
                 write!(f, " limit={}", check.limit)?;

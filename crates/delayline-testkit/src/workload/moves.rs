@@ -1,7 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Relay, Reschedule, Status,
+    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Relay, Reschedule, Resolution,
+    Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -76,6 +77,8 @@ fn reading() -> impl Strategy<Value = Action> {
         4 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
         1 => Just(Action::Send(Op::Stats)),
         1 => delays().prop_map(|delays| Action::Send(Op::Forecast(delays))),
+        1 => select(&[Resolution::Minutes, Resolution::Hours][..])
+            .prop_map(|resolution| Action::Send(Op::History(resolution))),
         1 => invalid().prop_map(Action::Send),
     ]
 }
@@ -153,6 +156,9 @@ fn tick() -> impl Strategy<Value = Tick> {
         14 => (0..4_usize, 0..3_u64).prop_map(|(which, offset)| Tick::Near { which, offset }),
         1 => memory_span().prop_map(Tick::Forward),
         2 => (1..6_u64).prop_map(Tick::Back),
+        // Over minutes and hours, of which the history has a point each.
+        1 => (1..9_000_000_u64).prop_map(Tick::Forward),
+        1 => (1..9_000_000_u64).prop_map(Tick::Back),
         1 => memory_span().prop_map(Tick::Back),
     ]
 }

@@ -69,8 +69,8 @@ pub(super) async fn page(context: Context) -> Response {
                                         }
                                     }
                                     td data-label="Oldest" { (overdue(stats, *now)) }
-                                    td.number data-label="Sent" { (number(stats.enqueued_total)) }
-                                    td.number data-label="Acked" { (number(stats.acked_total)) }
+                                    td.number data-label="Sent" { (number(stats.totals.enqueued)) }
+                                    td.number data-label="Acked" { (number(stats.totals.acked)) }
                                 }
                                 Err(failure) => {
                                     td.error colspan="8" { (failure.detail()) }

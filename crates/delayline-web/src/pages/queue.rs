@@ -88,12 +88,12 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             h2 { "Since the queue was created" }
             dl.facts {
                 @for (label, count) in [
-                    ("Sent", stats.enqueued_total),
-                    ("Acked", stats.acked_total),
-                    ("Cancelled", stats.cancelled_total),
-                    ("Purged", stats.purged_total),
-                    ("Relayed", stats.relayed_total),
-                    ("Expired", stats.expired_total),
+                    ("Sent", stats.totals.enqueued),
+                    ("Acked", stats.totals.acked),
+                    ("Cancelled", stats.totals.cancelled),
+                    ("Purged", stats.totals.purged),
+                    ("Relayed", stats.totals.relayed),
+                    ("Expired", stats.totals.died_expired),
                 ] {
                     div { dt { (label) } dd { (number(count)) } }
                 }

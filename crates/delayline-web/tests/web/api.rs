@@ -81,7 +81,7 @@ async fn many_messages_are_sent_if_all_are_valid() {
     // Blank lines count as well.
     assert_eq!(places, [Some(3), Some(4)]);
     assert_eq!(orders.get("b").await.unwrap(), Found::Unknown);
-    assert_eq!(orders.stats().await.unwrap().enqueued_total, 1_001);
+    assert_eq!(orders.stats().await.unwrap().totals.enqueued, 1_001);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn wrong_messages_are_problems() {
     let payload = "x".repeat(limits::MAX_PAYLOAD_BYTES + 1);
     let body = json!({ "payload": payload }).to_string();
     call(&site, "POST", MESSAGES, &body).await.status(400).has("1048577 bytes");
-    assert_eq!(orders.stats().await.unwrap().enqueued_total, 0);
+    assert_eq!(orders.stats().await.unwrap().totals.enqueued, 0);
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn an_action_leaves_a_line_though_its_client_has_gone() {
         assert!(audit.len() == 1 && audit[0].contains(&format!("{action:?}")), "{audit:?}");
     }
     let stats = orders.stats().await.unwrap();
-    assert_eq!((stats.cancelled_total, stats.ready, stats.paused), (1, 1, false));
+    assert_eq!((stats.totals.cancelled, stats.ready, stats.paused), (1, 1, false));
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
-    Applied, Forecast, Found, MessageId, MessageState, Millis, Op, Reply, Stats, Timestamp,
+    Applied, Forecast, Found, History, MessageId, MessageState, Millis, Op, Reply, Resolution,
+    Stats, Timestamp,
 };
 
 use super::{Explanation, Queue, only};
@@ -106,7 +107,7 @@ impl<T, C> Queue<T, C> {
         Ok(Explanation::new(&found, at, is_paused))
     }
 
-    /// Counts the messages in each state (G22).
+    /// Counts the messages in each state, and how often each thing has happened so far (G22).
     ///
     /// # Cancel safety
     ///
@@ -117,7 +118,7 @@ impl<T, C> Queue<T, C> {
     /// [`Error::Backend`]; see [`patience`](Self::patience).
     pub async fn stats(&self) -> Result<Stats, Error> {
         match self.ask(&Op::Stats).await? {
-            Reply::Stats(stats) => Ok(stats),
+            Reply::Stats(stats) => Ok(*stats),
             _ => Err(Error::unexpected_reply()),
         }
     }
@@ -160,6 +161,39 @@ impl<T, C> Queue<T, C> {
         }
     }
 
+    /// Returns what the queue was like in the last six hours, minute by minute, or in the last 31
+    /// days, hour by hour (G22). The server keeps it, whether or not anything monitors the queue.
+    ///
+    /// ```
+    /// # use delayline::{Queue, Resolution};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
+    /// orders.send(&1234).await?;
+    /// let history = orders.history(Resolution::Minutes).await?;
+    /// for pair in history.points.windows(2) {
+    ///     let sent = pair[1].totals.enqueued - pair[0].totals.enqueued;
+    ///     println!("{sent} messages sent in the minute from {}", pair[0].at);
+    /// #   assert_eq!(sent, 1);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
+        match self.ask(&Op::History(resolution)).await? {
+            Reply::History(history) => Ok(history),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
     /// Returns the time of the server's clock, which decides when messages are due and expire.
     ///
     /// # Cancel safety
@@ -188,6 +222,6 @@ impl<T, C> Queue<T, C> {
         let applied = self.client.apply(&Op::Stats).await?;
         let Reply::Stats(stats) = applied.reply else { return Err(Error::unexpected_reply()) };
         telemetry::depths(self.client.label(), &stats, applied.at);
-        Ok(stats)
+        Ok(*stats)
     }
 }

@@ -116,7 +116,7 @@ impl Faulty {
 
     pub async fn stats(&self) -> Stats {
         match self.direct(Op::Stats).await {
-            Reply::Stats(stats) => stats,
+            Reply::Stats(stats) => *stats,
             other => panic!("{other:?}"),
         }
     }

@@ -56,7 +56,7 @@ fn due_messages_are_moved_in_order_and_once() {
     assert_eq!(payloads, [&b"urgent"[..], b"a", b"b"]);
     assert_eq!(elements[1].due, at(10));
     let Reply::Stats(stats) = state.apply(at(20), &Op::Stats).reply else { panic!() };
-    assert_eq!((stats.relayed_total, stats.scheduled, stats.ready), (3, 1, 0));
+    assert_eq!((stats.totals.relayed, stats.scheduled, stats.ready), (3, 1, 0));
 }
 
 #[test]

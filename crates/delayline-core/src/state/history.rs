@@ -1,0 +1,36 @@
+//! Snapshots of the past.
+
+use super::{Index, State, up_to};
+use crate::{HistoryPoint, Resolution, Timestamp};
+
+impl State {
+    /// Returns the queue as it was when the minute began and when the hour began, if there is no
+    /// snapshot of this minute yet.
+    pub(super) fn look_at_minute(&self, now: Timestamp) -> Option<[HistoryPoint; 2]> {
+        let start = |resolution: Resolution| now.start_of(resolution.unit_ms());
+        let minute = start(Resolution::Minutes);
+        let points = || [minute, start(Resolution::Hours)].map(|at| self.point(at));
+        (minute != self.minute).then(points)
+    }
+
+    pub(super) fn store_snapshot(&mut self, [minute, hour]: [HistoryPoint; 2]) {
+        self.minutes.store(self.minute, minute);
+        self.hours.store(self.minute, hour);
+        self.minute = minute.at;
+    }
+
+    /// Returns what the queue is like, with the messages that are due at `at`.
+    pub(super) fn point(&self, at: Timestamp) -> HistoryPoint {
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let waiting: usize = self.due.iter().map(Index::len).sum();
+        let ready: usize = self.due.iter().map(|index| up_to(index, at).count()).sum();
+        HistoryPoint {
+            at,
+            scheduled: count(waiting - ready),
+            ready: count(ready),
+            leased: count(self.leased.len()),
+            dead: count(self.dead.len()),
+            totals: self.totals,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What has happened in a queue so far.
+
+use crate::{DeathReason, Millis};
+
+/// How often each thing has happened in a queue since its first message.
+///
+/// Counters only grow. They are counted by the server in the same step as what they count, so no
+/// worker or exporter has to be running, and a repeated operation counts once. A repair leaves them
+/// alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Messages enqueued.
+    pub enqueued: u64,
+    /// Messages acked.
+    pub acked: u64,
+    /// Messages cancelled, whether they were waiting, leased or dead.
+    pub cancelled: u64,
+    /// Messages purged.
+    pub purged: u64,
+    /// Messages relayed.
+    pub relayed: u64,
+    /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry), whether the message was retried
+    /// or died of it.
+    pub failed: u64,
+    /// Leases ended by [`Outcome::Snooze`](crate::Outcome::Snooze).
+    pub snoozed: u64,
+    /// Leases ended by [`Outcome::Release`](crate::Outcome::Release).
+    pub released: u64,
+    /// Leases that expired and were taken back, whether the message was delivered again or died of
+    /// it. The lease of a message whose cancellation was requested is not counted.
+    pub crashed: u64,
+    /// Dead letters redriven.
+    pub redriven: u64,
+    /// Deaths of [`DeathReason::MaxFailures`].
+    pub died_max_failures: u64,
+    /// Deaths of [`DeathReason::MaxCrashes`].
+    pub died_max_crashes: u64,
+    /// Deaths of [`DeathReason::Rejected`].
+    pub died_rejected: u64,
+    /// Deaths of [`DeathReason::Expired`].
+    pub died_expired: u64,
+    /// Deaths of [`DeathReason::Unreadable`], except those that a repair found.
+    pub died_unreadable: u64,
+    /// Deliveries by lateness, the time from the due time to the claim: bucket `n` counts those
+    /// that were late by less than [`lateness_bound`](Self::lateness_bound) of `n` and by no less
+    /// than that of the bucket before. The due time is that of the latest enqueue, reschedule,
+    /// retry, snooze or redrive; a release or an expired lease leaves it unchanged.
+    pub lateness: [u64; Self::LATENESS_BUCKETS],
+}
+
+impl Totals {
+    /// The number of buckets of [`lateness`](Self::lateness).
+    pub const LATENESS_BUCKETS: usize = 16;
+
+    /// Returns the number of deliveries: every lease that was ever granted.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        sum(self.lateness)
+    }
+
+    /// Returns the number of deaths for one reason.
+    #[must_use]
+    pub const fn died_of(&self, reason: DeathReason) -> u64 {
+        match reason {
+            DeathReason::MaxFailures => self.died_max_failures,
+            DeathReason::MaxCrashes => self.died_max_crashes,
+            DeathReason::Rejected => self.died_rejected,
+            DeathReason::Expired => self.died_expired,
+            DeathReason::Unreadable => self.died_unreadable,
+        }
+    }
+
+    /// Returns the number of deaths: how often a message became a dead letter.
+    #[must_use]
+    pub fn died(&self) -> u64 {
+        sum(DeathReason::ALL.map(|reason| self.died_of(reason)))
+    }
+
+    /// Returns the upper bound of a bucket of [`lateness`](Self::lateness), which is not in the
+    /// bucket itself: 2 ms for the first, twice that of the bucket before for the others. `None`
+    /// for the last bucket, which has none, and for buckets that do not exist.
+    #[must_use]
+    pub const fn lateness_bound(bucket: usize) -> Option<Millis> {
+        if bucket < Self::LATENESS_BUCKETS - 1 {
+            Some(Millis::saturating(2 << bucket))
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether a counter is lower than it was.
+    pub(crate) fn has_fallen_since(&self, earlier: &Self) -> bool {
+        let counters = |of: &Self| {
+            let deaths = DeathReason::ALL.map(|reason| of.died_of(reason));
+            let others = [
+                of.enqueued,
+                of.acked,
+                of.cancelled,
+                of.purged,
+                of.relayed,
+                of.failed,
+                of.snoozed,
+                of.released,
+                of.crashed,
+                of.redriven,
+            ];
+            others.into_iter().chain(deaths).chain(of.lateness).collect::<Vec<_>>()
+        };
+        counters(self).iter().zip(counters(earlier)).any(|(now, before)| *now < before)
+    }
+
+    /// Counts a delivery that is late by `late_ms` milliseconds.
+    pub(crate) fn count_delivery(&mut self, late_ms: u64) {
+        let bound = late_ms.checked_ilog2().unwrap_or(0);
+        let bucket = usize::try_from(bound).unwrap_or(usize::MAX).min(Self::LATENESS_BUCKETS - 1);
+        self.lateness[bucket] += 1;
+    }
+
+    /// Counts a death.
+    pub(crate) const fn count_death(&mut self, reason: DeathReason) {
+        let counter = match reason {
+            DeathReason::MaxFailures => &mut self.died_max_failures,
+            DeathReason::MaxCrashes => &mut self.died_max_crashes,
+            DeathReason::Rejected => &mut self.died_rejected,
+            DeathReason::Expired => &mut self.died_expired,
+            DeathReason::Unreadable => &mut self.died_unreadable,
+        };
+        *counter += 1;
+    }
+}
+
+/// Saturates: a damaged counter may hold any number.
+fn sum<const N: usize>(counters: [u64; N]) -> u64 {
+    counters.into_iter().fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_counted_below_the_bound_of_its_bucket() {
+        for late_ms in [0, 1, 2, 3, 4, 1_000, 32_767, 32_768, 65_535, u64::MAX] {
+            let mut totals = Totals::default();
+            totals.count_delivery(late_ms);
+            assert_eq!(totals.delivered(), 1);
+            let bucket = totals.lateness.iter().position(|count| *count == 1).unwrap();
+            let least = bucket.checked_sub(1).and_then(Totals::lateness_bound);
+            assert!(least.is_none_or(|least| least.as_ms() <= late_ms), "{late_ms} in {bucket}");
+            let most = Totals::lateness_bound(bucket);
+            assert!(most.is_none_or(|most| late_ms < most.as_ms()), "{late_ms} in {bucket}");
+            assert_eq!(most.is_none(), late_ms >= 32_768, "{late_ms} in {bucket}");
+        }
+        assert_eq!(Totals::lateness_bound(0), Some(Millis::saturating(2)));
+        assert_eq!(Totals::lateness_bound(usize::MAX), None);
+    }
+
+    #[test]
+    fn deaths_are_counted_by_reason() {
+        let mut totals = Totals::default();
+        for (times, reason) in (1..).zip(DeathReason::ALL) {
+            (0..times).for_each(|_| totals.count_death(reason));
+            assert_eq!(totals.died_of(reason), times);
+        }
+        assert_eq!(totals.died(), 15);
+        totals.died_expired = u64::MAX;
+        assert_eq!(totals.died(), u64::MAX, "damaged counters do no harm");
+    }
+}

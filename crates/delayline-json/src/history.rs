@@ -1,0 +1,221 @@
+//! The past of a queue.
+
+use delayline::{History, HistoryPoint, Millis, Resolution, Stats, Totals};
+use serde_json::{Value, json};
+
+use crate::rfc3339;
+use crate::stats::counts;
+
+/// The name of a resolution: `minutes` or `hours`.
+#[must_use]
+pub const fn resolution_name(resolution: Resolution) -> &'static str {
+    match resolution {
+        Resolution::Minutes => "minutes",
+        Resolution::Hours => "hours",
+    }
+}
+
+/// Every point: its time, and its counts under the names of [`counts`]; and deliveries by lateness,
+/// whose bounds are told once.
+#[must_use]
+pub fn history(queue: &str, resolution: Resolution, history: &History) -> Value {
+    let bounds = (0..Totals::LATENESS_BUCKETS).map(Totals::lateness_bound);
+    let bounds: Vec<_> = bounds.map(|bound| bound.map(Millis::as_ms)).collect();
+    json!({
+        "queue": queue,
+        "resolution": resolution_name(resolution),
+        "lateness_below_ms": bounds,
+        "points": history.points.iter().map(point).collect::<Vec<_>>(),
+    })
+}
+
+fn point(point: &HistoryPoint) -> Value {
+    let HistoryPoint { at, scheduled, ready, leased, dead, totals } = *point;
+    let stats = Stats { scheduled, ready, leased, dead, totals, ..Stats::default() };
+    let mut object = json!({ "at": rfc3339(at), "lateness": totals.lateness });
+    for (name, count) in counts(&stats) {
+        object[name] = json!(count);
+    }
+    object
+}
+
+/// How often something happened in each part of the time that a history covers, or how many
+/// messages were there at the end of each part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Series {
+    /// What was counted: `sent`, `delivered` and so on.
+    pub name: &'static str,
+    /// Whether it counts messages that were there, and not things that happened.
+    pub is_level: bool,
+    /// The counts, from the oldest part to the one that is now.
+    pub parts: Vec<u64>,
+}
+
+/// The time that one part of [`series`] takes: there are 60 to 62 parts.
+#[must_use]
+pub const fn part_of(resolution: Resolution) -> Millis {
+    Millis::saturating(resolution.unit_ms() * units_in_part(resolution))
+}
+
+const fn units_in_part(resolution: Resolution) -> u64 {
+    match resolution {
+        Resolution::Minutes => 6,
+        Resolution::Hours => 12,
+    }
+}
+
+/// What a history says, as numbers to plot. Empty if the history has no point.
+#[must_use]
+pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
+    let (Some(first), Some(last)) = (history.points.first(), history.points.last()) else {
+        return Vec::new();
+    };
+    let count = resolution.points() / units_in_part(resolution);
+    // The part that is now is the last one.
+    let number = |point: &HistoryPoint| point.at.as_ms() / part_of(resolution).as_ms();
+    let index = |point: &HistoryPoint| {
+        let age = number(last).saturating_sub(number(point));
+        count.checked_sub(age + 1).and_then(|index| usize::try_from(index).ok())
+    };
+    let parts = vec![0_u64; usize::try_from(count).unwrap_or_default()];
+    let flow = |name, counter: fn(&Totals) -> u64| {
+        let mut parts = parts.clone();
+        for pair in history.points.windows(2) {
+            // Nothing changed from the end of the first point's unit to the second point.
+            let happened = counter(&pair[1].totals).saturating_sub(counter(&pair[0].totals));
+            if let Some(part) = index(&pair[0]).and_then(|index| parts.get_mut(index)) {
+                *part = part.saturating_add(happened);
+            }
+        }
+        Series { name, is_level: false, parts }
+    };
+    let level = |name, level: fn(&HistoryPoint) -> u64| {
+        let mut parts = parts.clone();
+        // What a point tells holds until the next one.
+        parts.fill(level(first));
+        for point in &history.points {
+            if let Some(rest) = index(point).and_then(|index| parts.get_mut(index..)) {
+                rest.fill(level(point));
+            }
+        }
+        Series { name, is_level: true, parts }
+    };
+    vec![
+        flow("sent", |totals| totals.enqueued),
+        flow("delivered", Totals::delivered),
+        flow("acked", |totals| totals.acked),
+        flow("failed", |totals| totals.failed),
+        flow("crashed", |totals| totals.crashed),
+        flow("died", Totals::died),
+        level("scheduled", |point| point.scheduled),
+        level("ready", |point| point.ready),
+        level("leased", |point| point.leased),
+        level("dead", |point| point.dead),
+    ]
+}
+
+/// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
+/// below 128 ms`. `None` if there were none.
+#[must_use]
+pub fn lateness_in_words(history: &History) -> Option<String> {
+    let (first, last) = (history.points.first()?, history.points.last()?);
+    let mut counts = last.totals.lateness;
+    counts.iter_mut().zip(first.totals.lateness).for_each(|(count, before)| {
+        *count = count.saturating_sub(before);
+    });
+    let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
+    if total == 0 {
+        return None;
+    }
+    let below = |percent: u128| {
+        let mut sum = 0;
+        let bucket = counts.iter().position(|count| {
+            sum += u128::from(*count);
+            sum * 100 >= total * percent
+        });
+        bucket.and_then(Totals::lateness_bound).map_or_else(
+            || format!("{} or more", shown(LAST_BOUND)),
+            |bound| format!("below {}", shown(bound)),
+        )
+    };
+    Some(format!("50 % {}, 99 % {}, all {}", below(50), below(99), below(100)))
+}
+
+/// The bound that the last bucket begins at.
+const LAST_BOUND: Millis = match Totals::lateness_bound(Totals::LATENESS_BUCKETS - 2) {
+    Some(bound) => bound,
+    None => Millis::ZERO,
+};
+
+fn shown(bound: Millis) -> String {
+    match bound.as_ms() {
+        ms if ms < 1_000 => format!("{ms} ms"),
+        ms => format!("{:.1} s", std::time::Duration::from_millis(ms).as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use delayline::Timestamp;
+
+    use super::*;
+
+    fn point(minute: u64, enqueued: u64, ready: u64) -> HistoryPoint {
+        let at = Timestamp::from_ms(minute * 60_000).unwrap();
+        let mut totals = Totals::default();
+        totals.enqueued = enqueued;
+        HistoryPoint { at, ready, totals, ..HistoryPoint::default() }
+    }
+
+    fn parts(points: Vec<HistoryPoint>, name: &str) -> Vec<u64> {
+        let all = series(Resolution::Minutes, &History { points });
+        all.into_iter().find(|series| series.name == name).unwrap().parts
+    }
+
+    #[test]
+    fn what_happened_belongs_to_the_unit_of_its_first_point() {
+        let points =
+            vec![point(1_000, 5, 1), point(1_001, 6, 2), point(1_336, 9, 3), point(1_337, 19, 4)];
+        let sent = parts(points.clone(), "sent");
+        assert_eq!(sent.len(), 60);
+        // The last part begins at minute 1,332, and the one of minute 1,000 at 996.
+        assert_eq!((sent[59], sent[3], sent.iter().sum::<u64>()), (10, 4, 14));
+        let ready = parts(points, "ready");
+        assert_eq!((ready[0], ready[3], ready[58], ready[59]), (1, 2, 2, 4));
+    }
+
+    #[test]
+    fn odd_histories_have_a_plot_too() {
+        assert_eq!(series(Resolution::Hours, &History::default()), []);
+        // Counters that fell, because a record was lost, and points that are not in order.
+        let sent = parts(vec![point(2_000, 9, 0), point(1, 3, 0), point(0, 1, 0)], "sent");
+        assert_eq!(sent.iter().sum::<u64>(), 0);
+        let alone = parts(vec![point(0, 7, 8)], "ready");
+        assert_eq!(alone, [8; 60]);
+        assert_eq!(
+            series(Resolution::Hours, &History { points: vec![point(0, 1, 1)] })[0].parts.len(),
+            62
+        );
+    }
+
+    #[test]
+    fn lateness_is_told_by_bounds() {
+        let words = |counts: [u64; 16]| {
+            let mut points = vec![point(0, 0, 0); 2];
+            points[0].totals.lateness[0] = 7;
+            points[1].totals.lateness = counts;
+            points[1].totals.lateness[0] += 7;
+            lateness_in_words(&History { points })
+        };
+        assert_eq!(words([0; 16]), None);
+        let mut counts = [0; 16];
+        (counts[0], counts[5], counts[12]) = (60, 39, 1);
+        let expected = "50 % below 2 ms, 99 % below 64 ms, all below 8.2 s";
+        assert_eq!(words(counts).as_deref(), Some(expected));
+        counts[15] = 1_000;
+        let expected = "50 % 32.8 s or more, 99 % 32.8 s or more, all 32.8 s or more";
+        assert_eq!(words(counts).as_deref(), Some(expected));
+    }
+}

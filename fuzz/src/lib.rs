@@ -14,6 +14,7 @@ mod simulation;
 mod times;
 mod topology;
 mod trace;
+mod web;
 
 pub use arguments::arguments;
 pub use connect_url::connect_url;
@@ -27,12 +28,13 @@ pub use simulation::simulation;
 pub use times::times;
 pub use topology::topology;
 pub use trace::trace;
+pub use web::web;
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("arguments", arguments),
     ("connect_url", connect_url),
     ("error_line", error_line),
@@ -45,4 +47,5 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("times", times),
     ("topology", topology),
     ("trace", trace),
+    ("web", web),
 ];

@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod ci;
+mod consumers;
 mod deny;
 mod dependencies;
 mod fix;
@@ -60,6 +61,7 @@ fn run() -> Result<()> {
         "bench" => bench::run(&shell, args),
         "peers" => peers::run(&shell, args),
         "chaos" => chaos::run(&shell, args),
+        "consumers" => consumers::run(&shell),
         "soak" => soak::run(&shell, args),
         "servers" => servers::run(&shell, args),
         "sim" => sim::run(&shell, args),
@@ -100,6 +102,10 @@ cargo xtask audit
 
 cargo xtask package
     Check that every published crate can be published: compile each from its package.
+
+cargo xtask consumers
+    Run the consumers in Python and Node of docs/guides/relay.md as they are printed there. Needs both,
+    and gets their Redis clients from PyPI and npm.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

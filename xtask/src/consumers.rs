@@ -1,0 +1,110 @@
+//! `cargo xtask consumers`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use delayline_test_server::{Reply, Server};
+use xshell::{Shell, cmd};
+
+use crate::redis_server;
+
+/// What a consumer prints of the messages that are sent.
+const EXPECTED: [&str; 3] = ["order-1 first", "order-2 second", "order-3 third"];
+
+/// Runs the consumers of docs/guides/relay.md as they are printed there, on a stream that a relay
+/// feeds. Gets their packages from PyPI and npm, into target/consumers.
+pub(crate) fn run(shell: &Shell) -> Result<()> {
+    redis_server::ensure(shell)?;
+    let guide = shell.read_file("docs/guides/relay.md")?;
+    let place = shell.current_dir().join("target/consumers");
+    shell.create_dir(&place)?;
+    cmd!(shell, "cargo build --package delayline-cli").run()?;
+    let delayline = shell.current_dir().join("target/debug/delayline");
+    let consumers = [python(shell, &place, &guide)?, node(shell, &place, &guide)?];
+    for (name, consumer) in ["Python", "Node"].into_iter().zip(consumers) {
+        feed(&delayline, consumer).with_context(|| format!("the consumer in {name}"))?;
+        println!("The consumer in {name} got all messages.");
+    }
+    Ok(())
+}
+
+fn python(shell: &Shell, place: &Path, guide: &str) -> Result<Command> {
+    let venv = place.join("venv");
+    cmd!(shell, "python3 -m venv {venv}").run().context("Python and its venv are needed")?;
+    let pip = venv.join("bin/pip");
+    cmd!(shell, "{pip} install --quiet redis").run()?;
+    let file = place.join("consumer.py");
+    shell.write_file(&file, block(guide, "python")?)?;
+    let mut command = Command::new(venv.join("bin/python"));
+    command.arg("-u").arg(file);
+    Ok(command)
+}
+
+fn node(shell: &Shell, place: &Path, guide: &str) -> Result<Command> {
+    let file = place.join("consumer.mjs");
+    shell.write_file(&file, block(guide, "javascript")?)?;
+    cmd!(shell, "npm install --silent --prefix {place} redis")
+        .run()
+        .context("Node and npm are needed")?;
+    let mut command = Command::new("node");
+    command.arg(file);
+    Ok(command)
+}
+
+/// The code of the guide in this language.
+fn block<'a>(guide: &'a str, language: &str) -> Result<&'a str> {
+    let begin = format!("```{language}\n");
+    let code = guide.split_once(&begin).and_then(|(_, rest)| rest.split_once("```\n"));
+    code.map(|(code, _)| code).with_context(|| format!("the guide has no code in {language}"))
+}
+
+/// Relays messages to a stream that the consumer reads, and compares what it prints.
+fn feed(delayline: &Path, mut consumer: Command) -> Result<()> {
+    let server = Server::builder().tcp().try_start()?;
+    let url = server.url();
+    let run = |args: &[&str]| -> Result<()> {
+        let mut command = Command::new(delayline);
+        command.args(args).env("DELAYLINE_URL", &url).env("DELAYLINE_QUEUE", "orders");
+        ensure!(command.status()?.success(), "delayline {args:?} failed");
+        Ok(())
+    };
+    consumer.env("REDIS_URL", &url).stdout(Stdio::piped());
+    let mut running = Running(consumer.spawn()?);
+    let lines = running.0.stdout.take().map(BufReader::new).context("no output")?.lines();
+    let (sender, printed) = mpsc::channel();
+    thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    for line in EXPECTED {
+        let (id, payload) = line.split_once(' ').unwrap_or_default();
+        run(&["send", "--id", id, "--payload", payload, "--delay", "50ms"])?;
+        run(&["relay", "--to-stream", STREAM, "--until-empty"])?;
+    }
+    for expected in EXPECTED {
+        let line = printed.recv_timeout(PATIENCE).context("it printed too little")?;
+        ensure!(line == expected, "it printed {line:?} instead of {expected:?}");
+    }
+    let begin = Instant::now();
+    while server.command(&["XLEN", STREAM]) != Reply::Int(0) {
+        ensure!(begin.elapsed() < PATIENCE, "it does not delete what it has acknowledged");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A consumer, which ends with this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const STREAM: &str = "due-orders";
+const PATIENCE: Duration = Duration::from_secs(30);

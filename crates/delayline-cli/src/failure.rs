@@ -99,8 +99,9 @@ pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::PermissionDenied => "the server's `ACL GETUSER` shows what the user may do",
         ErrorKind::ReadOnly => "connect to its primary instead",
         ErrorKind::WrongType => {
-            "another program uses a key of this queue, whose keys are delayline:{QUEUE}:*: choose \
-             another name with --queue, or remove the key that `TYPE` shows as another type"
+            "another program uses a key of this queue, whose keys are delayline:{QUEUE}:*, or the \
+             destination of a relay: choose another name, or remove the key that `TYPE` shows as \
+             another type"
         }
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {

@@ -76,7 +76,7 @@ fn what_cannot_be_relayed_is_refused() {
             (&["--to-list", ""], 2, "is empty"),
             (&["--to-list", "a", "--max-len", "0"], 2, "from 1 to"),
             (&["--to-list", "a", "--batch", "1001"], 2, "from 1 to 1000"),
-            (&["--to-list", "a-set"], 3, "WRONGTYPE"),
+            (&["--to-list", "a-set"], 3, "is a-set a list?"),
         ] {
             let ended = relay(&server, driver, flags).code(code);
             assert!(ended.stderr.contains(text), "{flags:?}: {}", ended.stderr);

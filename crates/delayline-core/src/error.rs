@@ -65,7 +65,8 @@ pub enum ErrorKind {
     /// Too many operations are waiting in this process, or the server accepts no more clients.
     /// [`ErrorClass::NotExecuted`].
     Overloaded,
-    /// A key of the queue holds another type of value. [`ErrorClass::Rejected`].
+    /// A key of the queue, or the destination of a relay, holds another type of value.
+    /// [`ErrorClass::Rejected`].
     WrongType,
     /// The queue's control record cannot be read, so no operation is possible until it is removed;
     /// messages are stored elsewhere. The detail says what to remove. [`ErrorClass::Rejected`].
@@ -148,7 +149,7 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Busy => f.write_str("the server cannot serve the operation now"),
             Self::Overloaded => f.write_str("too many operations or clients at once"),
-            Self::WrongType => f.write_str("a key of the queue holds another type of value"),
+            Self::WrongType => f.write_str("a key holds another type of value"),
             Self::Damaged => f.write_str("the queue's control record is damaged"),
             Self::NewerVersion { found, supported } => write!(
                 f,

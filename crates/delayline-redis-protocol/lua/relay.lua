@@ -21,7 +21,7 @@
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 0, {}, false
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
-local removed, gone, elements = {}, {}, {}
+local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
 local ring, looked_at = false, 0
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
@@ -67,40 +67,38 @@ local function room()
   return length and (limit == 0 and NEVER or math.max(0, limit - length))
 end
 
--- The element of a stream for a message whose content is `whole`, from `content` on: its fields.
-local function fields_of(id, due, whole, content, headers)
-  local fields = {ELEMENT_ID, id, ELEMENT_DUE, format('%d', due), ELEMENT_PAYLOAD, ''}
-  local position, n = content, 6
-  if headers > 0 then
-    position = position + U16_BYTES
-    local last = position + headers - 1
-    while position <= last do
-      local name = byte(whole, position)
-      local value = position + 1 + name
-      local length = struct.unpack(U16, whole, value)
-      fields[n + 1] = ELEMENT_HEADER .. sub(whole, position + 1, value - 1)
-      fields[n + 2] = sub(whole, value + U16_BYTES, value + U16_BYTES + length - 1)
-      n, position = n + 2, value + U16_BYTES + length
-    end
-  elseif byte(whole, RECORD_FORM) >= HEADED then
-    position = position + U16_BYTES
+-- The fields of a stream's entry for headers that fill `length` bytes of a content from `position` on.
+local function header_fields(whole, position, length)
+  local fields, last = {}, position + length - 1
+  while position <= last do
+    local name = byte(whole, position)
+    local value = position + 1 + name
+    local length = struct.unpack(U16, whole, value)
+    local n = #fields
+    fields[n + 1] = ELEMENT_HEADER .. sub(whole, position + 1, value - 1)
+    fields[n + 2] = sub(whole, value + U16_BYTES, value + U16_BYTES + length - 1)
+    position = value + U16_BYTES + length
   end
-  fields[6] = sub(whole, position)
   return fields
 end
 
 -- State::hand_over: moves ready messages, and buries those that have expired or cannot be read.
--- Reads index, records and details; sets results, elements, delivered, first_left and what is to be written.
+-- Reads index, records and details; sets results, delivered, first_left and what is to be written: `elements` are
+-- the payloads, and for a stream `due_of` and `headers_of` have the rest.
 --@inline
 local function hand_over()
   local bytes, wanted = 0, max
+  -- Many are due at the same time, and few queues with a relay also have workers.
+  local texts, has_details = {}, redis.call('HLEN', key.details) > 0
   repeat
     local ids, members, due
     ids, members, due, first_left = ready_messages(wanted)
     local records, stored = {}, {}
     if #ids > 0 then
       records = redis.call('HMGET', key.records, unpack(ids))
-      stored = redis.call('HMGET', key.details, unpack(ids))
+      if has_details then
+        stored = redis.call('HMGET', key.details, unpack(ids))
+      end
     end
     local left_from
     for i, id in ipairs(ids) do
@@ -127,10 +125,12 @@ local function hand_over()
       looked_at = looked_at + 1
       if whole then
         delivered = delivered + 1
+        elements[delivered] = sub(whole, #whole - payload + 1)
         if kind == TO_STREAM then
-          elements[delivered] = fields_of(id, due[i], whole, content, headers)
-        else
-          elements[delivered] = sub(whole, #whole - payload + 1)
+          local due_at = due[i]
+          texts[due_at] = texts[due_at] or format('%d', due_at)
+          due_of[delivered] = texts[due_at]
+          headers_of[delivered] = headers > 0 and header_fields(whole, content + U16_BYTES, headers)
         end
         -- Shortcuts finish.
         gone[delivered], removed[#removed + 1] = id, member
@@ -163,8 +163,10 @@ local function put_elements()
   if kind == TO_LIST then
     redis.call('RPUSH', key.destination, unpack(elements))
   else
+    local none = {}
     for i = 1, delivered do
-      redis.call('XADD', key.destination, '*', unpack(elements[i]))
+      redis.call('XADD', key.destination, '*', ELEMENT_ID, gone[i], ELEMENT_DUE, due_of[i],
+        ELEMENT_PAYLOAD, elements[i], unpack(headers_of[i] or none))
     end
   end
 end

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{
-    Applied, At, Backend, DestinationKey, Durability, Error, ErrorKind, Op, QueueName, Wakeup,
+    Applied, At, Backend, Destination, DestinationKey, Durability, Error, ErrorKind, Op, QueueName,
+    Wakeup,
 };
 
 use crate::classify::{SEVERAL_SLOTS, is_no_script};
@@ -96,6 +97,15 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
             (ErrorKind::Damaged, _) => {}
             (ErrorKind::Unsupported(what), Op::Relay(relay)) if *what == SEVERAL_SLOTS => {
                 return self.in_another_slot(relay.to.key());
+            }
+            (ErrorKind::WrongType, Op::Relay(relay)) => {
+                // The server does not say which key it is.
+                let kind = match relay.to {
+                    Destination::List { .. } => "list",
+                    Destination::Stream { .. } => "stream",
+                };
+                let detail = format!("{}; is {} a {kind}?", error.detail(), relay.to.key());
+                return Error::with_detail(ErrorKind::WrongType, detail);
             }
             _ => return error,
         }

@@ -15,9 +15,9 @@ return {1, version}
 elseif version == 0 or stored and #stored ~= 92 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, relayed =
-struct.unpack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', stored or string.rep('\0', 92))
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
+journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
 if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
 return {2}
 end
@@ -26,11 +26,12 @@ uses = 31
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
-purged = purged, expired = expired, paused = paused, uses = uses,
+purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, relayed = relayed,
+armed_until = armed_until, minute = latest_minute, stored = stored,
 }
 end
+local counted = false
 local seen = {}
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {0, now, 0, 0, 0, -1}, 0, {}, false
@@ -44,11 +45,12 @@ redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WI
 return first and tonumber(first) - 4 * 281474976710656
 end
 local finished_count, finished_rotates
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local function backlog()
-if redis.call('EXISTS', KEYS[9]) == 0 then
+if redis.call('EXISTS', KEYS[11]) == 0 then
 return 0
 end
-for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[9])) do
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[11])) do
 local fields = {}
 for i = 1, #group, 2 do
 fields[group[i]] = group[i + 1]
@@ -60,14 +62,14 @@ end
 return fields.lag and fields.lag + fields.pending or 281474976710655
 end
 end
-return redis.call('XLEN', KEYS[9])
+return redis.call('XLEN', KEYS[11])
 end
 local function room()
 local length
 if kind == 0 then
-length = redis.call('LLEN', KEYS[9])
+length = redis.call('LLEN', KEYS[11])
 else
-length = redis.call('XLEN', KEYS[9])
+length = redis.call('XLEN', KEYS[11])
 if limit > 0 then
 length = backlog()
 end
@@ -282,6 +284,22 @@ end
 local function dead_score()
 return format('%d', 5 * 281474976710656 + now)
 end
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local function bury(reason)
+if reason == 4 then
+control.expired = control.expired + 1
+else
+local died = {
+[1] = 21, [2] = 22,
+[3] = 23, [5] = 24,
+}
+tally(died[reason], 1)
+end
+return dead_score()
+end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
 end
@@ -376,14 +394,13 @@ local d = entry and read_details(entry)
 or fresh_details(sub(record, 1, 8), fixed_of(record, limits))
 d.state, d.due, d.reason = 0, due[i], 4
 left, reason = write_details(d), 4
-control.expired = control.expired + 1
 elseif not is_stray(id, member, record) then
 left, stub = remains(member, record, due[i])
 reason = 5
 end
 if left then
 push(new_details, id, left)
-push(new_places, dead_score(), member)
+push(new_places, bury(reason), member)
 push(deaths, reason, id)
 else
 removed[#removed + 1] = member
@@ -430,6 +447,22 @@ return format('%d', level * 281474976710656 + due)
 end
 local function dead_score()
 return format('%d', 5 * 281474976710656 + now)
+end
+local function tally(counter, times)
+counted = counted or {}
+counted[counter] = (counted[counter] or 0) + times
+end
+local function bury(reason)
+if reason == 4 then
+control.expired = control.expired + 1
+else
+local died = {
+[1] = 21, [2] = 22,
+[3] = 23, [5] = 24,
+}
+tally(died[reason], 1)
+end
+return dead_score()
 end
 local function member_of(record, id)
 return sub(record, 1, 8) .. id
@@ -580,7 +613,7 @@ removed[#removed + 1] = member
 else
 local left, stub = remains(member, record, now)
 push(new_details, id, left)
-push(new_places, dead_score(), member)
+push(new_places, bury(5), member)
 push(deaths, 5, id)
 if stub then
 push(new_records, id, stub)
@@ -591,13 +624,15 @@ finish(id, sub(entry, 36, 43), 6, '')
 removed[#removed + 1] = member
 else
 local d = read_details(entry)
-if d.state == 1 then
+local was_open = d.state == 1
+if was_open then
 d.crashes, d.settled, d.state = d.crashes + 1, 0, 0
+tally(19, 1)
 d.reason = d.crashes >= d.max_crashes and 2 or 0
 push(new_details, id, write_details(d))
 end
 if d.reason ~= 0 then
-push(new_places, dead_score(), member)
+push(new_places, was_open and bury(d.reason) or dead_score(), member)
 push(deaths, d.reason, id)
 else
 push(new_places, due_score(d.level, d.due), member)
@@ -643,6 +678,39 @@ end
 end
 changed = changed or #gone > 0 or #new_places > 0 or #removed > 0
 if changed or hands_on or is_news then
+if changed then
+do
+if minute ~= control.minute then
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function count_to(band, instant)
+return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
+end
+local function point(at)
+local waiting, ready = 0, 0
+for level = 0, 3 do
+waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
+end
+return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[9], '0', format('%d', 200 - 1))
+end
+redis.call('HLEN', KEYS[10])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HDEL', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+local hour = math.floor(minute / 60)
+snapshot = point(minute * 60000)
+hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+end
+end
+end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
@@ -675,6 +743,10 @@ end
 if #removed > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
+if counted then
+redis.call('STRLEN', KEYS[9])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 if ring then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
@@ -682,11 +754,11 @@ end
 if delivered > 0 then
 do
 if kind == 0 then
-redis.call('RPUSH', KEYS[9], unpack(elements))
+redis.call('RPUSH', KEYS[11], unpack(elements))
 else
 local none = {}
 for i = 1, delivered do
-redis.call('XADD', KEYS[9], '*', 'id', gone[i], 'due', due_of[i],
+redis.call('XADD', KEYS[11], '*', 'id', gone[i], 'due', due_of[i],
 'payload', elements[i], unpack(headers_of[i] or none))
 end
 end
@@ -695,6 +767,18 @@ else
 redis.call('HDEL', KEYS[3], '')
 end
 do
+if counted then
+do
+local increments = {}
+for counter, times in pairs(counted) do
+local n = #increments
+increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
+increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
+end
+redis.call('BITFIELD', KEYS[9], unpack(increments))
+counted = false
+end
+end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -733,6 +817,28 @@ end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
 end
+if snapshot then
+do
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
+local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
+local future = {}
+fields_between(future, 'm', 360, minute, latest)
+fields_between(future, 'h', 744, hour, latest_hour)
+if #future > 0 then
+redis.call('HDEL', KEYS[10], unpack(future))
+end
+redis.call('HSET', KEYS[10], format('m%d', minute % 360), snapshot)
+if hourly then
+redis.call('HSET', KEYS[10], format('h%d', hour % 744), hourly)
+end
+redis.call('PEXPIRE', KEYS[10], 2678400000)
+control.minute, snapshot = minute, false
+end
+end
 if ring then
 redis.call('LPUSH', KEYS[8], '1')
 end
@@ -742,17 +848,17 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I1I4I6I6I6I6I8xxxxxx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.relayed))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
+c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

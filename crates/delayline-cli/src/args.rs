@@ -6,6 +6,7 @@ mod dead;
 mod explain;
 mod forecast;
 mod get;
+mod history;
 mod import;
 mod list;
 mod queues;
@@ -27,6 +28,7 @@ pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
+pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, OldQueue, Unit};
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::queues::Queues;
@@ -128,6 +130,7 @@ pub(crate) enum Verb {
     Queues(Queues),
     Stats(Stats),
     Forecast(Forecast),
+    History(History),
     List(List),
     Get(Get),
     Explain(Explain),

@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod forecast;
 pub(crate) mod get;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod queues;

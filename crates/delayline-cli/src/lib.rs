@@ -60,6 +60,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Queues(queues) => commands::queues::run(&args.target, &queues).await,
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
         Verb::Forecast(forecast) => commands::forecast::run(&args.target, forecast).await,
+        Verb::History(history) => commands::history::run(&args.target, history).await,
         Verb::List(list) => commands::list::run(&args.target, list).await,
         Verb::Get(get) => commands::get::run(&args.target, get).await,
         Verb::Explain(explain) => commands::explain::run(&args.target, explain).await,

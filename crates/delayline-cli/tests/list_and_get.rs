@@ -278,6 +278,42 @@ fn messages_are_explained() {
 }
 
 #[test]
+fn a_history_tells_what_happened() {
+    let server = Server::start();
+    run(on(&server, &["send", "--id", "b", "--payload", "1"])).code(0);
+    run(on(&server, &["work", "--until-empty"])).code(0);
+    many(&server, 60);
+    for driver in DRIVERS {
+        let history = |more: &[&str]| {
+            let args: Vec<_> =
+                ["--driver", driver, "history"].iter().chain(more).copied().collect();
+            run(on(&server, &args)).code(0)
+        };
+        for flags in [&[][..], &["--hours"]] {
+            let text = history(flags).stdout;
+            let row = |name: &str| {
+                let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+                line.strip_prefix(name).unwrap().trim().to_owned()
+            };
+            assert!(row("sent").contains("  61 in all, at most 6"), "{text}");
+            assert!(
+                row("acked").contains('\u{2588}') && row("acked").contains("  1 in all"),
+                "{text}"
+            );
+            assert!(row("scheduled").contains("60 now, at most 60"), "{text}");
+            assert!(row("late by").starts_with("50 % below "), "{text}");
+        }
+        let value = &history(&["--json"]).lines()[0];
+        assert_eq!((&value["queue"], &value["resolution"]), (&"orders".into(), &"minutes".into()));
+        assert_eq!(value["lateness_below_ms"].as_array().unwrap().len(), 16);
+        let points = value["points"].as_array().unwrap();
+        let (first, last) = (&points[0], points.last().unwrap());
+        assert_eq!((&first["enqueued_total"], &last["enqueued_total"]), (&0.into(), &61.into()));
+        assert_eq!((&last["delivered_total"], &last["scheduled"]), (&1.into(), &60.into()));
+    }
+}
+
+#[test]
 fn a_forecast_counts_what_falls_due() {
     let server = Server::start();
     many(&server, 60);

@@ -44,6 +44,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues", get(look::queues)),
         ("/queues/{queue}", get(look::queue)),
         ("/queues/{queue}/forecast", get(look::forecast)),
+        ("/queues/{queue}/history", get(look::history)),
         ("/queues/{queue}/pause", post(act::pause)),
         ("/queues/{queue}/resume", post(act::resume)),
         ("/queues/{queue}/messages", get(look::list).post(send::send)),

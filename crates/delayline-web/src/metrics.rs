@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use delayline::{Stats, Timestamp};
+use delayline::{DeathReason, Stats, Timestamp, Totals};
 
 use crate::context::Context;
 use crate::dashboard::Shared;
@@ -71,7 +71,31 @@ fn exposition(samples: &[(&str, Option<(Stats, Timestamp)>)]) -> String {
             line(&mut out, metric, &format!("queue=\"{name}\""), value(&stats));
         }
     }
+    head(&mut out, DIED, "counter", "How often a message became a dead letter, by reason");
+    for (name, (stats, _)) in known() {
+        for reason in DeathReason::ALL {
+            let labels = format!("queue=\"{name}\",reason=\"{}\"", reason.name());
+            line(&mut out, DIED, &labels, stats.totals.died_of(reason));
+        }
+    }
+    head(&mut out, LATENESS, "histogram", "Time from the due time of a delivery to its claim");
+    for (name, (stats, _)) in known() {
+        lateness(&mut out, name, &stats.totals);
+    }
     out
+}
+
+/// A histogram without a sum, which the server does not keep.
+fn lateness(out: &mut String, queue: &str, totals: &Totals) {
+    let mut below = 0_u64;
+    for (bucket, count) in totals.lateness.iter().enumerate() {
+        below = below.saturating_add(*count);
+        let bound = Totals::lateness_bound(bucket).map(Duration::from);
+        let bound = bound.map_or_else(|| "+Inf".to_owned(), |it| it.as_secs_f64().to_string());
+        let labels = format!("queue=\"{queue}\",le=\"{bound}\"");
+        line(out, &format!("{LATENESS}_bucket"), &labels, below);
+    }
+    line(out, &format!("{LATENESS}_count"), &format!("queue=\"{queue}\""), below);
 }
 
 fn head(out: &mut String, metric: &str, kind: &str, help: &str) {
@@ -87,19 +111,24 @@ const UP: &str = "delayline_queue_up";
 const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
+const DIED: &str = "delayline_queue_died_total";
+const LATENESS: &str = "delayline_queue_lateness_seconds";
 
 type Total = (&'static str, &'static str, fn(&Stats) -> u64);
 
 /// Counted by the server, so they go on where they were after a restart of this process.
-const TOTALS: [Total; 6] = [
+const TOTALS: [Total; 11] = [
     ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.totals.enqueued),
+    ("delayline_queue_delivered_total", "Leases ever granted", |stats| stats.totals.delivered()),
     ("delayline_queue_acked_total", "Messages ever acked", |stats| stats.totals.acked),
+    ("delayline_queue_failed_total", "Leases that ended in a failure", |stats| stats.totals.failed),
+    ("delayline_queue_snoozed_total", "Leases that ended in a snooze", |stats| {
+        stats.totals.snoozed
+    }),
+    ("delayline_queue_released_total", "Leases that were released", |stats| stats.totals.released),
+    ("delayline_queue_crashed_total", "Leases that expired", |stats| stats.totals.crashed),
     ("delayline_queue_cancelled_total", "Messages ever cancelled", |stats| stats.totals.cancelled),
     ("delayline_queue_purged_total", "Dead letters ever purged", |stats| stats.totals.purged),
+    ("delayline_queue_redriven_total", "Dead letters ever redriven", |stats| stats.totals.redriven),
     ("delayline_queue_relayed_total", "Messages ever relayed", |stats| stats.totals.relayed),
-    (
-        "delayline_queue_expired_total",
-        "How often a message went to the dead letters because it had expired",
-        |stats| stats.totals.died_expired,
-    ),
 ];

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{Explanation, Found, Status, limits};
+use delayline::{Explanation, Found, Resolution, Status, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
@@ -33,6 +33,20 @@ pub(super) async fn forecast(place: Place, context: Context) -> Result<Response,
     let delays = json::forecast_delays(within).map_err(Failure::Wrong)?;
     let forecast = queue.forecast(delays.iter().copied()).await?;
     Ok(answer(StatusCode::OK, &json::forecast(name, &delays, &forecast)))
+}
+
+/// What the queue was like in the last hours or days.
+pub(super) async fn history(place: Place, context: Context) -> Result<Response, Problem> {
+    let (name, queue) = context.named(&place.queue)?;
+    let resolution = match context.params.text("resolution") {
+        None | Some("minutes") => Resolution::Minutes,
+        Some("hours") => Resolution::Hours,
+        Some(_) => {
+            return Err(Failure::Wrong("`resolution` is minutes or hours".to_owned()).into());
+        }
+    };
+    let history = queue.history(resolution).await?;
+    Ok(answer(StatusCode::OK, &json::history(name, resolution, &history)))
 }
 
 /// Messages of a state, page by page.

@@ -1,8 +1,8 @@
 //! One queue.
 
 use axum::response::Response;
-use delayline::Forecast;
-use delayline_json::FORECAST_DELAYS;
+use delayline::{Forecast, History, Resolution};
+use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 
 use super::layout::Frame;
@@ -30,6 +30,11 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let forecast = match latest {
         Some(latest) => latest.forecast(forecast).await,
         None => Some(forecast.await?),
+    };
+    // An open page that asks for itself again keeps the history that it has.
+    let history = match latest {
+        Some(_) => None,
+        None => Some(queue.history(Resolution::Minutes).await?),
     };
     let of = encoded(name.as_bytes());
     let content = html! {
@@ -76,6 +81,12 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 (coming(forecast))
             }
         }
+        @if let Some(history) = &history {
+            section {
+                h2 { "In the last six hours" }
+                (past(history))
+            }
+        }
         section {
             h2 { "Find a message" }
             form.line method="get" action="message" {
@@ -89,7 +100,12 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             dl.facts {
                 @for (label, count) in [
                     ("Sent", stats.totals.enqueued),
+                    ("Delivered", stats.totals.delivered()),
                     ("Acked", stats.totals.acked),
+                    ("Failed", stats.totals.failed),
+                    ("Leases expired", stats.totals.crashed),
+                    ("Died", stats.totals.died()),
+                    ("Redriven", stats.totals.redriven),
                     ("Cancelled", stats.totals.cancelled),
                     ("Purged", stats.totals.purged),
                     ("Relayed", stats.totals.relayed),
@@ -103,6 +119,50 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
     let frame = Frame { context: &context, title: name, queue: Some(name), here: "queue", live };
     Ok(frame.page(&content))
+}
+
+/// What happened, with a bar for every six minutes, and how late deliveries were.
+fn past(history: &History) -> Markup {
+    let series = json::series(Resolution::Minutes, history);
+    html! {
+        table.forecast {
+            thead {
+                tr { th scope="col" { "What" } th.number scope="col" { "Most in 6 minutes" } th {} }
+            }
+            tbody {
+                @for series in series.iter().filter(|series| !series.is_level) {
+                    @let most = series.parts.iter().copied().max().unwrap_or_default();
+                    tr {
+                        th scope="row" { (capitalised(series.name)) }
+                        td.number { (number(most)) }
+                        td { (columns(&series.parts, most)) }
+                    }
+                }
+            }
+        }
+        @match json::lateness_in_words(history) {
+            Some(words) => p { "Deliveries were late by: " (words) "." },
+            None => p { "Nothing was delivered." },
+        }
+    }
+}
+
+fn columns(parts: &[u64], most: u64) -> Markup {
+    let height = |count: u64| u128::from(count) * 20 / u128::from(most.max(1));
+    let view = format!("0 0 {} 20", parts.len() * 10);
+    html! {
+        svg.bar viewBox=(view) preserveAspectRatio="none" aria-hidden="true" {
+            @for (n, count) in parts.iter().enumerate() {
+                @let height = height(*count);
+                rect.scheduled x=(n * 10) y=(20 - height) width="9" height=(height) {}
+            }
+        }
+    }
+}
+
+fn capitalised(name: &str) -> String {
+    let (first, rest) = name.split_at(name.len().min(1));
+    first.to_ascii_uppercase() + rest
 }
 
 /// The waiting messages by when they are due, with a bar for each count.

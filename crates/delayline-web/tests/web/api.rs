@@ -334,6 +334,32 @@ async fn a_forecast_counts_what_falls_due() {
 }
 
 #[tokio::test]
+async fn a_history_tells_what_happened() {
+    let orders = orders().await;
+    send(&orders, "a", "1").await;
+    let site = site(&orders, Role::Viewer);
+    let history = async |query: &str, status| {
+        call(&site, "GET", &format!("/queues/orders/history{query}"), "")
+            .await
+            .status(status)
+            .json()
+    };
+    for (query, resolution) in
+        [("", "minutes"), ("?resolution=minutes", "minutes"), ("?resolution=hours", "hours")]
+    {
+        let value = history(query, 200).await;
+        assert_eq!((&value["queue"], &value["resolution"]), (&json!("orders"), &json!(resolution)));
+        let points = value["points"].as_array().unwrap();
+        let sent: Vec<_> = points.iter().map(|point| point["enqueued_total"].clone()).collect();
+        assert_eq!(sent, [json!(0), json!(1)]);
+        assert_eq!(points[1]["lateness"].as_array().unwrap().len(), 16);
+    }
+    let problem = history("?resolution=days", 400).await;
+    assert_eq!(problem["detail"], "`resolution` is minutes or hours");
+    call(&site, "GET", "/queues/nobody/history", "").await.status(404);
+}
+
+#[tokio::test]
 async fn a_message_is_explained() {
     let orders = orders().await;
     send(&orders, "a", "1").await;

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use delayline_redis_protocol::layout::control;
 
 /// The append-only file of a server that keeps its data in a directory.
 pub(crate) struct AppendOnlyFile {
@@ -65,20 +66,15 @@ pub(crate) struct Control {
 
 impl Control {
     fn read(record: &[u8]) -> Option<Self> {
-        let at = |from: usize| {
-            let bytes = record.get(from..from + 8)?;
-            Some(u64::from_be_bytes(bytes.try_into().ok()?))
-        };
-        let number = |n: usize| at(1 + 8 * n);
         Some(Self {
-            revision: number(0)?,
-            enqueued: number(1)?,
-            acked: number(2)?,
-            cancelled: number(3)?,
-            purged: number(4)?,
-            relayed: at(78)?,
-            expired: number(5)?,
-            paused: *record.get(49)? != 0,
+            revision: control::REVISION.read(record)?,
+            enqueued: control::SEQUENCE.read(record)?,
+            acked: control::ACKED.read(record)?,
+            cancelled: control::CANCELLED.read(record)?,
+            purged: control::PURGED.read(record)?,
+            relayed: control::RELAYED.read(record)?,
+            expired: control::EXPIRED.read(record)?,
+            paused: control::PAUSED.read(record)? != 0,
         })
     }
 }

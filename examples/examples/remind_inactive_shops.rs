@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use delayline::{Enqueued, Error, Job, MessageId, Outcome, Queue, Rescheduled, Worker};
+use delayline::{Enqueued, Error, Job, MessageId, Outcome, Queue, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -81,32 +81,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Makes the one reminder of a shop due a week from now. Called after every upload; calling it
-/// twice does no harm.
+/// Makes the one reminder of a shop due a week from now, whatever the queue knows of it. Called after
+/// every upload; calling it twice does no harm.
 async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
-    loop {
-        match queue.reschedule_in(id(shop)?, QUIET).await? {
-            Rescheduled::Done { .. } => return Ok(()),
-            // The shop has no message yet, or its last reminder was sent.
-            Rescheduled::NotFound => {
-                let draft = queue.message(&Remind { shop }).id(id(shop)?).due_in(QUIET);
-                let sent = draft.reuse_finished_id().send().await?;
-                if let Enqueued::Created { .. } = sent.outcome {
-                    println!("shop {shop} is to be reminded");
-                    return Ok(());
-                }
-                // A concurrent upload of this shop was faster.
-            }
-            // The handler is about to finish this message: wait, then send a new one.
-            Rescheduled::InFlight => {
-                println!("shop {shop} is being reminded just now");
-                sleep(Duration::from_millis(20)).await;
-            }
-            Rescheduled::Dead => {
-                queue.purge(id(shop)?).await?;
-            }
-        }
+    let draft = queue.message(&Remind { shop }).id(id(shop)?).due_in(QUIET);
+    let sent = draft.or_reschedule().send().await?;
+    match sent.outcome {
+        Enqueued::Created { .. } => println!("shop {shop} is to be reminded"),
+        // It takes the place of the reminder that is being sent.
+        Enqueued::Following { .. } => println!("shop {shop} is being reminded just now"),
+        _ => {}
     }
+    Ok(())
 }
 
 /// Reminds, unless the table knows better.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use delayline_core::{Found, MessageId, MessageState, Op, Position, Reply, State, Timestamp};
+use delayline_core::{
+    Found, Known, MessageId, MessageState, Op, Position, Reply, State, Timestamp,
+};
 use delayline_redis_protocol::layout::place_of_score;
 
 use crate::witness::words;
@@ -32,7 +34,8 @@ impl Effects {
                         effects.note(word(&pair[1]), number(word(&pair[0])));
                     }
                 }
-                b"ZREM" => rest.iter().for_each(|member| effects.note(word(member), None)),
+                // A message that takes the place of another has its own entry before.
+                b"ZREM" => rest.iter().for_each(|member| effects.note_gone(word(member))),
                 _ => {}
             }
         }
@@ -45,7 +48,11 @@ impl Effects {
         let touched = |id: &MessageId| self.places.contains_key(id);
         match op {
             Op::Claim(_) | Op::Relay(_) => !self.places.is_empty(),
-            Op::Enqueue(items) => items.iter().any(|item| touched(&item.id)),
+            // An update may have left no more than a follower or its token.
+            Op::Enqueue(items) => {
+                let updates = items.iter().any(|item| item.known != Known::Refuse);
+                updates && self.places.is_empty() || items.iter().any(|item| touched(&item.id))
+            }
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),
             Op::Purge(ids) => ids.iter().any(touched),
@@ -92,12 +99,21 @@ impl Effects {
     }
 
     fn note(&mut self, member: &[u8], score: Option<u64>) {
-        // The sequence number, and the id.
-        let id = member.get(8..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok());
-        if let Some(id) = id {
+        if let Some(id) = id_of(member) {
             self.places.insert(id, score);
         }
     }
+
+    fn note_gone(&mut self, member: &[u8]) {
+        if let Some(id) = id_of(member) {
+            self.places.entry(id).or_insert(None);
+        }
+    }
+}
+
+/// The id behind the sequence number.
+fn id_of(member: &[u8]) -> Option<MessageId> {
+    member.get(8..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok())
 }
 
 fn number(text: &[u8]) -> Option<u64> {

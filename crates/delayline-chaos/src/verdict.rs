@@ -141,7 +141,10 @@ impl Totals {
                 let created = count(items, |item| matches!(item, Enqueued::Created { .. }));
                 self.saw(G::G1, created);
                 self.saw(G::G14, created);
-                self.saw(G::G15, items.len() - created);
+                let known = |item: &Enqueued| {
+                    matches!(item, Enqueued::Duplicate { .. } | Enqueued::Conflict { .. })
+                };
+                self.saw(G::G15, count(items, known));
             }
             (_, Reply::Claim(claimed)) => {
                 let deliveries = claimed.deliveries.len();

@@ -192,6 +192,19 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
 
+    /// Update the message of this id, if there is one; see below
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_parser = ["replace", "reschedule", "throttle", "debounce"],
+        requires = "id"
+    )]
+    pub(crate) update: Option<String>,
+
+    /// With --update debounce: due this long after the first send at the latest
+    #[arg(long, value_name = "DURATION", requires = "update")]
+    pub(crate) at_most: Option<String>,
+
     /// What to wait for: only the server (none), N replicas as well (replicas=N), or the server's
     /// disk (disk)
     #[arg(long, value_name = "WHERE", default_value_t)]
@@ -203,7 +216,7 @@ pub(crate) struct Send {
         value_name = "PATH",
         conflicts_with_all = [
             "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
-            "expires_in", "reuse_finished_id"
+            "expires_in", "reuse_finished_id", "update", "at_most"
         ]
     )]
     pub(crate) file: Option<PathBuf>,
@@ -343,7 +356,16 @@ Exit codes:
 
 const SEND_HELP: &str = r#"Examples:
   delayline send --id order-1234 --payload '{"total":9}' --delay 30m
+  delayline send --id index-17 --payload 17 --delay 2s --update debounce --at-most 1m
   delayline send --file orders.jsonl
+
+Kinds of updates:
+  replace      replace content and due time
+  reschedule   keep the content, change the due time
+  throttle     replace the content, keep the due time
+  debounce     replace the content, postpone the due time up to --at-most
+A message that a worker holds is left alone; the update takes its place afterwards. A message that
+finished, or never was, is created.
 
 A line of the file is a JSON object:
   {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}
@@ -354,7 +376,8 @@ with the fields
   delay, or at             like the flags
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
-  max_failures, max_crashes, expires_in, reuse_finished_id
+  max_failures, max_crashes, expires_in, reuse_finished_id, update, at_most
+  update_token             16 hexadecimal digits: the same token again changes nothing
 Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends
 what is missing: a known id with the same content is a harmless duplicate. Ids are remembered for at
 least one hour after their message has finished."#;

@@ -49,6 +49,30 @@ fn one_message_of_flags() {
 }
 
 #[test]
+fn updates_are_flags_and_fields() {
+    let server = Server::start();
+    let debounce = |payload| {
+        let flags = ["send", "--id", "a", "--delay", "1h", "--update", "debounce"];
+        let flags = [&flags[..], &["--at-most", "2h", "--payload", payload]].concat();
+        run(on(&server, &flags)).code(0).stderr
+    };
+    assert!(debounce("1").starts_with("created, due 20"));
+    assert!(debounce("2").starts_with("updated, due 20"));
+    let lines = r#"{"id": "a", "payload": "3", "update": "throttle", "update_token": "00000000000000ff"}
+{"id": "b", "payload": "4", "update": "replace"}
+"#;
+    let sent = run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    assert!(sent.stderr.contains("created 1, updated 1, duplicate 0"), "{}", sent.stderr);
+    let again = run_with_input(on(&server, &["send", "--file", "-", "--json"]), lines.as_bytes());
+    let again = again.code(0);
+    assert_eq!(again.lines()[0]["duplicate"], 1, "the token is known: {:?}", again.lines());
+    let refused = run(on(&server, &["send", "--id", "a", "--payload", "x", "--update", "never"]));
+    refused.code(2);
+    let lonely = run(on(&server, &["send", "--id", "a", "--payload", "x", "--at-most", "1s"]));
+    lonely.code(2);
+}
+
+#[test]
 fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
     let server = Server::start();
     for flags in [
@@ -123,7 +147,7 @@ fn a_line_that_is_too_long_is_skipped() {
     let ended = run(on(&server, &["send", "--file", path.to_str().unwrap()])).code(1);
     assert!(ended.stderr.contains("line 2: it is longer than"), "{}", ended.stderr);
     assert!(ended.stderr.contains("line 3: the payload is 1048577 bytes long"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("created 2, duplicate 0, conflict 0, bad 2"));
+    assert!(ended.stderr.contains("created 2, updated 0, duplicate 0, conflict 0, bad 2"));
     assert_eq!(count(&server, "ready"), 2);
 }
 
@@ -189,7 +213,7 @@ fn an_interrupted_file_tells_what_was_sent() {
     send_signal(&child, "-INT");
     let ended = ended(child).code(1);
     drop(stdin);
-    assert!(ended.stderr.contains("created 20, duplicate 0"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("created 20, updated 0"), "{}", ended.stderr);
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
 }
 

@@ -15,7 +15,8 @@ pub enum ErrorClass {
     Rejected,
     /// The operation may have been executed. It can be repeated unchanged: thanks to its ids, claim
     /// id or leases, this has no second effect. The exception is an enqueue with
-    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse): if the first message has finished in the
+    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) that is no
+    /// [update](crate::Known::Update): if the first message has finished in the
     /// meantime, repeating it creates another one.
     Ambiguous,
 }

@@ -40,6 +40,7 @@ mod error;
 mod generations;
 mod headers;
 mod history;
+mod known;
 pub mod limits;
 mod message;
 mod names;
@@ -57,6 +58,7 @@ pub use durability::Durability;
 pub use error::{Error, ErrorClass, ErrorKind, Violation};
 pub use headers::Headers;
 pub use history::{History, HistoryPoint, Resolution};
+pub use known::{Follower, Known, Update, UpdateContent, UpdateDue, UpdateToken};
 pub use message::{
     DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,
     Status,

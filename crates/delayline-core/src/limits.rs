@@ -29,6 +29,15 @@ pub const MAX_ERROR_BYTES: usize = 1024;
 /// messages in one claim or relay.
 pub const MAX_BATCH: usize = 1000;
 
+/// Most payload and header bytes of a message that updates another one. Updates are stored together
+/// with what they are about, and a thousand of them may take effect in one settlement: so they are
+/// smaller than other messages.
+pub const MAX_UPDATE_BYTES: usize = 16 * 1024;
+
+/// The number of updates of an id that are remembered by their tokens: one of them that comes again
+/// changes nothing (G15).
+pub const MAX_UPDATE_TOKENS: usize = 4;
+
 /// Most payload and header bytes in one enqueue. A claim or relay stops before the message that would exceed
 /// it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES};
-use crate::{Headers, MessageId, Schedule, Timestamp, Violation};
+use crate::{Follower, Headers, Known, MessageId, Schedule, Timestamp, Violation};
 
 /// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +93,8 @@ pub struct NewMessage {
     pub max_crashes: u32,
     /// What to do if a message with this id finished recently.
     pub finished_ids: FinishedIds,
+    /// What to do if a message with this id is in the queue.
+    pub known: Known,
 }
 
 impl NewMessage {
@@ -115,6 +117,7 @@ impl NewMessage {
             max_failures: Self::DEFAULT_MAX_FAILURES,
             max_crashes: Self::DEFAULT_MAX_CRASHES,
             finished_ids: FinishedIds::default(),
+            known: Known::default(),
         }
     }
 
@@ -153,7 +156,11 @@ impl NewMessage {
         self.headers.validate()?;
         let most = u64::from(MAX_ATTEMPT_LIMIT);
         Violation::within("max_failures", u64::from(self.max_failures), 1, most)?;
-        Violation::within("max_crashes", u64::from(self.max_crashes), 1, most)
+        Violation::within("max_crashes", u64::from(self.max_crashes), 1, most)?;
+        match self.known {
+            Known::Refuse => Ok(()),
+            Known::Update(update) => update.validate(self),
+        }
     }
 }
 
@@ -169,6 +176,7 @@ impl fmt::Debug for NewMessage {
             .field("max_failures", &self.max_failures)
             .field("max_crashes", &self.max_crashes)
             .field("finished_ids", &self.finished_ids)
+            .field("known", &self.known)
             .finish()
     }
 }
@@ -204,6 +212,9 @@ pub struct Message {
     pub headers: Headers,
     /// The payload.
     pub payload: Bytes,
+    /// What will take the place of this message when its lease ends, if an update came meanwhile.
+    /// Only [`Op::Get`](crate::Op::Get) shows it.
+    pub follower: Option<Follower>,
 }
 
 impl fmt::Debug for Message {
@@ -211,6 +222,7 @@ impl fmt::Debug for Message {
         f.debug_struct("Message")
             .field("info", &self.info)
             .field("headers", &self.headers)
+            .field("follower", &self.follower)
             .finish_non_exhaustive()
     }
 }
@@ -346,6 +358,8 @@ pub enum Status {
     Purged,
     /// Finished: moved to a list or stream.
     Relayed,
+    /// Finished: an update has taken its place before it was acked.
+    Replaced,
 }
 
 impl Status {
@@ -353,11 +367,14 @@ impl Status {
     /// for a while.
     #[must_use]
     pub const fn is_finished(self) -> bool {
-        matches!(self, Self::Acked | Self::Cancelled | Self::Purged | Self::Relayed)
+        matches!(
+            self,
+            Self::Acked | Self::Cancelled | Self::Purged | Self::Relayed | Self::Replaced
+        )
     }
 
     /// All states.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Scheduled,
         Self::Ready,
         Self::Leased,
@@ -366,6 +383,7 @@ impl Status {
         Self::Cancelled,
         Self::Purged,
         Self::Relayed,
+        Self::Replaced,
     ];
 
     /// Returns the name used in JSON: `scheduled`, `ready` and so on.
@@ -380,6 +398,7 @@ impl Status {
             Self::Cancelled => "cancelled",
             Self::Purged => "purged",
             Self::Relayed => "relayed",
+            Self::Replaced => "replaced",
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
-    /// message that may reuse a finished id and has finished in the meantime.
+    /// message that may reuse a finished id and has finished in the meantime. An update
+    /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as long as
+    /// its token is remembered.
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with the same claim id: returns the same leases (G16).
     Claim(Claim),

@@ -77,7 +77,19 @@ pub enum Enqueued {
         /// When the message is due.
         due: Timestamp,
     },
-    /// The queue knows this id with the same content; nothing changed (G15).
+    /// The message of this id, which waited or was dead, has been updated, revived or replaced.
+    Updated {
+        /// When it is due now.
+        due: Timestamp,
+    },
+    /// A worker holds the message of this id. The update takes its place when the lease ends,
+    /// however it ends.
+    Following {
+        /// Whether an earlier follower was updated; there is one at most.
+        replaced: bool,
+    },
+    /// The queue knows this id with the same content; nothing changed (G15). Or an update was known
+    /// by its token, found the id finished, or changed neither content nor due time.
     Duplicate {
         /// The status of the known message.
         status: Status,
@@ -137,15 +149,17 @@ pub enum Settled {
     /// The lease has ended.
     Done {
         /// The new status of the message. If a cancel was requested, it is [`Status::Cancelled`]
-        /// after any outcome but an ack.
+        /// after any outcome but an ack. If an update follows the message, it is
+        /// [`Status::Replaced`] after any outcome but an ack, and the update has taken its place.
         status: Status,
     },
     /// This lease was already ended by the same kind of outcome; nothing changed (G8). The reply to
     /// that settlement was lost, or nobody waited for it.
     AlreadyDone {
         /// How that settlement ended the message, if it did: [`Status::Acked`],
-        /// [`Status::Cancelled`] or [`Status::Dead`], which is still its status. `None` if the
-        /// settlement returned the message to the queue, whatever has happened to it since.
+        /// [`Status::Cancelled`], [`Status::Replaced`] or [`Status::Dead`], which is still its
+        /// status, unless an update has put a new message in its place. `None` if the settlement
+        /// returned the message to the queue, whatever has happened to it since.
         ended: Option<Status>,
     },
     /// The lease is not, or is no longer, the current one; nothing changed (G6).
@@ -176,7 +190,7 @@ pub enum Cancelled {
     /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
     Cancelled,
     /// A worker holds it. The worker learns of the request at its next extend; unless it acks, the
-    /// message is finished when the lease ends.
+    /// message is finished when the lease ends. A follower is dropped.
     InFlight,
     /// There is no such message.
     NotFound,
@@ -231,7 +245,8 @@ pub enum Found {
     /// A live message.
     Live(Box<Message>),
     /// A message that finished recently: [`Status::Acked`], [`Status::Cancelled`],
-    /// [`Status::Purged`] or [`Status::Relayed`].
+    /// [`Status::Purged`] or [`Status::Relayed`]. (One that was replaced has left its id to
+    /// another.)
     Finished(Status),
     /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
@@ -314,8 +329,8 @@ pub enum Finding {
         /// The id.
         id: MessageId,
     },
-    /// Data about an id that has no message: details or content without a record, or a record that
-    /// is not in the index. An audit reports only the number of such records, a repair their ids.
+    /// Data about an id that has no message: details, content or a follower without a record, or a
+    /// record that is not in the index. Or a follower of a message that no worker holds. An audit reports only the number of such records, a repair their ids.
     Orphan {
         /// The id.
         id: MessageId,
@@ -331,7 +346,7 @@ pub enum Finding {
     Conservation {
         /// The number of messages ever enqueued.
         enqueued: u64,
-        /// The number of messages that are live, acked, cancelled, purged or relayed.
+        /// The number of messages that are live, acked, cancelled, purged, relayed or replaced.
         accounted: u64,
     },
 }

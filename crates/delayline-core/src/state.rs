@@ -6,22 +6,24 @@
 mod entry;
 mod history;
 mod invariants;
+mod known;
 mod read;
 mod relay;
 mod ring;
 
 use std::collections::{BTreeMap, HashMap};
 
-use self::entry::{Entry, Place};
+use self::entry::{Entry, OutcomeKind, Place};
 use self::ring::Ring;
 use crate::generations::Generations;
+use crate::known::Tokens;
 use crate::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
     MAX_JOURNAL, MAX_RECLAIM,
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
-    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Lease,
+    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Known, Lease,
     MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
     Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
@@ -68,6 +70,8 @@ struct Finished {
     digest: u64,
     /// The lease whose settlement finished the message, if one did.
     lease: Option<Lease>,
+    /// The latest updates of the id.
+    tokens: Tokens,
 }
 
 impl Default for State {
@@ -176,6 +180,9 @@ impl State {
     }
 
     fn enqueue(&mut self, now: Timestamp, message: &NewMessage, changes: &mut Changes) -> Enqueued {
+        if let Known::Update(update) = message.known {
+            return self.update(now, message, update, changes);
+        }
         let digest = message.digest();
         let known = match self.entries.get(&message.id) {
             Some(entry) => Some((entry.digest, entry.state(now).status())),
@@ -236,8 +243,11 @@ impl State {
                 continue;
             };
             changes.any = true;
-            if entry.cancel_requested() {
-                self.finish(entry, Status::Cancelled, None, changes);
+            if entry.cancel_requested() || entry.follower.is_some() {
+                let cancelled = entry.cancel_requested();
+                let status = if cancelled { Status::Cancelled } else { Status::Replaced };
+                self.totals.crashed += u64::from(!cancelled);
+                self.finish(now, entry, status, None, changes);
                 continue;
             }
             entry.crashes += 1;
@@ -312,20 +322,35 @@ impl State {
             return Settled::Stale;
         }
         let Place::Leased { cancel_requested, .. } = entry.place else {
-            let repeated = entry.settled == Some(item.outcome.kind());
-            let ended = entry.died_of_settlement().then_some(Status::Dead);
-            return if repeated { Settled::AlreadyDone { ended } } else { Settled::Stale };
+            return match entry.settled {
+                Some((kind, ended)) if kind == item.outcome.kind() => {
+                    let died = entry.died_of_settlement().then_some(Status::Dead);
+                    Settled::AlreadyDone { ended: ended.or(died) }
+                }
+                _ => Settled::Stale,
+            };
         };
         let Some(mut entry) = self.remove(&item.id) else {
             return Settled::Missing;
         };
         changes.any = true;
-        if acks || cancel_requested {
-            let status = if acks { Status::Acked } else { Status::Cancelled };
-            self.finish(entry, status, Some(item.lease), changes);
+        let kind = item.outcome.kind();
+        if acks || cancel_requested || entry.follower.is_some() {
+            let status = match () {
+                () if acks => Status::Acked,
+                () if cancel_requested => Status::Cancelled,
+                () => Status::Replaced,
+            };
+            match (status, kind) {
+                (Status::Replaced, OutcomeKind::Retry) => self.totals.failed += 1,
+                (Status::Replaced, OutcomeKind::Snooze) => self.totals.snoozed += 1,
+                (Status::Replaced, OutcomeKind::Release) => self.totals.released += 1,
+                _ => {}
+            }
+            self.finish(now, entry, status, Some((item.lease, kind)), changes);
             return Settled::Done { status };
         }
-        entry.settled = Some(item.outcome.kind());
+        entry.settled = Some((kind, None));
         entry.place = Place::Waiting;
         match &item.outcome {
             Outcome::Ack => {}
@@ -385,13 +410,14 @@ impl State {
             };
         };
         if let Place::Leased { deadline, cancel_requested } = entry.place {
-            changes.any |= !cancel_requested;
+            changes.any |= !cancel_requested || entry.follower.is_some();
             entry.place = Place::Leased { deadline, cancel_requested: true };
+            entry.follower = None;
             self.insert(entry);
             return Cancelled::InFlight;
         }
         changes.any = true;
-        self.finish(entry, Status::Cancelled, None, changes);
+        self.finish(now, entry, Status::Cancelled, None, changes);
         Cancelled::Cancelled
     }
 
@@ -460,7 +486,7 @@ impl State {
             return Purged::NotFound;
         };
         changes.any = true;
-        self.finish(entry, Status::Purged, None, changes);
+        self.finish(now, entry, Status::Purged, None, changes);
         Purged::Purged
     }
 
@@ -477,21 +503,30 @@ impl State {
         Place::Dead { reason, since: now }
     }
 
-    /// Counts a removed message as finished, and notes it for later lookups.
+    /// Counts a removed message as finished, and notes it for later lookups, unless another one
+    /// takes its place.
     fn finish(
         &mut self,
-        entry: Entry,
+        now: Timestamp,
+        mut entry: Entry,
         status: Status,
-        lease: Option<Lease>,
+        settled: Option<(Lease, OutcomeKind)>,
         changes: &mut Changes,
     ) {
         match status {
             Status::Acked => self.totals.acked += 1,
             Status::Purged => self.totals.purged += 1,
             Status::Relayed => self.totals.relayed += 1,
+            Status::Replaced => self.totals.replaced += 1,
             _ => self.totals.cancelled += 1,
         }
-        changes.finished.push((entry.id, Finished { status, digest: entry.digest, lease }));
+        if let Some(follower) = entry.follower.take() {
+            entry.settled = settled.map(|(_, kind)| (kind, Some(status)));
+            return self.take_over(now, entry, *follower);
+        }
+        let (digest, tokens) = (entry.digest, entry.tokens);
+        let lease = settled.map(|(lease, _)| lease);
+        changes.finished.push((entry.id, Finished { status, digest, lease, tokens }));
     }
 
     /// Does what happens once at the end of an operation, however many items it has.

@@ -20,6 +20,8 @@ pub struct Totals {
     pub purged: u64,
     /// Messages relayed.
     pub relayed: u64,
+    /// Messages that gave way to an update before they were acked.
+    pub replaced: u64,
     /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry), whether the message was retried
     /// or died of it.
     pub failed: u64,
@@ -99,6 +101,7 @@ impl Totals {
                 of.cancelled,
                 of.purged,
                 of.relayed,
+                of.replaced,
                 of.failed,
                 of.snoozed,
                 of.released,

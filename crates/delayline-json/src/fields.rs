@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{Bytes, Headers, MessageId, Millis, NewMessage, Op, Priority, Schedule, Timestamp};
+use delayline::{
+    Bytes, Headers, Known, MessageId, Millis, NewMessage, Op, Priority, Schedule, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
+};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -36,6 +39,12 @@ pub struct Fields {
     pub expires_in: Option<String>,
     /// Whether to send it also if a message of this id was finished a short while ago.
     pub reuse_finished_id: bool,
+    /// Which kind of update it is: `replace`, `reschedule`, `throttle` or `debounce`.
+    pub update: Option<String>,
+    /// For a debounce: how long after the first send it is due at the latest; see [`duration`].
+    pub at_most: Option<String>,
+    /// The token of the update, in 16 hexadecimal digits; a random one if none is given.
+    pub update_token: Option<String>,
 }
 
 impl Fields {
@@ -89,6 +98,9 @@ impl Fields {
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
+            "update" => self.update = Some(read(name, "a string", value)?),
+            "at_most" => self.at_most = Some(read(name, "a string like \"90s\"", value)?),
+            "update_token" => self.update_token = Some(read(name, "a string", value)?),
             unknown => return Err(format!("unknown field {}", quoted(unknown))),
         }
         Ok(())
@@ -130,7 +142,9 @@ impl Fields {
         message.priority = self.priority.unwrap_or_default();
         message.max_failures = self.max_failures.unwrap_or(message.max_failures);
         message.max_crashes = self.max_crashes.unwrap_or(message.max_crashes);
-        if self.reuse_finished_id {
+        let update = update(self.update.as_deref(), self.at_most, self.update_token)?;
+        message.known = update.map_or(Known::Refuse, Known::Update);
+        if self.reuse_finished_id || update.is_some() {
             message.finished_ids = delayline::FinishedIds::Reuse;
         }
         let op = Op::Enqueue(vec![message]);
@@ -140,6 +154,53 @@ impl Fields {
             _ => Err(String::new()),
         }
     }
+}
+
+fn update(
+    kind: Option<&str>,
+    at_most: Option<String>,
+    token: Option<String>,
+) -> Result<Option<Update>, String> {
+    let Some(kind) = kind else {
+        return match (at_most, token) {
+            (None, None) => Ok(None),
+            (Some(_), _) => Err("at_most is for \"update\": \"debounce\"".to_owned()),
+            (None, Some(_)) => Err("update_token is for updates".to_owned()),
+        };
+    };
+    let (content, due) = match (kind, at_most) {
+        ("debounce", Some(at_most)) => {
+            let at_most = within(&at_most).map_err(|why| format!("at_most: {why}"))?;
+            let Schedule::In(at_most) = at_most else { return Err("at_most".to_owned()) };
+            (UpdateContent::Replace, UpdateDue::Later { at_most })
+        }
+        ("debounce", None) => return Err("a debounce needs at_most".to_owned()),
+        (_, Some(_)) => return Err("at_most is for \"update\": \"debounce\"".to_owned()),
+        ("replace", None) => (UpdateContent::Replace, UpdateDue::Set),
+        ("reschedule", None) => (UpdateContent::Keep, UpdateDue::Set),
+        ("throttle", None) => (UpdateContent::Replace, UpdateDue::Keep),
+        (_, None) => {
+            return Err("update must be replace, reschedule, throttle or debounce".to_owned());
+        }
+    };
+    let token = match token {
+        None => random(),
+        Some(digits) => {
+            let is_hex =
+                digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let number = u64::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
+            number.ok_or("update_token must be 16 hexadecimal digits")?.to_be_bytes()
+        }
+    };
+    Ok(Some(Update { content, due, token: UpdateToken::from_bytes(token) }))
+}
+
+/// The version in a UUID keeps these bytes from being 0.
+fn random() -> [u8; UpdateToken::BYTES] {
+    let mut token = [0; UpdateToken::BYTES];
+    let uuid = uuid::Uuid::new_v4();
+    token.iter_mut().zip(uuid.as_bytes()).for_each(|(byte, random)| *byte = *random);
+    token
 }
 
 /// An object's members in order, with repeated names.
@@ -268,6 +329,30 @@ mod tests {
     }
 
     #[test]
+    fn updates_are_named_by_their_use() {
+        let at_most = Millis::new(60_000).unwrap();
+        for (fields, content, due) in [
+            (r#""update": "replace""#, UpdateContent::Replace, UpdateDue::Set),
+            (r#""update": "reschedule""#, UpdateContent::Keep, UpdateDue::Set),
+            (r#""update": "throttle""#, UpdateContent::Replace, UpdateDue::Keep),
+            (
+                r#""update": "debounce", "at_most": "1m""#,
+                UpdateContent::Replace,
+                UpdateDue::Later { at_most },
+            ),
+        ] {
+            let token = r#""update_token": "00000000000000fF""#;
+            let sent = message(&format!(r#"{{"id": "a", "payload": 1, {fields}, {token}}}"#));
+            let sent = sent.unwrap();
+            let token = UpdateToken::from_bytes([0, 0, 0, 0, 0, 0, 0, 255]);
+            assert_eq!(sent.known, Known::Update(Update { content, due, token }), "{fields}");
+            assert_eq!(sent.finished_ids, delayline::FinishedIds::Reuse);
+        }
+        let line = r#"{"id": "a", "payload": 1, "update": "throttle"}"#;
+        assert_ne!(message(line).unwrap().known, message(line).unwrap().known, "random tokens");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_the_payload() {
         for (line, why) in [
             (r#"{"payload": "hunter2"}"#, "it has no id"),
@@ -298,6 +383,22 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
+            (r#"{"id": "a", "payload": "hunter2", "update": "debounce"}"#, "needs at_most"),
+            (r#"{"id": "a", "payload": "hunter2", "update": "never"}"#, "update must be"),
+            (r#"{"id": "a", "payload": "hunter2", "at_most": "1s"}"#, "at_most is for"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "update": "replace", "at_most": "1s"}"#,
+                "at_most is for",
+            ),
+            (
+                r#"{"id": "a", "payload": "hunter2", "update": "replace", "update_token": "7"}"#,
+                "16 hexadecimal digits",
+            ),
+            (
+                r#"{"id": "a", "payload": "hunter2", "update": "replace",
+                    "update_token": "0000000000000000"}"#,
+                "not 0",
+            ),
             (r#"{"id": "a", "payload": "hunter2", "headers": {"a": 1}}"#, "an object of strings"),
             ("", "truncated"),
         ] {

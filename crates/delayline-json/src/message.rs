@@ -55,6 +55,18 @@ pub fn message(message: &Message) -> Value {
     let mut object = members(info(&message.info));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);
+    if let Some(follower) = &message.follower {
+        object.insert(
+            "follower".to_owned(),
+            json!({
+                "enqueued_at": rfc3339(follower.enqueued_at),
+                "due": rfc3339(follower.due),
+                "expires_at": follower.expires_at.map(rfc3339),
+                "priority": follower.priority.name(),
+                "payload_bytes": follower.payload_bytes,
+            }),
+        );
+    }
     Value::Object(object)
 }
 

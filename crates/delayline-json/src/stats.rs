@@ -10,7 +10,7 @@ use crate::{duration, rfc3339};
 /// The counts of a queue under their names: how many messages have each state now, and how often
 /// each thing has happened so far.
 #[must_use]
-pub fn counts(stats: &Stats) -> [(&'static str, u64); 20] {
+pub fn counts(stats: &Stats) -> [(&'static str, u64); 21] {
     let totals = &stats.totals;
     [
         ("scheduled", stats.scheduled),
@@ -27,6 +27,7 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 20] {
         ("cancelled_total", totals.cancelled),
         ("purged_total", totals.purged),
         ("relayed_total", totals.relayed),
+        ("replaced_total", totals.replaced),
         ("redriven_total", totals.redriven),
         ("died_max_failures_total", totals.died_max_failures),
         ("died_max_crashes_total", totals.died_max_crashes),

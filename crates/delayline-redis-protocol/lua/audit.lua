@@ -33,6 +33,13 @@ local function examine(band, member)
   elseif member_of(record, id) ~= member or band <= LAST_LEVEL and level_of(record) ~= band then
     return find(FOUND_WRONG_RECORD, id, '')
   end
+  if bit.band(control.uses, USES_UPDATES) ~= 0 then
+    local update = redis.call('HGET', key.updates, id)
+    local follows = has_follower(update)
+    if follows and band ~= AT_LEASED or update and not follows and #update ~= UPDATES_BYTES then
+      return find(FOUND_ORPHAN, id, '')
+    end
+  end
   local readable = not details or readable_details(details)
     and sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
     and sub(details, DETAILS_FIXED) == fixed_of(record, limits)

@@ -8,7 +8,7 @@
 --@include finished.lua
 
 local results, new_finished, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
-local removed, gone = {}, {}
+local removed, gone, new_updates = {}, {}, {}
 
 --@include finish.lua
 --@include write.lua
@@ -22,6 +22,8 @@ end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(2, #ARGV)
+local known = bit.band(control.uses, USES_UPDATES) ~= 0
+  and redis.call('HMGET', key.updates, unpack(ids)) or {}
 
 -- DECIDE
 for i, id in ipairs(ids) do
@@ -36,16 +38,19 @@ for i, id in ipairs(ids) do
     if state == LEASE_OPEN then
       push(new_details, id, string.char(LEASE_CANCELLING) .. sub(entry, DETAILS_STATE + 1))
     end
+    if known[i] and #known[i] > UPDATES_BYTES then
+      push(new_updates, id, sub(known[i], UPDATES_TOKENS)) -- without the follower
+    end
     results[3 + i] = CANCEL_IN_FLIGHT
   else
-    finish(id, digest_of(record), CANCELLED, '')
+    finish(id, digest_of(record), CANCELLED, '', known[i])
     removed[#gone] = member_of(record, id)
     results[3 + i] = CANCEL_DONE
   end
 end
 
 -- WRITE
-if #new_details > 0 or #gone > 0 then
+if #new_details > 0 or #new_updates > 0 or #gone > 0 then
   look_at_minute()
   ask()
   begin_writes()

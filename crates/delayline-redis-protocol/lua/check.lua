@@ -1,12 +1,13 @@
 -- State::check. ARGV: now, limit, and the position to go on from, if any: band, instant, sequence
 -- in two halves.
 -- Results: examined, 1 if there may be more, the band, instant and halves of the sequence of the
--- last entry, then the findings; see audit.lua. Behind the bands the position is AT_DETAILS and a cursor, in
--- the halves of the sequence: details without a record.
+-- last entry, then the findings; see audit.lua. Behind the bands the position is AT_DETAILS or AT_UPDATES and a
+-- cursor, in the halves of the sequence: what has no record.
 
 --@include prelude.lua
 --@include records.lua
 --@include details.lua
+--@include take_over.lua
 --@include walk.lua
 --@include audit.lua
 --@include orphans.lua
@@ -17,8 +18,8 @@ results[4] = examined
 local goes_on = examined == limit
 if not goes_on then
   local number, cursor = AT_DETAILS, 0
-  if position and position.index == AT_DETAILS then
-    cursor = position.high * HALF + position.low
+  if position and position.index >= AT_DETAILS then
+    number, cursor = position.index, position.high * HALF + position.low
   end
   number, cursor = look_for_orphans(number, cursor, find_orphan)
   if number then
@@ -41,6 +42,7 @@ if not goes_on then
     find(FOUND_RECORD_COUNT, records, indexed)
   end
   local accounted = indexed + control.acked + control.cancelled + control.purged + control.relayed
+    + control.replaced
   if accounted ~= control.sequence then
     find(FOUND_CONSERVATION, control.sequence, accounted)
   end

@@ -31,6 +31,7 @@ local first_left
 --@include reclaim.lua
 --@include take.lua
 --@include finish.lua
+--@include take_over.lua
 --@include write.lua
 
 -- READ

@@ -1,7 +1,10 @@
--- State::finish: ends a message and counts how. `lease` is the one that it was settled with, or ''.
--- Sets new_finished, gone and a counter.
-local function finish(id, digest, status, lease)
+-- State::finish: ends a message and counts how. `lease` is the one that it was settled with, or ''; `update` is
+-- what stands in `updates`, if anything does. Sets new_finished, gone and a counter.
+local function finish(id, digest, status, lease, update)
   local n = #gone
+  if update and #update >= UPDATES_BYTES then
+    lease = (lease == '' and NO_LEASE or lease) .. sub(update, UPDATES_TOKENS)
+  end
   gone[n + 1] = id
   new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
   local counter = status == ACKED and 'acked' or status == PURGED and 'purged' or 'cancelled'

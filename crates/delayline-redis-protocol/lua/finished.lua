@@ -2,7 +2,8 @@
 -- the rules of forgetting.
 
 local function remembered(past)
-  local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES)
+  local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES
+      or #past == FINISHED_BYTES + LEASE_BYTES + TOKENS_BYTES)
     and byte(past, FINISHED_STATUS) >= ACKED and byte(past, FINISHED_STATUS) <= RELAYED
   return known and past
 end

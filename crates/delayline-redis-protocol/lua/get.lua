@@ -1,7 +1,8 @@
 -- State::get. ARGV: now, ids.
--- Results, three for each id: record, details ('' if there are none) and the score in `index` of a live
--- message; the status of a finished one, '' and 0;
--- GET_UNKNOWN, '' and 0; GET_UNREADABLE, '' and 0 for one that cannot be read.
+-- Results, five for each id: record, details ('' if there are none) and the score in `index` of a live
+-- message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, '' and 0 for one that
+-- cannot be read; then of its follower the due instant with the first bytes of its record, and the length of its
+-- payload; '' and 0 if there is none.
 
 --@include prelude.lua
 --@include places.lua
@@ -9,6 +10,7 @@
 --@include details.lua
 --@include finished.lua
 --@include over.lua
+--@include take_over.lua
 
 local ids = {}
 for i = 2, #ARGV do
@@ -17,11 +19,14 @@ end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local stored = redis.call('HMGET', key.details, unpack(ids))
 local past = finished_of(2, #ARGV)
+local known = bit.band(control.uses, USES_UPDATES) ~= 0
+  and redis.call('HMGET', key.updates, unpack(ids)) or {}
 
 local results = {ANSWER_RESULTS, now, control.revision}
 for i, id in ipairs(ids) do
   local record, details = records[i], stored[i] or ''
   local n = #results
+  results[n + 4], results[n + 5] = '', 0
   if record and #details >= DETAILS_BYTES
     and sub(details, DETAILS_SEQUENCE) ~= sub(record, RECORD_SEQUENCE) then
     details = '' -- left by an earlier message of that id
@@ -35,6 +40,15 @@ for i, id in ipairs(ids) do
   end
   if band then
     results[n + 1], results[n + 2], results[n + 3] = whole, details, band * BAND + instant
+    if band == AT_LEASED and has_follower(known[i]) then
+      local follower = NO_SEQUENCE .. sub(known[i], UPDATES_ENQUEUED_AT_FROM)
+      local position = read_record(follower)
+      if position then
+        local _
+        _, results[n + 5] = content_lengths(follower, position)
+        results[n + 4] = sub(known[i], UPDATES_DUE) .. sub(follower, 1, RECORD_HEAD_BYTES)
+      end
+    end
   elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
     results[n + 1], results[n + 2], results[n + 3] = GET_UNREADABLE, '', 0
   else

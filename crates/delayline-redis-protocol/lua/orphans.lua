@@ -1,4 +1,5 @@
--- For the scripts that audit: what stands about an id without a record. It is looked for with a cursor;
+-- For the scripts that audit: what stands about an id without a record. It is looked for with a cursor, in one
+-- hash after the other;
 -- of contents only if there are few, because their names cannot be had page by page without them.
 
 -- Calls `found` with ids of details and contents without a record. Answers where to go on, or nil.
@@ -16,6 +17,18 @@ local function look_for_orphans(number, cursor, found)
     end
     if page[1] ~= '0' then
       return AT_DETAILS, tonumber(page[1])
+    end
+    number, cursor = AT_UPDATES, 0
+  end
+  if number == AT_UPDATES and bit.band(control.uses, USES_UPDATES) ~= 0 then
+    local page = redis.call('HSCAN', key.updates, format('%.0f', cursor), 'COUNT', MOST_UPDATES)
+    for i = 1, #page[2], 2 do
+      if redis.call('HEXISTS', key.records, page[2][i]) == 0 then
+        found(AT_UPDATES, page[2][i])
+      end
+    end
+    if page[1] ~= '0' then
+      return AT_UPDATES, tonumber(page[1])
     end
   end
   if redis.call('HLEN', key.contents) <= MOST_ORPHANS then

@@ -48,10 +48,10 @@ do
   elseif version == 0 or stored and #stored ~= CONTROL_BYTES then
     return {ANSWER_DAMAGED}
   end
-  local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-    journal_since, armed, armed_until, latest_minute =
+  local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+    finished_since, journal_since, armed, armed_until, latest_minute =
     struct.unpack(CONTROL_FORMAT, stored or string.rep('\0', CONTROL_BYTES))
-  if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= MAX_EXACT then
+  if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
   end
   if not stored and redis.call('ZCARD', key.index) > 0 then
@@ -61,6 +61,6 @@ do
     revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
     purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
     finished_since = finished_since, journal_since = journal_since, armed = armed,
-    armed_until = armed_until, minute = latest_minute, stored = stored,
+    armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
   }
 end

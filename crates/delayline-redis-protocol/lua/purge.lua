@@ -19,6 +19,8 @@ for i = 2, #ARGV do
 end
 local records = redis.call('HMGET', key.records, unpack(ids))
 local past = finished_of(2, #ARGV)
+local known = bit.band(control.uses, USES_UPDATES) ~= 0
+  and redis.call('HMGET', key.updates, unpack(ids)) or {}
 
 -- DECIDE
 for i, id in ipairs(ids) do
@@ -33,7 +35,7 @@ for i, id in ipairs(ids) do
     if band ~= AT_DEAD and not is_torn then
       results[3 + i] = PURGE_NOT_DEAD
     else
-      finish(id, digest_of(record), PURGED, '')
+      finish(id, digest_of(record), PURGED, '', known[i])
       removed[#gone] = member_of(record, id)
       results[3 + i] = PURGE_DONE
     end

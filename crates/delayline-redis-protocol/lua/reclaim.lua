@@ -5,7 +5,8 @@ local function first_end_of_lease(but)
   return first and tonumber(first) - AT_LEASED * BAND
 end
 
--- The first leases that have run out. Sets members, ids and stored, which are their details.
+-- The first leases that have run out. Sets members, ids, stored, which are their details, and known, which
+-- updates have left.
 --@inline
 local function read_ended_leases()
   local last = format('%d', AT_LEASED * BAND + now)
@@ -16,6 +17,7 @@ local function read_ended_leases()
     ids[i] = sub(member, MEMBER_ID_FROM)
   end
   stored = redis.call('HMGET', key.details, unpack(ids))
+  known = bit.band(control.uses, USES_UPDATES) ~= 0 and redis.call('HMGET', key.updates, unpack(ids)) or {}
 end
 
 -- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is the first
@@ -28,6 +30,14 @@ local function take_back()
       local record = redis.call('HGET', key.records, id)
       if is_stray(id, member, record) then
         removed[#removed + 1] = member
+      elseif has_follower(known[i]) then
+        -- A torn file has kept the half of a settlement: this is the other half.
+        local lease, settled = NO_LEASE, 0
+        if entry and readable_details(entry) then
+          lease, settled = sub(entry, DETAILS_LEASE), byte(entry, DETAILS_SETTLED)
+        end
+        local status = settled < ENDED and REPLACED or math.floor(settled / ENDED)
+        first_back = math.min(first_back, take_over(id, member, status, lease, settled, known[i]))
       else
         local left, stub = remains(member, record, now)
         push(new_details, id, left)
@@ -37,8 +47,15 @@ local function take_back()
           push(new_records, id, stub)
         end
       end
+    elseif has_follower(known[i]) then
+      local status = byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED or REPLACED
+      local lease = sub(entry, DETAILS_LEASE)
+      if status == REPLACED then
+        tally(TOTAL_CRASHED, 1)
+      end
+      first_back = math.min(first_back, take_over(id, member, status, lease, 0, known[i]))
     elseif byte(entry, DETAILS_STATE) == LEASE_CANCELLING then
-      finish(id, sub(entry, DETAILS_DIGEST), CANCELLED, '')
+      finish(id, sub(entry, DETAILS_DIGEST), CANCELLED, '', known[i])
       removed[#removed + 1] = member
     else
       local d = read_details(entry)
@@ -66,7 +83,7 @@ end
 --@inline
 local function reclaim()
   -- READ
-  local members, ids, stored
+  local members, ids, stored, known
   read_ended_leases()
   -- Looks at what the whole claim may write, so that it fails before anything is written.
   redis.call('LLEN', key.bell)
@@ -78,6 +95,7 @@ local function reclaim()
   -- DECIDE
   local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
   local removed, gone, first_back = {}, {}, NEVER
+  local new_updates, replaced_contents = {}, {}
   take_back()
 
   -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks about

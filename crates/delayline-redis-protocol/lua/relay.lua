@@ -21,6 +21,7 @@
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 0, {}, false
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+local new_updates, replaced_contents = {}, {}
 local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
 local ring, looked_at = false, 0
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
@@ -28,6 +29,7 @@ local first_left
 
 --@include reclaim.lua
 --@include finish.lua
+--@include take_over.lua
 --@include write.lua
 
 -- How many entries of the stream the group has not finished: not read, or read and not acknowledged. nil if the
@@ -152,6 +154,13 @@ local function hand_over()
     wanted = math.min(max - delivered + buried, MAX_BATCH)
   until is_over
   control.relayed = control.relayed + delivered
+  if delivered > 0 and bit.band(control.uses, USES_UPDATES) ~= 0 then
+    for i, update in ipairs(redis.call('HMGET', key.updates, unpack(gone))) do
+      if update and #update >= UPDATES_BYTES then
+        new_finished[2 * i] = new_finished[2 * i] .. NO_LEASE .. sub(update, UPDATES_TOKENS)
+      end
+    end
+  end
 end
 
 -- The elements go to the destination before anything else is written: where the server takes no more, or the user
@@ -187,7 +196,7 @@ if control.paused == 0 then
 end
 local leaving = looked_at
 if lease_end and lease_end <= now then
-  local members, ids, stored, first_back = nil, nil, nil, NEVER
+  local members, ids, stored, known, first_back = nil, nil, nil, nil, NEVER
   read_ended_leases()
   take_back()
   lease_end = first_end_of_lease(format('%d', #members))

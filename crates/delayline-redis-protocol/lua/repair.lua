@@ -5,11 +5,18 @@
 -- It has no phases: it looks at one entry after the other, and mends what it finds at once.
 
 --@include prelude.lua
+
+-- What take_over decides.
+local new_details, new_places, new_records = {}, {}, {}
+local new_updates, removed, replaced_contents = {}, {}, {}
+
+--@include lists.lua
 --@include write.lua
 --@include scheduling.lua
 --@include places.lua
 --@include records.lua
 --@include details.lua
+--@include take_over.lua
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
@@ -23,6 +30,9 @@ local changed = false
 redis.call('ZCARD', key.index)
 redis.call('HLEN', key.records)
 redis.call('HLEN', key.details)
+if redis.call('HLEN', key.updates) > 0 then
+  control.uses = bit.bor(control.uses, USES_UPDATES)
+end
 redis.call('HLEN', key.finished_new)
 redis.call('HLEN', key.finished_old)
 redis.call('HLEN', key.journal_new)
@@ -43,6 +53,7 @@ end
 
 local function remove_message(id)
   redis.call('HDEL', key.contents, id)
+  redis.call('HDEL', key.updates, id)
   redis.call('HDEL', key.records, id)
   redis.call('HDEL', key.details, id)
 end
@@ -86,6 +97,25 @@ local function has_finished(id, record, entry)
   return not redis.call('ZSCORE', key.index, member_of(record, id)) and is_over(record, past, entry)
 end
 
+-- Puts a follower in the place of its message: that is not leased, or cannot be read. If a settlement was torn,
+-- its details know how the message has ended.
+local function promote(id, member, entry, update)
+  local lease, settled = NO_LEASE, 0
+  if entry and readable_details(entry) then
+    lease, settled = sub(entry, DETAILS_LEASE), byte(entry, DETAILS_SETTLED)
+  end
+  take_over(id, member, settled < ENDED and REPLACED or math.floor(settled / ENDED), lease, settled, update)
+  redis.call('HSET', key.details, unpack(new_details))
+  redis.call('ZADD', key.index, unpack(new_places))
+  redis.call('HSET', key.records, unpack(new_records))
+  redis.call('HSET', key.updates, unpack(new_updates))
+  redis.call('HDEL', key.contents, id)
+  if member ~= new_places[2] then
+    redis.call('ZREM', key.index, member)
+  end
+  new_details, new_places, new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}, {}, {}
+end
+
 -- Puts a message into the place that it belongs to, or to the dead letters if that is not known any more.
 -- `stray` is the member that led to it, if one did.
 local function mend(id, stray)
@@ -95,6 +125,7 @@ local function mend(id, stray)
   end
   local record = redis.call('HGET', key.records, id)
   local entry = redis.call('HGET', key.details, id)
+  local last_entry = entry
   if has_finished(id, record, entry) then
     remove_message(id)
     return stray and redis.call('ZREM', key.index, stray)
@@ -113,6 +144,20 @@ local function mend(id, stray)
     end
   elseif entry then
     known = false
+  end
+  local update = redis.call('HGET', key.updates, id)
+  if has_follower(update) then
+    local band = place_of(member)
+    local is_held = known and entry and byte(entry, DETAILS_STATE) ~= LEASE_CLOSED
+      and (not band or band == AT_LEASED)
+    if not is_held then
+      promote(id, member, last_entry, update)
+      -- A torn repair may have left an entry with the same sequence number.
+      local own = member_of(redis.call('HGET', key.records, id), id)
+      return stray and stray ~= own and redis.call('ZREM', key.index, stray)
+    end
+  elseif update and #update ~= UPDATES_BYTES then
+    redis.call('HDEL', key.updates, id)
   end
   if not known or not put_right(id, member, record, entry) then
     local band, instant = place_of(member)
@@ -155,7 +200,11 @@ end
 local function remove_orphan(number, id)
   find_orphan(number, id)
   touch()
+  if has_follower(redis.call('HGET', key.updates, id)) and is_id(id) and not finished_as(id) then
+    return mend(id)
+  end
   redis.call('HDEL', key.details, id)
+  redis.call('HDEL', key.updates, id)
   redis.call('HDEL', key.contents, id)
 end
 
@@ -181,7 +230,7 @@ end
 
 local function accounted_for()
   return redis.call('ZCARD', key.index) + control.acked + control.cancelled + control.purged
-    + control.relayed
+    + control.relayed + control.replaced
 end
 
 -- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long as

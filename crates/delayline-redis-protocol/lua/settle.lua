@@ -12,8 +12,10 @@
 
 local results, first_due, ring = {ANSWER_RESULTS, now, 0}, NEVER, false
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
+local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 
 --@include finish.lua
+--@include take_over.lua
 --@include write.lua
 
 -- For an id without details: it was never claimed, or it is gone.
@@ -22,7 +24,7 @@ local function settle_without_details(i, lease, kind)
     return SETTLE_STALE
   end
   local past = finished_of(1 + i, 1 + i)[1]
-  if past and sub(past, FINISHED_LEASE_FROM) == lease
+  if past and lease ~= NO_LEASE and sub(past, FINISHED_LEASE) == lease
     and (kind == ACK) == (byte(past, FINISHED_STATUS) == ACKED) then
     return SETTLE_ALREADY_ENDED - byte(past, FINISHED_STATUS)
   end
@@ -62,7 +64,31 @@ local function give_back(id, entry, item, kind)
   return d.due > now and SCHEDULED or READY
 end
 
--- What does not end a message: other outcomes, and leases that are not the current one.
+-- Ends the lease of a message that was updated, or gives the message back. Answers its status.
+local function settle_updated(id, entry, item, kind, update)
+  local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
+  local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id
+  if has_follower(update) then
+    if not status then
+      status = REPLACED
+      local counter = kind == RETRY and TOTAL_FAILED or kind == SNOOZE and TOTAL_SNOOZED
+        or kind == RELEASE and TOTAL_RELEASED
+      if counter then
+        tally(counter, 1)
+      end
+    end
+    local due = take_over(id, member, status, lease, kind + ENDED * status, update)
+    first_due = math.min(first_due, due)
+  elseif status then
+    finish(id, sub(entry, DETAILS_DIGEST), status, lease, update)
+    ended[#gone] = member
+  else
+    status = give_back(id, entry, item, kind)
+  end
+  return status
+end
+
+-- The rest: other outcomes, messages that were updated, and leases that are not the current one.
 --@inline
 local function settle_others()
   for _, i in ipairs(others) do
@@ -71,12 +97,18 @@ local function settle_others()
     if not entry then
       status = settle_without_details(i, lease, kind)
     elseif readable_details(entry) and sub(entry, DETAILS_LEASE) == lease then
-      if byte(entry, DETAILS_STATE) == LEASE_OPEN then
-        status = give_back(ARGV[1 + i], entry, item, kind)
-      elseif kind == byte(entry, DETAILS_SETTLED) and kind ~= ACK then
-        local reason = byte(entry, DETAILS_REASON)
+      local settled = byte(entry, DETAILS_SETTLED)
+      if byte(entry, DETAILS_STATE) ~= LEASE_CLOSED then
+        if known and known[i] then
+          status = settle_updated(ARGV[1 + i], entry, item, kind, known[i])
+        else
+          status = give_back(ARGV[1 + i], entry, item, kind)
+        end
+      elseif settled > 0 and kind == settled % ENDED then
+        local reason, before = byte(entry, DETAILS_REASON), math.floor(settled / ENDED)
         local died = reason == MAX_FAILURES or reason == REJECTED
-        status = died and SETTLE_ALREADY_ENDED - DEAD or SETTLE_ALREADY_DONE
+        status = before > 0 and SETTLE_ALREADY_ENDED - before
+          or died and SETTLE_ALREADY_ENDED - DEAD or SETTLE_ALREADY_DONE
       end
     end
     results[3 + i] = status
@@ -101,6 +133,8 @@ end
 --@reads details
 local count = (#ARGV - 1) / 2
 local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + count))
+local known = bit.band(control.uses, USES_UPDATES) ~= 0
+  and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + count))
 
 -- DECIDE. Shortcuts finish: most settlements end their message.
 local others, gone_count = {}, 0
@@ -111,7 +145,7 @@ for i = 1, count do
   -- What else stands in the details of a message that goes does not matter.
   local state = entry and #entry >= DETAILS_BYTES and sub(entry, DETAILS_LEASE) == lease
     and byte(entry, DETAILS_STATE)
-  if state == LEASE_CANCELLING or is_ack and state == LEASE_OPEN then
+  if (state == LEASE_CANCELLING or is_ack and state == LEASE_OPEN) and not (known and known[i]) then
     local status = CANCELLED_BYTE
     if is_ack then
       status, results[3 + i], control.acked = ACKED_BYTE, ACKED, control.acked + 1

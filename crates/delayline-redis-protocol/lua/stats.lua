@@ -1,6 +1,6 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
--- -1, how many messages were enqueued, acked, cancelled, purged, relayed and died because they expired, and the
--- other totals as they are stored.
+-- -1, how many messages were enqueued, acked, cancelled, purged, relayed, died because they expired, and
+-- were replaced, and the other totals as they are stored.
 
 --@include prelude.lua
 
@@ -22,6 +22,6 @@ end
 return {
   ANSWER_RESULTS, now, control.revision, scheduled, ready, count(AT_LEASED, MAX_TIMESTAMP),
   count(AT_DEAD, MAX_TIMESTAMP), control.paused, earliest or -1, control.sequence, control.acked,
-  control.cancelled, control.purged, control.relayed, control.expired,
+  control.cancelled, control.purged, control.relayed, control.expired, control.replaced,
   redis.call('GETRANGE', key.totals, '0', format('%d', TOTALS_BYTES - 1)),
 }

@@ -3,7 +3,9 @@
 -- What is to be written stands in lists, flat as the commands take them. A script declares those that it
 -- needs:
 --   new_finished                    id, value     remembered as finished
---   new_details, new_records, new_contents   id, value
+--   new_details, new_records, new_contents, new_updates   id, value
+--   carried                         id, details   of messages that take the place of others
+--   replaced_contents               id            large contents that go, whose messages stay
 --   revived                         id, value     records that lose their expiry
 --   new_places                      score, member places that messages go to
 --   removed, ended                  member        messages that leave the index; `ended` by a lease
@@ -32,6 +34,10 @@ local function ask()
       --@look contents
       --@ask HDEL contents
     end
+    if bit.band(control.uses, USES_UPDATES) ~= 0 then
+      --@look updates
+      --@ask HDEL updates
+    end
   end
   --@with revived
   if #revived > 0 then
@@ -56,6 +62,21 @@ local function ask()
   if #new_contents > 0 then
     --@look contents
     --@ask HSET contents
+  end
+  --@with carried
+  if #carried > 0 then
+    --@look details
+    --@ask HSET details
+  end
+  --@with new_updates
+  if #new_updates > 0 then
+    --@look updates
+    --@ask HSET updates
+  end
+  --@with replaced_contents
+  if #replaced_contents > 0 then
+    --@look contents
+    --@ask HDEL contents
   end
   --@with reused
   if #reused > 0 then
@@ -99,7 +120,9 @@ end
 
 -- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
 -- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
--- a new message comes after its entry, so that a torn send can be sent again.
+-- a new message comes after its entry, so that a torn send can be sent again. A message that takes the place of
+-- another gets its entry, then its record, then the details that it keeps, and last the other's entry goes: the
+-- one to which no record belongs is removed by whoever meets it.
 --@inline
 local function write()
   --@with counted
@@ -135,6 +158,18 @@ local function write()
   if #new_contents > 0 then
     redis.call('HSET', key.contents, unpack(new_contents))
   end
+  --@with carried
+  if #carried > 0 then
+    redis.call('HSET', key.details, unpack(carried))
+  end
+  --@with new_updates
+  if #new_updates > 0 then
+    redis.call('HSET', key.updates, unpack(new_updates))
+  end
+  --@with replaced_contents
+  if #replaced_contents > 0 then
+    redis.call('HDEL', key.contents, unpack(replaced_contents))
+  end
   --@with reused
   if #reused > 0 then
     redis.call('HDEL', key.finished_new, unpack(reused))
@@ -153,6 +188,9 @@ local function write()
     -- Contents first: an audit finds the record of one that is gone, and looks through no contents.
     if bit.band(control.uses, USES_CONTENTS) ~= 0 then
       redis.call('HDEL', key.contents, unpack(gone))
+    end
+    if bit.band(control.uses, USES_UPDATES) ~= 0 then
+      redis.call('HDEL', key.updates, unpack(gone))
     end
     redis.call('HDEL', key.records, unpack(gone))
     redis.call('HDEL', key.details, unpack(gone))
@@ -186,6 +224,6 @@ end
 local function keep_control()
   local c = control
   redis.call('SET', key.control, struct.pack(CONTROL_FORMAT, SCHEMA_VERSION, c.revision, c.sequence,
-    c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-    c.journal_since, c.armed, c.armed_until, c.minute))
+    c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+    c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end

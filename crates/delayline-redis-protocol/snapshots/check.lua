@@ -12,23 +12,23 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local function member_of(record, id)
@@ -112,6 +112,10 @@ and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
+end
 local function count(from, to)
 return redis.call('ZCOUNT', KEYS[2], from, to)
 end
@@ -183,6 +187,13 @@ return find(2, id, '')
 elseif member_of(record, id) ~= member or band <= 3 and level_of(record) ~= band then
 return find(3, id, '')
 end
+if bit.band(control.uses, 32) ~= 0 then
+local update = redis.call('HGET', KEYS[6], id)
+local follows = has_follower(update)
+if follows and band ~= 4 or update and not follows and #update ~= 32 then
+return find(7, id, '')
+end
+end
 local readable = not details or readable_details(details)
 and sub(details, 28, 35) == sub(record, 1, 8)
 and sub(details, 36, 48) == fixed_of(record, limits)
@@ -229,6 +240,18 @@ end
 if page[1] ~= '0' then
 return 7, tonumber(page[1])
 end
+number, cursor = 9, 0
+end
+if number == 9 and bit.band(control.uses, 32) ~= 0 then
+local page = redis.call('HSCAN', KEYS[6], format('%.0f', cursor), 'COUNT', 100)
+for i = 1, #page[2], 2 do
+if redis.call('HEXISTS', KEYS[3], page[2][i]) == 0 then
+found(9, page[2][i])
+end
+end
+if page[1] ~= '0' then
+return 9, tonumber(page[1])
+end
 end
 if redis.call('HLEN', KEYS[5]) <= 500 then
 for _, id in ipairs(redis.call('HKEYS', KEYS[5])) do
@@ -251,8 +274,8 @@ results[4] = examined
 local goes_on = examined == limit
 if not goes_on then
 local number, cursor = 7, 0
-if position and position.index == 7 then
-cursor = position.high * 4294967296 + position.low
+if position and position.index >= 7 then
+number, cursor = position.index, position.high * 4294967296 + position.low
 end
 number, cursor = look_for_orphans(number, cursor, find_orphan)
 if number then
@@ -274,6 +297,7 @@ if records ~= indexed then
 find(5, records, indexed)
 end
 local accounted = indexed + control.acked + control.cancelled + control.purged + control.relayed
++ control.replaced
 if accounted ~= control.sequence then
 find(6, control.sequence, accounted)
 end

@@ -15,23 +15,23 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local counted = false
@@ -84,10 +84,10 @@ end
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 do
-younger = redis.call('HGET', KEYS[8], consumer)
+younger = redis.call('HGET', KEYS[9], consumer)
 last_claim = journal_age < 2 * 600000 and younger
 if not last_claim and journal_age < 600000 then
-last_claim = redis.call('HGET', KEYS[9], consumer)
+last_claim = redis.call('HGET', KEYS[10], consumer)
 end
 end
 local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
@@ -225,7 +225,7 @@ end
 else
 if lease_end and lease_end <= now then
 do
-local members, ids, stored
+local members, ids, stored, known
 do
 local last = format('%d', 4 * 281474976710656 + now)
 members =
@@ -235,14 +235,16 @@ for i, member in ipairs(members) do
 ids[i] = sub(member, 9)
 end
 stored = redis.call('HMGET', KEYS[4], unpack(ids))
+known = bit.band(control.uses, 32) ~= 0 and redis.call('HMGET', KEYS[6], unpack(ids)) or {}
 end
-redis.call('LLEN', KEYS[10])
-redis.call('STRLEN', KEYS[11])
+redis.call('LLEN', KEYS[11])
+redis.call('STRLEN', KEYS[12])
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 end
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
 local removed, gone, first_back = {}, {}, 281474976710655
+local new_updates, replaced_contents = {}, {}
 do
 local function push(list, first, second)
 local n = #list
@@ -379,7 +381,7 @@ return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.le
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+return redis.call('HGET', KEYS[7], id) or redis.call('HGET', KEYS[8], id)
 end
 local function is_id(id)
 return #id >= 1 and #id <= 128
@@ -404,12 +406,38 @@ local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
 d.due, d.reason = due, 5
 return write_details(d), stub
 end
-local function finish(id, digest, status, lease)
+local function finish(id, digest, status, lease, update)
 local n = #gone
+if update and #update >= 32 then
+lease = (lease == '' and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or lease) .. sub(update, 1, 32)
+end
 gone[n + 1] = id
 new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
 local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
 control[counter] = control[counter] + 1
+end
+local function take_over(id, member, status, lease, settled, update)
+local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
+control[counter], control.sequence = control[counter] + 1, control.sequence + 1
+local sequence = struct.pack('>I8', control.sequence)
+local due = math.max(now, (struct.unpack('>I6', update, 33)))
+local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+d.lease, d.settled, d.due = lease, settled, due
+push(new_details, id, write_details(d))
+push(new_places, due_score(byte(update, 39), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 44))
+push(new_updates, id, sub(update, 1, 32))
+if member ~= sequence .. id then
+removed[#removed + 1] = member
+end
+if bit.band(control.uses, 16) ~= 0 then
+replaced_contents[#replaced_contents + 1] = id
+end
+return due
+end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
 end
 for i, member in ipairs(members) do
 local id, entry = ids[i], stored[i]
@@ -417,6 +445,13 @@ if not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(member, 
 local record = redis.call('HGET', KEYS[3], id)
 if is_stray(id, member, record) then
 removed[#removed + 1] = member
+elseif has_follower(known[i]) then
+local lease, settled = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', 0
+if entry and readable_details(entry) then
+lease, settled = sub(entry, 4, 27), byte(entry, 2)
+end
+local status = settled < 16 and 9 or math.floor(settled / 16)
+first_back = math.min(first_back, take_over(id, member, status, lease, settled, known[i]))
 else
 local left, stub = remains(member, record, now)
 push(new_details, id, left)
@@ -426,8 +461,15 @@ if stub then
 push(new_records, id, stub)
 end
 end
+elseif has_follower(known[i]) then
+local status = byte(entry, 1) == 2 and 6 or 9
+local lease = sub(entry, 4, 27)
+if status == 9 then
+tally(19, 1)
+end
+first_back = math.min(first_back, take_over(id, member, status, lease, 0, known[i]))
 elseif byte(entry, 1) == 2 then
-finish(id, sub(entry, 36, 43), 6, '')
+finish(id, sub(entry, 36, 43), 6, '', known[i])
 removed[#removed + 1] = member
 else
 local d = read_details(entry)
@@ -466,24 +508,24 @@ for level = 0, 3 do
 waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
 end
 return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
-count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
-.. redis.call('GETRANGE', KEYS[11], '0', format('%d', 200 - 1))
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[12], '0', format('%d', 200 - 1))
 end
-redis.call('HLEN', KEYS[12])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[13])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 local hour = math.floor(minute / 60)
 snapshot = point(minute * 60000)
 hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
 end
 end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[11], KEYS[11]) and redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('GETRANGE', KEYS[11], KEYS[11], KEYS[11]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[12]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('STRLEN', KEYS[11]) and redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[12], KEYS[12]) and redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('GETRANGE', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[13]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HMGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7]) and redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('HSET', KEYS[9], KEYS[9], KEYS[9]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('LLEN', KEYS[11]) and redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('STRLEN', KEYS[12]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[7])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
@@ -498,27 +540,27 @@ local n = #increments
 increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
 increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
 end
-redis.call('BITFIELD', KEYS[11], unpack(increments))
+redis.call('BITFIELD', KEYS[12], unpack(increments))
 counted = false
 end
 end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[6], KEYS[7])
+redis.call('UNLINK', KEYS[7], KEYS[8])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[7])
+redis.call('UNLINK', KEYS[8])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[6], KEYS[7])
-redis.call('PEXPIRE', KEYS[7], 3600000)
+redis.call('RENAME', KEYS[7], KEYS[8])
+redis.call('PEXPIRE', KEYS[8], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[6], unpack(new_finished))
+redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 end
 if #new_details > 0 then
@@ -530,6 +572,12 @@ end
 if #new_records > 0 then
 redis.call('HSET', KEYS[3], unpack(new_records))
 end
+if #new_updates > 0 then
+redis.call('HSET', KEYS[6], unpack(new_updates))
+end
+if #replaced_contents > 0 then
+redis.call('HDEL', KEYS[5], unpack(replaced_contents))
+end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
@@ -537,26 +585,29 @@ if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
 end
+if bit.band(control.uses, 32) ~= 0 then
+redis.call('HDEL', KEYS[6], unpack(gone))
+end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
 end
 if journaled then
 do
 if journal_age >= 2 * 600000 then
-redis.call('UNLINK', KEYS[8], KEYS[9])
+redis.call('UNLINK', KEYS[9], KEYS[10])
 control.journal_since, journal_count = now, 0
 elseif journal_rotates then
-redis.call('UNLINK', KEYS[9])
+redis.call('UNLINK', KEYS[10])
 if journal_count > 0 then
-redis.call('RENAME', KEYS[8], KEYS[9])
-redis.call('PEXPIRE', KEYS[9], 600000)
+redis.call('RENAME', KEYS[9], KEYS[10])
+redis.call('PEXPIRE', KEYS[10], 600000)
 end
 control.journal_since, journal_count = now, 0
 end
 end
-redis.call('HSET', KEYS[8], consumer, journaled)
+redis.call('HSET', KEYS[9], consumer, journaled)
 if journal_count == 0 then
-redis.call('PEXPIRE', KEYS[8], 2 * 600000)
+redis.call('PEXPIRE', KEYS[9], 2 * 600000)
 end
 end
 if snapshot then
@@ -571,18 +622,18 @@ local future = {}
 fields_between(future, 'm', 360, minute, latest)
 fields_between(future, 'h', 744, hour, latest_hour)
 if #future > 0 then
-redis.call('HDEL', KEYS[12], unpack(future))
+redis.call('HDEL', KEYS[13], unpack(future))
 end
-redis.call('HSET', KEYS[12], format('m%d', minute % 360), snapshot)
+redis.call('HSET', KEYS[13], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[12], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[13], format('h%d', hour % 744), hourly)
 end
-redis.call('PEXPIRE', KEYS[12], 2678400000)
+redis.call('PEXPIRE', KEYS[13], 2678400000)
 control.minute, snapshot = minute, false
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[10], '1')
+redis.call('LPUSH', KEYS[11], '1')
 end
 end
 changed = true
@@ -850,7 +901,7 @@ return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.le
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+return redis.call('HGET', KEYS[7], id) or redis.call('HGET', KEYS[8], id)
 end
 local function is_id(id)
 return #id >= 1 and #id <= 128
@@ -936,8 +987,8 @@ if first_left then
 next = math.min(first_left, lease_end or 281474976710655)
 if next == 281474976710655 then
 next = nil
-if control.uses ~= 31 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
-control.uses, changed, next = 31, true, now
+if control.uses ~= 63 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
+control.uses, changed, next = 63, true, now
 end
 end
 end
@@ -955,7 +1006,7 @@ if sleeps then
 armed, armed_until = next or 281474976710655, now + 60000
 end
 hands_on = more or not sleeps and next and next < now + 60000
-ring = hands_on and redis.call('LLEN', KEYS[10]) == 0
+ring = hands_on and redis.call('LLEN', KEYS[11]) == 0
 is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) > 10000
 control.armed, control.armed_until = armed, armed_until
 end
@@ -980,11 +1031,11 @@ for level = 0, 3 do
 waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
 end
 return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
-count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
-.. redis.call('GETRANGE', KEYS[11], '0', format('%d', 200 - 1))
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[12], '0', format('%d', 200 - 1))
 end
-redis.call('HLEN', KEYS[12])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[13])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 local hour = math.floor(minute / 60)
 snapshot = point(minute * 60000)
 hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
@@ -1007,17 +1058,17 @@ if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) t
 end
 if journaled then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-journal_count = younger and 1 or redis.call('HLEN', KEYS[8])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[9], KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+journal_count = younger and 1 or redis.call('HLEN', KEYS[9])
 journal_rotates = journal_age >= 600000 or journal_count >= 1000
 if journal_rotates or journal_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
@@ -1032,7 +1083,7 @@ local n = #increments
 increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
 increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
 end
-redis.call('BITFIELD', KEYS[11], unpack(increments))
+redis.call('BITFIELD', KEYS[12], unpack(increments))
 counted = false
 end
 end
@@ -1051,20 +1102,20 @@ end
 if journaled then
 do
 if journal_age >= 2 * 600000 then
-redis.call('UNLINK', KEYS[8], KEYS[9])
+redis.call('UNLINK', KEYS[9], KEYS[10])
 control.journal_since, journal_count = now, 0
 elseif journal_rotates then
-redis.call('UNLINK', KEYS[9])
+redis.call('UNLINK', KEYS[10])
 if journal_count > 0 then
-redis.call('RENAME', KEYS[8], KEYS[9])
-redis.call('PEXPIRE', KEYS[9], 600000)
+redis.call('RENAME', KEYS[9], KEYS[10])
+redis.call('PEXPIRE', KEYS[10], 600000)
 end
 control.journal_since, journal_count = now, 0
 end
 end
-redis.call('HSET', KEYS[8], consumer, journaled)
+redis.call('HSET', KEYS[9], consumer, journaled)
 if journal_count == 0 then
-redis.call('PEXPIRE', KEYS[8], 2 * 600000)
+redis.call('PEXPIRE', KEYS[9], 2 * 600000)
 end
 end
 if snapshot then
@@ -1079,18 +1130,18 @@ local future = {}
 fields_between(future, 'm', 360, minute, latest)
 fields_between(future, 'h', 744, hour, latest_hour)
 if #future > 0 then
-redis.call('HDEL', KEYS[12], unpack(future))
+redis.call('HDEL', KEYS[13], unpack(future))
 end
-redis.call('HSET', KEYS[12], format('m%d', minute % 360), snapshot)
+redis.call('HSET', KEYS[13], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[12], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[13], format('h%d', hour % 744), hourly)
 end
-redis.call('PEXPIRE', KEYS[12], 2678400000)
+redis.call('PEXPIRE', KEYS[13], 2678400000)
 control.minute, snapshot = minute, false
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[10], '1')
+redis.call('LPUSH', KEYS[11], '1')
 end
 end
 if changed then
@@ -1098,17 +1149,17 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -12,23 +12,23 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local function place_of(member)
@@ -124,17 +124,18 @@ and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
 local function remembered(past)
-local known = (#past == 9 or #past == 9 + 24)
+local known = (#past == 9 or #past == 9 + 24
+or #past == 9 + 24 + 32)
 and byte(past, 1) >= 5 and byte(past, 1) <= 8
 return known and past
 end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -144,7 +145,12 @@ return found
 end
 local function is_over(record, past, details)
 return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
-and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+and (#past == 9 or sub(past, 10, 33) == '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+or details and sub(past, 10, 33) == sub(details, 4, 27))
+end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
 end
 local ids = {}
 for i = 2, #ARGV do
@@ -153,10 +159,13 @@ end
 local records = redis.call('HMGET', KEYS[3], unpack(ids))
 local stored = redis.call('HMGET', KEYS[4], unpack(ids))
 local past = finished_of(2, #ARGV)
+local known = bit.band(control.uses, 32) ~= 0
+and redis.call('HMGET', KEYS[6], unpack(ids)) or {}
 local results = {0, now, control.revision}
 for i, id in ipairs(ids) do
 local record, details = records[i], stored[i] or ''
 local n = #results
+results[n + 4], results[n + 5] = '', 0
 if record and #details >= 60
 and sub(details, 28, 35) ~= sub(record, 1, 8) then
 details = ''
@@ -170,6 +179,15 @@ band, instant = place_of(member_of(record, id))
 end
 if band then
 results[n + 1], results[n + 2], results[n + 3] = whole, details, band * 281474976710656 + instant
+if band == 4 and has_follower(known[i]) then
+local follower = '\0\0\0\0\0\0\0\0' .. sub(known[i], 44)
+local position = read_record(follower)
+if position then
+local _
+_, results[n + 5] = content_lengths(follower, position)
+results[n + 4] = sub(known[i], 33, 38) .. sub(follower, 1, 35)
+end
+end
 elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
 results[n + 1], results[n + 2], results[n + 3] = -1, '', 0
 else

@@ -15,23 +15,23 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local function push(list, first, second)
@@ -206,7 +206,7 @@ for level = 0, 3 do
 waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
 end
 return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
-count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
 .. redis.call('GETRANGE', KEYS[7], '0', format('%d', 200 - 1))
 end
 redis.call('HLEN', KEYS[8])
@@ -286,9 +286,9 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -12,23 +12,23 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local counted = false
@@ -36,6 +36,7 @@ local seen = {}
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {0, now, 0, 0, 0, -1}, 0, {}, false
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
+local new_updates, replaced_contents = {}, {}
 local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
 local ring, looked_at = false, 0
 local first_left
@@ -47,10 +48,10 @@ end
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local function backlog()
-if redis.call('EXISTS', KEYS[11]) == 0 then
+if redis.call('EXISTS', KEYS[12]) == 0 then
 return 0
 end
-for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[11])) do
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[12])) do
 local fields = {}
 for i = 1, #group, 2 do
 fields[group[i]] = group[i + 1]
@@ -62,14 +63,14 @@ end
 return fields.lag and fields.lag + fields.pending or 281474976710655
 end
 end
-return redis.call('XLEN', KEYS[11])
+return redis.call('XLEN', KEYS[12])
 end
 local function room()
 local length
 if kind == 0 then
-length = redis.call('LLEN', KEYS[11])
+length = redis.call('LLEN', KEYS[12])
 else
-length = redis.call('XLEN', KEYS[11])
+length = redis.call('XLEN', KEYS[12])
 if limit > 0 then
 length = backlog()
 end
@@ -363,7 +364,7 @@ return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.le
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+return redis.call('HGET', KEYS[7], id) or redis.call('HGET', KEYS[8], id)
 end
 local function is_id(id)
 return #id >= 1 and #id <= 128
@@ -421,11 +422,18 @@ local is_over = left_from or #ids < wanted or delivered == max or buried == 500
 wanted = math.min(max - delivered + buried, 1000)
 until is_over
 control.relayed = control.relayed + delivered
+if delivered > 0 and bit.band(control.uses, 32) ~= 0 then
+for i, update in ipairs(redis.call('HMGET', KEYS[6], unpack(gone))) do
+if update and #update >= 32 then
+new_finished[2 * i] = new_finished[2 * i] .. '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' .. sub(update, 1, 32)
+end
+end
+end
 end
 end
 local leaving = looked_at
 if lease_end and lease_end <= now then
-local members, ids, stored, first_back = nil, nil, nil, 281474976710655
+local members, ids, stored, known, first_back = nil, nil, nil, nil, 281474976710655
 do
 local last = format('%d', 4 * 281474976710656 + now)
 members =
@@ -435,6 +443,7 @@ for i, member in ipairs(members) do
 ids[i] = sub(member, 9)
 end
 stored = redis.call('HMGET', KEYS[4], unpack(ids))
+known = bit.band(control.uses, 32) ~= 0 and redis.call('HMGET', KEYS[6], unpack(ids)) or {}
 end
 do
 local function push(list, first, second)
@@ -572,7 +581,7 @@ return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.le
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+return redis.call('HGET', KEYS[7], id) or redis.call('HGET', KEYS[8], id)
 end
 local function is_id(id)
 return #id >= 1 and #id <= 128
@@ -597,12 +606,38 @@ local d = fresh_details(sub(member, 1, 8), fixed_of(stub or record, limits))
 d.due, d.reason = due, 5
 return write_details(d), stub
 end
-local function finish(id, digest, status, lease)
+local function finish(id, digest, status, lease, update)
 local n = #gone
+if update and #update >= 32 then
+lease = (lease == '' and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or lease) .. sub(update, 1, 32)
+end
 gone[n + 1] = id
 new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
 local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
 control[counter] = control[counter] + 1
+end
+local function take_over(id, member, status, lease, settled, update)
+local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
+control[counter], control.sequence = control[counter] + 1, control.sequence + 1
+local sequence = struct.pack('>I8', control.sequence)
+local due = math.max(now, (struct.unpack('>I6', update, 33)))
+local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+d.lease, d.settled, d.due = lease, settled, due
+push(new_details, id, write_details(d))
+push(new_places, due_score(byte(update, 39), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 44))
+push(new_updates, id, sub(update, 1, 32))
+if member ~= sequence .. id then
+removed[#removed + 1] = member
+end
+if bit.band(control.uses, 16) ~= 0 then
+replaced_contents[#replaced_contents + 1] = id
+end
+return due
+end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
 end
 for i, member in ipairs(members) do
 local id, entry = ids[i], stored[i]
@@ -610,6 +645,13 @@ if not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(member, 
 local record = redis.call('HGET', KEYS[3], id)
 if is_stray(id, member, record) then
 removed[#removed + 1] = member
+elseif has_follower(known[i]) then
+local lease, settled = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', 0
+if entry and readable_details(entry) then
+lease, settled = sub(entry, 4, 27), byte(entry, 2)
+end
+local status = settled < 16 and 9 or math.floor(settled / 16)
+first_back = math.min(first_back, take_over(id, member, status, lease, settled, known[i]))
 else
 local left, stub = remains(member, record, now)
 push(new_details, id, left)
@@ -619,8 +661,15 @@ if stub then
 push(new_records, id, stub)
 end
 end
+elseif has_follower(known[i]) then
+local status = byte(entry, 1) == 2 and 6 or 9
+local lease = sub(entry, 4, 27)
+if status == 9 then
+tally(19, 1)
+end
+first_back = math.min(first_back, take_over(id, member, status, lease, 0, known[i]))
 elseif byte(entry, 1) == 2 then
-finish(id, sub(entry, 36, 43), 6, '')
+finish(id, sub(entry, 36, 43), 6, '', known[i])
 removed[#removed + 1] = member
 else
 local d = read_details(entry)
@@ -649,8 +698,8 @@ if first_left then
 next = math.min(first_left, lease_end or 281474976710655)
 if next == 281474976710655 then
 next = nil
-if control.uses ~= 31 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
-control.uses, changed, next = 31, true, now
+if control.uses ~= 63 and redis.call('ZCOUNT', KEYS[2], '0', '1097827230931967') > leaving then
+control.uses, changed, next = 63, true, now
 end
 end
 end
@@ -671,7 +720,7 @@ if sleeps then
 armed, armed_until = next or 281474976710655, now + 60000
 end
 hands_on = more or not sleeps and next and next < now + 60000
-ring = hands_on and redis.call('LLEN', KEYS[8]) == 0
+ring = hands_on and redis.call('LLEN', KEYS[9]) == 0
 is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) > 10000
 control.armed, control.armed_until = armed, armed_until
 end
@@ -700,11 +749,11 @@ for level = 0, 3 do
 waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
 end
 return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
-count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
-.. redis.call('GETRANGE', KEYS[9], '0', format('%d', 200 - 1))
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[10], '0', format('%d', 200 - 1))
 end
-redis.call('HLEN', KEYS[10])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HDEL', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[11])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[11], KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('HDEL', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 local hour = math.floor(minute / 60)
 snapshot = point(minute * 60000)
 hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
@@ -715,12 +764,12 @@ do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[7])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
@@ -729,6 +778,10 @@ if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) an
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if bit.band(control.uses, 32) ~= 0 then
+redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 if #new_details > 0 then
@@ -740,25 +793,33 @@ end
 if #new_records > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
+if #new_updates > 0 then
+redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #replaced_contents > 0 then
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 if #removed > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if counted then
-redis.call('STRLEN', KEYS[9])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('STRLEN', KEYS[10])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 if delivered > 0 then
 do
 if kind == 0 then
-redis.call('RPUSH', KEYS[11], unpack(elements))
+redis.call('RPUSH', KEYS[12], unpack(elements))
 else
 local none = {}
 for i = 1, delivered do
-redis.call('XADD', KEYS[11], '*', 'id', gone[i], 'due', due_of[i],
+redis.call('XADD', KEYS[12], '*', 'id', gone[i], 'due', due_of[i],
 'payload', elements[i], unpack(headers_of[i] or none))
 end
 end
@@ -775,27 +836,27 @@ local n = #increments
 increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
 increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
 end
-redis.call('BITFIELD', KEYS[9], unpack(increments))
+redis.call('BITFIELD', KEYS[10], unpack(increments))
 counted = false
 end
 end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[6], KEYS[7])
+redis.call('UNLINK', KEYS[7], KEYS[8])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[7])
+redis.call('UNLINK', KEYS[8])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[6], KEYS[7])
-redis.call('PEXPIRE', KEYS[7], 3600000)
+redis.call('RENAME', KEYS[7], KEYS[8])
+redis.call('PEXPIRE', KEYS[8], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[6], unpack(new_finished))
+redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 end
 if #new_details > 0 then
@@ -807,12 +868,21 @@ end
 if #new_records > 0 then
 redis.call('HSET', KEYS[3], unpack(new_records))
 end
+if #new_updates > 0 then
+redis.call('HSET', KEYS[6], unpack(new_updates))
+end
+if #replaced_contents > 0 then
+redis.call('HDEL', KEYS[5], unpack(replaced_contents))
+end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
+end
+if bit.band(control.uses, 32) ~= 0 then
+redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
@@ -829,18 +899,18 @@ local future = {}
 fields_between(future, 'm', 360, minute, latest)
 fields_between(future, 'h', 744, hour, latest_hour)
 if #future > 0 then
-redis.call('HDEL', KEYS[10], unpack(future))
+redis.call('HDEL', KEYS[11], unpack(future))
 end
-redis.call('HSET', KEYS[10], format('m%d', minute % 360), snapshot)
+redis.call('HSET', KEYS[11], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[10], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[11], format('h%d', hour % 744), hourly)
 end
-redis.call('PEXPIRE', KEYS[10], 2678400000)
+redis.call('PEXPIRE', KEYS[11], 2678400000)
 control.minute, snapshot = minute, false
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[8], '1')
+redis.call('LPUSH', KEYS[9], '1')
 end
 end
 if changed then
@@ -848,17 +918,17 @@ do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 else
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

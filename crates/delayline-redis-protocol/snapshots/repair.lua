@@ -15,24 +15,30 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
+end
+local new_details, new_places, new_records = {}, {}, {}
+local new_updates, removed, replaced_contents = {}, {}, {}
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
 end
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local function instant(argument, position)
@@ -174,6 +180,29 @@ local function write_details(d)
 return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
+local function take_over(id, member, status, lease, settled, update)
+local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
+control[counter], control.sequence = control[counter] + 1, control.sequence + 1
+local sequence = struct.pack('>I8', control.sequence)
+local due = math.max(now, (struct.unpack('>I6', update, 33)))
+local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+d.lease, d.settled, d.due = lease, settled, due
+push(new_details, id, write_details(d))
+push(new_places, due_score(byte(update, 39), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 44))
+push(new_updates, id, sub(update, 1, 32))
+if member ~= sequence .. id then
+removed[#removed + 1] = member
+end
+if bit.band(control.uses, 16) ~= 0 then
+replaced_contents[#replaced_contents + 1] = id
+end
+return due
+end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
+end
 local function count(from, to)
 return redis.call('ZCOUNT', KEYS[2], from, to)
 end
@@ -245,6 +274,13 @@ return find(2, id, '')
 elseif member_of(record, id) ~= member or band <= 3 and level_of(record) ~= band then
 return find(3, id, '')
 end
+if bit.band(control.uses, 32) ~= 0 then
+local update = redis.call('HGET', KEYS[6], id)
+local follows = has_follower(update)
+if follows and band ~= 4 or update and not follows and #update ~= 32 then
+return find(7, id, '')
+end
+end
 local readable = not details or readable_details(details)
 and sub(details, 28, 35) == sub(record, 1, 8)
 and sub(details, 36, 48) == fixed_of(record, limits)
@@ -277,7 +313,7 @@ found(band, format('(%.0f', band * 281474976710656 + 253402300799999), to)
 end
 end
 local function finished_as(id)
-return redis.call('HGET', KEYS[6], id) or redis.call('HGET', KEYS[7], id)
+return redis.call('HGET', KEYS[7], id) or redis.call('HGET', KEYS[8], id)
 end
 local function is_id(id)
 return #id >= 1 and #id <= 128
@@ -297,7 +333,8 @@ return write_details(d), stub
 end
 local function is_over(record, past, details)
 return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
-and (#past == 9 or details and sub(past, 10) == sub(details, 4, 27))
+and (#past == 9 or sub(past, 10, 33) == '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+or details and sub(past, 10, 33) == sub(details, 4, 27))
 end
 local function look_for_orphans(number, cursor, found)
 if cursor >= 9007199254740992 then
@@ -313,6 +350,18 @@ end
 end
 if page[1] ~= '0' then
 return 7, tonumber(page[1])
+end
+number, cursor = 9, 0
+end
+if number == 9 and bit.band(control.uses, 32) ~= 0 then
+local page = redis.call('HSCAN', KEYS[6], format('%.0f', cursor), 'COUNT', 100)
+for i = 1, #page[2], 2 do
+if redis.call('HEXISTS', KEYS[3], page[2][i]) == 0 then
+found(9, page[2][i])
+end
+end
+if page[1] ~= '0' then
+return 9, tonumber(page[1])
 end
 end
 if redis.call('HLEN', KEYS[5]) <= 500 then
@@ -335,18 +384,21 @@ local changed = false
 redis.call('ZCARD', KEYS[2])
 redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
-redis.call('HLEN', KEYS[6])
+if redis.call('HLEN', KEYS[6]) > 0 then
+control.uses = bit.bor(control.uses, 32)
+end
 redis.call('HLEN', KEYS[7])
 redis.call('HLEN', KEYS[8])
 redis.call('HLEN', KEYS[9])
-redis.call('HLEN', KEYS[11])
-local silent = redis.call('LLEN', KEYS[10]) == 0
+redis.call('HLEN', KEYS[10])
+redis.call('HLEN', KEYS[12])
+local silent = redis.call('LLEN', KEYS[11]) == 0
 if redis.call('HLEN', KEYS[5]) > 0 then
 control.uses = bit.bor(control.uses, 16)
 end
 local function touch()
 if not changed then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HEXISTS', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HKEYS', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[4]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[11]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HLEN', KEYS[3]) and redis.acl_check_cmd('HSCAN', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSCAN', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSTRLEN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[10]) and redis.acl_check_cmd('LPUSH', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[6]) and redis.acl_check_cmd('PTTL', KEYS[7]) and redis.acl_check_cmd('PTTL', KEYS[11]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HEXISTS', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HKEYS', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[4]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[12]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HLEN', KEYS[10]) and redis.acl_check_cmd('HLEN', KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HSCAN', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSCAN', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSCAN', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSTRLEN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[11]) and redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PTTL', KEYS[7]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[12]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[10]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
 redis.call('HDEL', KEYS[3], '')
 end
@@ -355,6 +407,7 @@ end
 end
 local function remove_message(id)
 redis.call('HDEL', KEYS[5], id)
+redis.call('HDEL', KEYS[6], id)
 redis.call('HDEL', KEYS[3], id)
 redis.call('HDEL', KEYS[4], id)
 end
@@ -389,6 +442,22 @@ return past
 end
 return not redis.call('ZSCORE', KEYS[2], member_of(record, id)) and is_over(record, past, entry)
 end
+local function promote(id, member, entry, update)
+local lease, settled = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', 0
+if entry and readable_details(entry) then
+lease, settled = sub(entry, 4, 27), byte(entry, 2)
+end
+take_over(id, member, settled < 16 and 9 or math.floor(settled / 16), lease, settled, update)
+redis.call('HSET', KEYS[4], unpack(new_details))
+redis.call('ZADD', KEYS[2], unpack(new_places))
+redis.call('HSET', KEYS[3], unpack(new_records))
+redis.call('HSET', KEYS[6], unpack(new_updates))
+redis.call('HDEL', KEYS[5], id)
+if member ~= new_places[2] then
+redis.call('ZREM', KEYS[2], member)
+end
+new_details, new_places, new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}, {}, {}
+end
 local function mend(id, stray)
 touch()
 if not is_id(id) then
@@ -396,6 +465,7 @@ return redis.call('ZREM', KEYS[2], stray)
 end
 local record = redis.call('HGET', KEYS[3], id)
 local entry = redis.call('HGET', KEYS[4], id)
+local last_entry = entry
 if has_finished(id, record, entry) then
 remove_message(id)
 return stray and redis.call('ZREM', KEYS[2], stray)
@@ -414,6 +484,19 @@ known = sub(entry, 36, 48) == fixed_of(record, limits)
 end
 elseif entry then
 known = false
+end
+local update = redis.call('HGET', KEYS[6], id)
+if has_follower(update) then
+local band = place_of(member)
+local is_held = known and entry and byte(entry, 1) ~= 0
+and (not band or band == 4)
+if not is_held then
+promote(id, member, last_entry, update)
+local own = member_of(redis.call('HGET', KEYS[3], id), id)
+return stray and stray ~= own and redis.call('ZREM', KEYS[2], stray)
+end
+elseif update and #update ~= 32 then
+redis.call('HDEL', KEYS[6], id)
 end
 if not known or not put_right(id, member, record, entry) then
 local band, instant = place_of(member)
@@ -450,7 +533,11 @@ end
 local function remove_orphan(number, id)
 find_orphan(number, id)
 touch()
+if has_follower(redis.call('HGET', KEYS[6], id)) and is_id(id) and not finished_as(id) then
+return mend(id)
+end
 redis.call('HDEL', KEYS[4], id)
+redis.call('HDEL', KEYS[6], id)
 redis.call('HDEL', KEYS[5], id)
 end
 local function repair_records(cursor)
@@ -473,28 +560,28 @@ return 7, 0
 end
 local function accounted_for()
 return redis.call('ZCARD', KEYS[2]) + control.acked + control.cancelled + control.purged
-+ control.relayed
++ control.relayed + control.replaced
 end
 local function limit_memories()
-if redis.call('PTTL', KEYS[6]) == -1 then
-touch()
-redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
-end
 if redis.call('PTTL', KEYS[7]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[7], 3600000)
+redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 if redis.call('PTTL', KEYS[8]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[8], 2 * 600000)
+redis.call('PEXPIRE', KEYS[8], 3600000)
 end
 if redis.call('PTTL', KEYS[9]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[9], 600000)
+redis.call('PEXPIRE', KEYS[9], 2 * 600000)
 end
-if redis.call('PTTL', KEYS[11]) == -1 then
+if redis.call('PTTL', KEYS[10]) == -1 then
 touch()
-redis.call('PEXPIRE', KEYS[11], 2678400000)
+redis.call('PEXPIRE', KEYS[10], 600000)
+end
+if redis.call('PTTL', KEYS[12]) == -1 then
+touch()
+redis.call('PEXPIRE', KEYS[12], 2678400000)
 end
 end
 note_levels()
@@ -540,15 +627,15 @@ results[4] = examined
 results[5] = goes_on and 1 or 0
 if changed then
 if silent then
-redis.call('LPUSH', KEYS[10], '1')
+redis.call('LPUSH', KEYS[11], '1')
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -12,32 +12,35 @@ local stored = redis.call('GET', KEYS[1])
 local version = stored and (byte(stored, 1) or 0) or 2
 if version > 0 and version ~= 2 then
 return {1, version}
-elseif version == 0 or stored and #stored ~= 92 then
+elseif version == 0 or stored and #stored ~= 100 then
 return {2}
 end
-local _, revision, sequence, acked, cancelled, purged, relayed, expired, paused, uses, finished_since,
-journal_since, armed, armed_until, latest_minute =
-struct.unpack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 92))
-if math.max(revision, sequence, acked, cancelled, purged, expired, relayed) >= 9007199254740992 then
+local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
+finished_since, journal_since, armed, armed_until, latest_minute =
+struct.unpack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', stored or string.rep('\0', 100))
+if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= 9007199254740992 then
 return {2}
 end
 if not stored and redis.call('ZCARD', KEYS[2]) > 0 then
-uses = 31
+uses = 63
 end
 control = {
 revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
-armed_until = armed_until, minute = latest_minute, stored = stored,
+armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
 local counted = false
 local results, first_due, ring = {0, now, 0}, 281474976710655, false
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
+local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local count = (#ARGV - 1) / 2
 local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + count))
+local known = bit.band(control.uses, 32) ~= 0
+and redis.call('HMGET', KEYS[6], unpack(ARGV, 2, 1 + count))
 local others, gone_count = {}, 0
 for i = 1, count do
 local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
@@ -45,7 +48,7 @@ local is_ack = #item == 24
 local lease = is_ack and item or sub(item, 1, 24)
 local state = entry and #entry >= 60 and sub(entry, 4, 27) == lease
 and byte(entry, 1)
-if state == 2 or is_ack and state == 1 then
+if (state == 2 or is_ack and state == 1) and not (known and known[i]) then
 local status = '\6'
 if is_ack then
 status, results[3 + i], control.acked = '\5', 5, control.acked + 1
@@ -75,7 +78,7 @@ if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
 return false
 end
 control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[8]) == 0
+return redis.call('LLEN', KEYS[9]) == 0
 end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
@@ -115,6 +118,12 @@ d.last_error = sub(details, 60 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
+local function fresh_details(sequence, fixed)
+return {
+state = 0, settled = 0, reason = 0, lease = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', sequence = sequence, fixed = fixed,
+due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
+}
+end
 local function write_details(d)
 return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
@@ -128,17 +137,18 @@ d.last_error = text
 end
 end
 local function remembered(past)
-local known = (#past == 9 or #past == 9 + 24)
+local known = (#past == 9 or #past == 9 + 24
+or #past == 9 + 24 + 32)
 and byte(past, 1) >= 5 and byte(past, 1) <= 8
 return known and past
 end
 local function finished_of(first, last)
 local age, new, old = now - control.finished_since, {}, {}
 if last >= first and age < 2 * 3600000 then
-new = redis.call('HMGET', KEYS[6], unpack(ARGV, first, last))
+new = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
 end
 if last >= first and age < 3600000 then
-old = redis.call('HMGET', KEYS[7], unpack(ARGV, first, last))
+old = redis.call('HMGET', KEYS[8], unpack(ARGV, first, last))
 end
 local found = {}
 for i = 1, last - first + 1 do
@@ -146,12 +156,45 @@ found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
 end
 return found
 end
+local function finish(id, digest, status, lease, update)
+local n = #gone
+if update and #update >= 32 then
+lease = (lease == '' and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or lease) .. sub(update, 1, 32)
+end
+gone[n + 1] = id
+new_finished[2 * n + 1], new_finished[2 * n + 2] = id, string.char(status) .. digest .. lease
+local counter = status == 5 and 'acked' or status == 7 and 'purged' or 'cancelled'
+control[counter] = control[counter] + 1
+end
+local function take_over(id, member, status, lease, settled, update)
+local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
+control[counter], control.sequence = control[counter] + 1, control.sequence + 1
+local sequence = struct.pack('>I8', control.sequence)
+local due = math.max(now, (struct.unpack('>I6', update, 33)))
+local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+d.lease, d.settled, d.due = lease, settled, due
+push(new_details, id, write_details(d))
+push(new_places, due_score(byte(update, 39), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 44))
+push(new_updates, id, sub(update, 1, 32))
+if member ~= sequence .. id then
+removed[#removed + 1] = member
+end
+if bit.band(control.uses, 16) ~= 0 then
+replaced_contents[#replaced_contents + 1] = id
+end
+return due
+end
+local function has_follower(update)
+return update and #update >= 58 and byte(update, 39) <= 3
+and struct.unpack('>I6', update, 33) <= 253402300799999
+end
 local function settle_without_details(i, lease, kind)
 if redis.call('HEXISTS', KEYS[3], ARGV[1 + i]) == 1 then
 return -2
 end
 local past = finished_of(1 + i, 1 + i)[1]
-if past and sub(past, 10) == lease
+if past and lease ~= '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' and sub(past, 10, 33) == lease
 and (kind == 0) == (byte(past, 1) == 5) then
 return -10 - byte(past, 1)
 end
@@ -188,18 +231,46 @@ push(new_places, due_score(d.level, d.due), d.sequence .. id)
 first_due = math.min(first_due, d.due)
 return d.due > now and 1 or 2
 end
+local function settle_updated(id, entry, item, kind, update)
+local status = kind == 0 and 5 or byte(entry, 1) == 2 and 6
+local lease, member = sub(item, 1, 24), sub(entry, 28, 35) .. id
+if has_follower(update) then
+if not status then
+status = 9
+local counter = kind == 1 and 16 or kind == 2 and 17
+or kind == 3 and 18
+if counter then
+tally(counter, 1)
+end
+end
+local due = take_over(id, member, status, lease, kind + 16 * status, update)
+first_due = math.min(first_due, due)
+elseif status then
+finish(id, sub(entry, 36, 43), status, lease, update)
+ended[#gone] = member
+else
+status = give_back(id, entry, item, kind)
+end
+return status
+end
 for _, i in ipairs(others) do
 local entry, item, status = stored[i], ARGV[1 + count + i], -2
 local lease, kind = sub(item, 1, 24), byte(item, 25) or 0
 if not entry then
 status = settle_without_details(i, lease, kind)
 elseif readable_details(entry) and sub(entry, 4, 27) == lease then
-if byte(entry, 1) == 1 then
+local settled = byte(entry, 2)
+if byte(entry, 1) ~= 0 then
+if known and known[i] then
+status = settle_updated(ARGV[1 + i], entry, item, kind, known[i])
+else
 status = give_back(ARGV[1 + i], entry, item, kind)
-elseif kind == byte(entry, 2) and kind ~= 0 then
-local reason = byte(entry, 3)
+end
+elseif settled > 0 and kind == settled % 16 then
+local reason, before = byte(entry, 3), math.floor(settled / 16)
 local died = reason == 1 or reason == 3
-status = died and -10 - 4 or -1
+status = before > 0 and -10 - before
+or died and -10 - 4 or -1
 end
 end
 results[3 + i] = status
@@ -229,11 +300,11 @@ for level = 0, 3 do
 waiting, ready = waiting + count_to(level, 253402300799999), ready + count_to(level, at)
 end
 return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402300799999),
-count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 57) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
-.. redis.call('GETRANGE', KEYS[9], '0', format('%d', 200 - 1))
+count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+.. redis.call('GETRANGE', KEYS[10], '0', format('%d', 200 - 1))
 end
-redis.call('HLEN', KEYS[10])
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[10], KEYS[10], KEYS[10]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HDEL', KEYS[10], KEYS[10])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('HLEN', KEYS[11])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[11], KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[11], KEYS[11]) and redis.acl_check_cmd('HDEL', KEYS[11], KEYS[11])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 local hour = math.floor(minute / 60)
 snapshot = point(minute * 60000)
 hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
@@ -243,12 +314,12 @@ do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('SET', KEYS[1], KEYS[1])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 if #new_finished > 0 then
 do
-if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-finished_count = redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+finished_count = redis.call('HLEN', KEYS[7])
 finished_rotates = now - control.finished_since >= 3600000 or finished_count >= 100000
 if finished_rotates or finished_count == 0 then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[6]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[6], KEYS[6]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[6], KEYS[6]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 end
@@ -258,6 +329,10 @@ if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
+if bit.band(control.uses, 32) ~= 0 then
+redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 end
 if #new_details > 0 then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
@@ -266,12 +341,28 @@ if #new_places > 0 then
 redis.call('ZCARD', KEYS[2])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
+if #new_records > 0 then
+redis.call('HLEN', KEYS[3])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #new_updates > 0 then
+redis.call('HLEN', KEYS[6])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #replaced_contents > 0 then
+redis.call('HLEN', KEYS[5])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+if #removed > 0 then
+redis.call('ZCARD', KEYS[2])
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 if #ended > 0 then
 redis.call('ZCARD', KEYS[2])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 if ring then
-if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
 do
@@ -286,27 +377,27 @@ local n = #increments
 increments[n + 1], increments[n + 2] = 'INCRBY', 'i64'
 increments[n + 3], increments[n + 4] = format('#%d', counter), format('%d', times)
 end
-redis.call('BITFIELD', KEYS[9], unpack(increments))
+redis.call('BITFIELD', KEYS[10], unpack(increments))
 counted = false
 end
 end
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
-redis.call('UNLINK', KEYS[6], KEYS[7])
+redis.call('UNLINK', KEYS[7], KEYS[8])
 control.finished_since, finished_count = now, 0
 elseif finished_rotates then
-redis.call('UNLINK', KEYS[7])
+redis.call('UNLINK', KEYS[8])
 if finished_count > 0 then
-redis.call('RENAME', KEYS[6], KEYS[7])
-redis.call('PEXPIRE', KEYS[7], 3600000)
+redis.call('RENAME', KEYS[7], KEYS[8])
+redis.call('PEXPIRE', KEYS[8], 3600000)
 end
 control.finished_since, finished_count = now, 0
 end
 end
-redis.call('HSET', KEYS[6], unpack(new_finished))
+redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
-redis.call('PEXPIRE', KEYS[6], 2 * 3600000)
+redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 end
 if #new_details > 0 then
@@ -314,6 +405,18 @@ redis.call('HSET', KEYS[4], unpack(new_details))
 end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[3], unpack(new_records))
+end
+if #new_updates > 0 then
+redis.call('HSET', KEYS[6], unpack(new_updates))
+end
+if #replaced_contents > 0 then
+redis.call('HDEL', KEYS[5], unpack(replaced_contents))
+end
+if #removed > 0 then
+redis.call('ZREM', KEYS[2], unpack(removed))
 end
 if #ended > 0 and redis.call('ZREM', KEYS[2], unpack(ended)) < #ended then
 do
@@ -330,6 +433,9 @@ if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
 end
+if bit.band(control.uses, 32) ~= 0 then
+redis.call('HDEL', KEYS[6], unpack(gone))
+end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
 end
@@ -345,27 +451,27 @@ local future = {}
 fields_between(future, 'm', 360, minute, latest)
 fields_between(future, 'h', 744, hour, latest_hour)
 if #future > 0 then
-redis.call('HDEL', KEYS[10], unpack(future))
+redis.call('HDEL', KEYS[11], unpack(future))
 end
-redis.call('HSET', KEYS[10], format('m%d', minute % 360), snapshot)
+redis.call('HSET', KEYS[11], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[10], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[11], format('h%d', hour % 744), hourly)
 end
-redis.call('PEXPIRE', KEYS[10], 2678400000)
+redis.call('PEXPIRE', KEYS[11], 2678400000)
 control.minute, snapshot = minute, false
 end
 end
 if ring then
-redis.call('LPUSH', KEYS[8], '1')
+redis.call('LPUSH', KEYS[9], '1')
 end
 end
 do
 control.revision = control.revision + 1
 do
 local c = control
-redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
-c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.paused, c.uses, c.finished_since,
-c.journal_since, c.armed, c.armed_until, c.minute))
+redis.call('SET', KEYS[1], struct.pack('>I1I8I8I8I8I8I8I8I8I1I4I6I6I6I6I4xx', 2, c.revision, c.sequence,
+c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
+c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
 end
 end
 end

@@ -11,7 +11,7 @@ use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, Need, RELAY, RESCHEDULE, RING, SETTLE, STATS, Script,
-    all_scripts,
+    UPDATE, all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -80,7 +80,7 @@ impl Role {
 
     fn scripts(self) -> Vec<&'static Script> {
         match self {
-            Self::Producer => vec![&ENQUEUE, &CANCEL, &RESCHEDULE, &GET, &STATS],
+            Self::Producer => vec![&ENQUEUE, &UPDATE, &CANCEL, &RESCHEDULE, &GET, &STATS],
             Self::Worker => vec![&CLAIM, &SETTLE, &EXTEND, &STATS, &RING],
             Self::Relay => vec![&RELAY, &STATS, &RING],
             Self::Admin => all_scripts(),

@@ -5,16 +5,16 @@
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
-    ErrorKind, Extended, Finding, Forecast, Found, History, Message, MessageId, MessageInfo,
-    MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply, Rescheduled,
-    Settled, Stats, Status, Timestamp, Totals,
+    ErrorKind, Extended, Finding, Follower, Forecast, Found, History, Message, MessageId,
+    MessageInfo, MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply,
+    Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use crate::layout::codes::{
     answer, cancelled, enqueued, extended, finding, item, place, purged, redriven, rescheduled,
     settled, status,
 };
-use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score};
+use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score, updates};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
 use crate::totals::{decode_point, read_totals};
 use crate::transport::Value;
@@ -100,6 +100,11 @@ impl Reader {
 
     fn enqueued(&mut self) -> Result<Enqueued, Error> {
         Ok(match self.int()? {
+            code if code >= enqueued::UPDATED => {
+                Enqueued::Updated { due: instant(code - enqueued::UPDATED)? }
+            }
+            enqueued::FOLLOWING => Enqueued::Following { replaced: false },
+            enqueued::FOLLOWING_AGAIN => Enqueued::Following { replaced: true },
             code if code < enqueued::CONFLICT => {
                 Enqueued::Conflict { status: status_of(enqueued::CONFLICT - code)? }
             }
@@ -225,6 +230,8 @@ impl Reader {
         let first = self.value()?;
         let details = self.bytes()?;
         let place = self.place()?;
+        let (follower, payload_bytes) = (self.bytes()?, self.count()?);
+        let payload_bytes = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
         match first {
             Value::Int(item::UNREADABLE) => Ok(Found::Unreadable),
             Value::Int(item::UNKNOWN) => Ok(Found::Unknown),
@@ -232,7 +239,9 @@ impl Reader {
             Value::Bytes(record) => {
                 let message = read_details(details)
                     .and_then(|details| read_message(id.clone(), record, details, place, at));
-                Ok(message.map_or(Found::Unreadable, |message| Found::Live(Box::new(message))))
+                let follower = read_follower(follower, payload_bytes);
+                let found = |message| Found::Live(Box::new(Message { follower, ..message }));
+                Ok(message.map_or(Found::Unreadable, found))
             }
             _ => Err(unreadable("a message is of the wrong type")),
         }
@@ -292,6 +301,7 @@ impl Reader {
         totals.purged = self.count()?;
         totals.relayed = self.count()?;
         totals.died_expired = self.count()?;
+        totals.replaced = self.count()?;
         read_totals(&self.bytes()?, &mut totals);
         Ok(totals)
     }
@@ -403,6 +413,13 @@ impl Reader {
     }
 }
 
+/// The follower that `get.lua` shows: its due instant, and the beginning of its record.
+fn read_follower(mut bytes: Bytes, payload_bytes: usize) -> Option<Follower> {
+    let due = Timestamp::from_ms(updates::DUE.take(&mut bytes)?).ok()?;
+    let RecordHead { enqueued_at, expires_at, priority, .. } = RecordHead::decode(&mut bytes)?;
+    Some(Follower { enqueued_at, due, expires_at, priority, payload_bytes })
+}
+
 fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
     MessageId::new(bytes).map_err(|_| unreadable("an id is out of its limits"))
 }
@@ -429,6 +446,7 @@ fn status_of(code: i64) -> Result<Status, Error> {
         Ok(status::CANCELLED) => Ok(Status::Cancelled),
         Ok(status::PURGED) => Ok(Status::Purged),
         Ok(status::RELAYED) => Ok(Status::Relayed),
+        Ok(status::REPLACED) => Ok(Status::Replaced),
         _ => Err(unreadable("a status is unknown")),
     }
 }
@@ -462,7 +480,7 @@ fn read_message(
 ) -> Option<Message> {
     let (head, headers, payload) = decode_record(record)?;
     let info = read_info(id, &head, payload.len(), details, place, at)?;
-    Some(Message { info, headers, payload })
+    Some(Message { info, headers, payload, follower: None })
 }
 
 fn read_info(

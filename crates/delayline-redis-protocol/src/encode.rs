@@ -148,5 +148,6 @@ const fn status_code(status: Status) -> u8 {
         Status::Cancelled => status::CANCELLED,
         Status::Purged => status::PURGED,
         Status::Relayed => status::RELAYED,
+        Status::Replaced => status::REPLACED,
     }
 }

@@ -15,18 +15,20 @@ use crate::script::Script;
 /// | `records` | hash | id to record: what was enqueued |
 /// | `details` | hash | id to details: what has happened since; absent until the first claim |
 /// | `contents` | hash | id to headers and payload, if they are too large for the record |
+/// | `updates` | hash | id to the tokens of its latest updates and to its follower; only ids that were updated |
 /// | `finished_new`, `finished_old` | hash | id to what is remembered of a finished message |
 /// | `journal_new`, `journal_old` | hash | consumer to its last claim |
 /// | `bell` | list | at most one element, which wakes one sleeper |
 /// | `fence` | string | nothing; it is written before a wait for replicas or the disk, and expires |
 /// | `totals` | string | how often each thing has happened that `control` does not count |
 /// | `history` | hash | what the queue was like when a minute or hour began; expires |
-pub const KEY_NAMES: [&str; 13] = [
+pub const KEY_NAMES: [&str; 14] = [
     "control",
     "index",
     "records",
     "details",
     "contents",
+    "updates",
     "finished_new",
     "finished_old",
     "journal_new",

@@ -9,7 +9,8 @@ pub mod codes;
 mod constants;
 mod field;
 
-use delayline_core::Totals;
+use delayline_core::limits::MAX_UPDATE_TOKENS;
+use delayline_core::{Totals, UpdateToken};
 
 use self::codes::CODES;
 pub(crate) use self::constants::constants;
@@ -22,6 +23,9 @@ pub const SCHEMA_VERSION: u64 = 2;
 /// Contents of more bytes stand in a hash of their own, so that scripts that need none do not read
 /// them.
 pub(crate) const SMALL: usize = 4096;
+
+/// The bytes of the tokens that are remembered of an id.
+const TOKENS_BYTES: usize = MAX_UPDATE_TOKENS * UpdateToken::BYTES;
 
 /// The bits of a record's form that are its priority level.
 pub(crate) const LEVEL_OF_FORM: u8 = 3;
@@ -46,6 +50,7 @@ structure! {
         PURGED: U64, "how many were purged";
         RELAYED: U64, "how many messages were moved to a list or stream";
         EXPIRED: U64, "how many messages became dead letters because they expired";
+        REPLACED: U64, "how many messages gave way to an update";
         PAUSED: U8, "1 while the queue is paused";
         USES: U32, "what the queue has ever used, a bit each";
         FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
@@ -56,7 +61,7 @@ structure! {
         SPARE: Spare(2), "for later versions; 0";
     }
     groups {
-        COUNTS: SEQUENCE to EXPIRED;
+        COUNTS: SEQUENCE to REPLACED;
     }
 }
 
@@ -94,6 +99,7 @@ structure! {
         PURGED: U64, "the control record's";
         RELAYED: U64, "the control record's";
         EXPIRED: U64, "the control record's";
+        REPLACED: U64, "the control record's";
         TOTALS: Rest, "`totals`";
     }
     groups {}
@@ -182,11 +188,31 @@ structure! {
     finished in "a value of `finished_new` and `finished_old`" {
         STATUS: U8, "how it ended";
         DIGEST: U64, "the record's";
-        EPOCH: U64 if "it was settled", "the lease that it was settled with";
-        CLAIM_ID: Bytes(16) if "it was settled", "the claim of that lease";
+        EPOCH: U64 if "it was settled or updated", "the lease that it was settled with, or 0";
+        CLAIM_ID: Bytes(16) if "it was settled or updated", "the claim of that lease, or 0";
+        TOKENS: Bytes(TOKENS_BYTES) if "it was updated", "the tokens of its latest updates";
     }
     groups {
         LEASE: EPOCH to CLAIM_ID;
+    }
+}
+
+structure! {
+    /// What updates have left with the id of a live message: their tokens and, while the message is
+    /// leased, its follower.
+    updates in "a value of `updates`" {
+        TOKENS: Bytes(TOKENS_BYTES), "the tokens of the latest updates, the latest last, behind zeros";
+        DUE: Instant if "there is a follower", "when the follower is due";
+        LEVEL: U8 if "there is a follower", "the priority level of the follower";
+        MAX_FAILURES: U16 if "there is a follower", "failures after which it is dead";
+        MAX_CRASHES: U16 if "there is a follower", "crashes after which it is dead";
+        ENQUEUED_AT: Instant if "there is a follower", "its record, from this field on";
+        DIGEST: U64 if "there is a follower", "digest";
+        FORM: U8 if "there is a follower", "form";
+        REST: Rest if "there is a follower", "what follows the form in the record";
+    }
+    groups {
+        LIMITED: LEVEL to MAX_CRASHES;
     }
 }
 
@@ -244,7 +270,7 @@ structure! {
     /// schedule.
     run in "an argument" {
         COUNT: U16, "how many messages";
-        FLAGS: U8, "1: they may reuse finished ids, 2: they expire";
+        FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates";
         LEVEL: U8, "their priority level";
         DUE: Bytes(schedule::BYTES), "their due instant";
     }
@@ -275,6 +301,17 @@ structure! {
 }
 
 structure! {
+    /// What stands in front of a message that is an update.
+    update in "an argument" {
+        TOKEN: Bytes(8), "its token";
+        CONTENT: U8, "what it does to the content";
+        DUE: U8, "what it does to the due instant";
+        AT_MOST: Instant, "the most ms that a due instant is after the enqueue, if it gets later";
+    }
+    groups {}
+}
+
+structure! {
     /// A settlement, as an argument. An ack ends after the lease.
     settlement in "an argument" {
         EPOCH: U64, "which of the message's leases";
@@ -289,7 +326,7 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 18] = [
+pub const STRUCTURES: [&Structure; 20] = [
     &control::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
@@ -299,6 +336,7 @@ pub const STRUCTURES: [&Structure; 18] = [
     &header::STRUCTURE,
     &details::STRUCTURE,
     &finished::STRUCTURE,
+    &updates::STRUCTURE,
     &journal::STRUCTURE,
     &fixed::STRUCTURE,
     &delivery::STRUCTURE,
@@ -307,5 +345,6 @@ pub const STRUCTURES: [&Structure; 18] = [
     &run::STRUCTURE,
     &new_message::STRUCTURE,
     &expiring_message::STRUCTURE,
+    &update::STRUCTURE,
     &settlement::STRUCTURE,
 ];

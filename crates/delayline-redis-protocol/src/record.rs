@@ -3,12 +3,13 @@
 
 use bytes::{Buf, BufMut, Bytes};
 use delayline_core::{
-    ClaimId, DeathReason, FinishedIds, Headers, Lease, NewMessage, Priority, Schedule, Timestamp,
+    ClaimId, DeathReason, FinishedIds, Headers, Known, Lease, NewMessage, Priority, Schedule,
+    Timestamp, Update, UpdateContent, UpdateDue,
 };
 
-use crate::layout::codes::{argument, form, lease_state, reason};
+use crate::layout::codes::{argument, form, lease_state, reason, update as update_code};
 use crate::layout::{
-    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule,
+    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update,
 };
 
 /// What stands in `records`, without the headers and payload that follow.
@@ -69,8 +70,9 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
 pub(crate) fn put_runs(bytes: &mut Vec<u8>, messages: &[NewMessage]) {
     let plan = |message: &NewMessage| {
         let reuses = message.finished_ids == FinishedIds::Reuse;
-        let flags =
-            bit(reuses, argument::REUSES) | bit(message.expires.is_some(), argument::EXPIRING);
+        let flags = bit(reuses, argument::REUSES)
+            | bit(message.expires.is_some(), argument::EXPIRING)
+            | bit(message.known != Known::Refuse, argument::UPDATING);
         (flags, message.priority.level(), message.schedule)
     };
     for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
@@ -91,10 +93,16 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     let headers = message.headers.encode();
     let limits = (message.max_failures, message.max_crashes);
     let limited = limits != (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
-    let large = headers.len() + message.payload.len() > SMALL;
+    // The content of an update stands in the record: it is written by itself, and no content that
+    // belongs to an earlier record can be taken for it.
+    let is_update = message.known != Known::Refuse;
+    let large = !is_update && headers.len() + message.payload.len() > SMALL;
     let headed = large || !headers.is_empty();
 
     let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
+    if let Known::Update(update) = message.known {
+        put_update(&mut bytes, update);
+    }
     if let Some(expires) = message.expires {
         put_schedule(&mut bytes, expires);
     }
@@ -119,6 +127,22 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     bytes.put_slice(&headers);
     bytes.put_slice(&message.payload);
     bytes.into()
+}
+
+fn put_update(bytes: &mut Vec<u8>, update: Update) {
+    let content = match update.content {
+        UpdateContent::Keep => update_code::KEEP,
+        UpdateContent::Replace => update_code::REPLACE,
+    };
+    let (due, at_most) = match update.due {
+        UpdateDue::Keep => (update_code::KEEP, 0),
+        UpdateDue::Set => (update_code::SET, 0),
+        UpdateDue::Later { at_most } => (update_code::LATER, at_most.as_ms()),
+    };
+    bytes.put_slice(update.token.as_bytes());
+    update::CONTENT.put(bytes, content.into());
+    update::DUE.put(bytes, due.into());
+    update::AT_MOST.put(bytes, at_most);
 }
 
 /// An instant in an argument.

@@ -6,7 +6,7 @@ mod inline;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use delayline_core::Op;
+use delayline_core::{Known, NewMessage, Op};
 
 use self::assemble::{
     keys_of, needs_of, with_literal_constants, with_literal_keys, with_looks, with_parts,
@@ -48,7 +48,7 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua"
-    "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "write.lua"
+    "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua"
 };
 
@@ -79,6 +79,7 @@ scripts! {
     REDRIVE: "redrive.lua";
     PURGE: "purge.lua";
     SET_PAUSED: "set_paused.lua";
+    UPDATE: "update.lua";
     RELAY: "relay.lua";
     GET: "get.lua";
     LIST: "list.lua";
@@ -95,6 +96,7 @@ impl Script {
     #[must_use]
     pub fn of(op: &Op) -> &'static Self {
         match op {
+            Op::Enqueue(messages) if messages.iter().any(is_update) => &UPDATE,
             Op::Enqueue(_) => &ENQUEUE,
             Op::Claim(_) => &CLAIM,
             Op::Settle(_) => &SETTLE,
@@ -131,6 +133,11 @@ impl Script {
         let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
         Self { name, source, sha1, keys, needs }
     }
+}
+
+/// Updates have a script of their own, which costs other messages nothing.
+fn is_update(message: &NewMessage) -> bool {
+    message.known != Known::Refuse
 }
 
 /// Names the script in the server's cache and in the lines of errors.

@@ -34,6 +34,7 @@ pub(crate) fn decode_point(mut bytes: Bytes) -> Option<HistoryPoint> {
     totals.purged = point::PURGED.read(&bytes)?;
     totals.relayed = point::RELAYED.read(&bytes)?;
     totals.died_expired = point::EXPIRED.read(&bytes)?;
+    totals.replaced = point::REPLACED.read(&bytes)?;
     let at = Timestamp::from_ms(point::AT.read(&bytes)?).ok()?;
     let [scheduled, ready, leased, dead] =
         [point::SCHEDULED, point::READY, point::LEASED, point::DEAD]

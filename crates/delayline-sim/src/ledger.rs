@@ -81,6 +81,9 @@ impl Ledger {
                         Enqueued::Conflict { .. } => {
                             return Err(format!("{} conflicts with itself", message.id));
                         }
+                        Enqueued::Updated { .. } | Enqueued::Following { .. } => {
+                            return Err(format!("{} was updated, and nobody did", message.id));
+                        }
                         Enqueued::Created { .. } | Enqueued::Duplicate { .. } => {}
                     }
                     if !record.created {

@@ -22,6 +22,7 @@ mod queue;
 mod relay;
 mod settle;
 mod totals;
+mod update;
 mod wakeup;
 
 use std::pin::Pin;
@@ -54,7 +55,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 19] = [
+    let topics: [fn() -> Vec<Case>; 20] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -63,6 +64,7 @@ pub(crate) fn all() -> Vec<Case> {
         cancel::cases,
         dead::cases,
         dedup::cases,
+        update::cases,
         claims::cases,
         pause::cases,
         relay::cases,

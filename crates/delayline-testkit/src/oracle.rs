@@ -178,7 +178,8 @@ pub(crate) const fn is_drained(counts: &Stats) -> bool {
     let finished = counts.totals.acked
         + counts.totals.cancelled
         + counts.totals.purged
-        + counts.totals.relayed;
+        + counts.totals.relayed
+        + counts.totals.replaced;
     left == 0 && counts.totals.enqueued == finished + counts.dead
 }
 

@@ -79,7 +79,7 @@ impl Context {
     pub(crate) fn redacted(&self, queue: &str, infos: Vec<MessageInfo>) -> Vec<MessageInfo> {
         let redacted = |info| {
             let (headers, payload) = (Headers::new(), Bytes::new());
-            let mut message = Message { info, headers, payload };
+            let mut message = Message { info, headers, payload, follower: None };
             self.shared.redact(queue, &mut message);
             message.info
         };

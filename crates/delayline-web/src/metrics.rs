@@ -117,7 +117,7 @@ const LATENESS: &str = "delayline_queue_lateness_seconds";
 type Total = (&'static str, &'static str, fn(&Stats) -> u64);
 
 /// Counted by the server, so they go on where they were after a restart of this process.
-const TOTALS: [Total; 11] = [
+const TOTALS: [Total; 12] = [
     ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.totals.enqueued),
     ("delayline_queue_delivered_total", "Leases ever granted", |stats| stats.totals.delivered()),
     ("delayline_queue_acked_total", "Messages ever acked", |stats| stats.totals.acked),
@@ -131,4 +131,7 @@ const TOTALS: [Total; 11] = [
     ("delayline_queue_purged_total", "Dead letters ever purged", |stats| stats.totals.purged),
     ("delayline_queue_redriven_total", "Dead letters ever redriven", |stats| stats.totals.redriven),
     ("delayline_queue_relayed_total", "Messages ever relayed", |stats| stats.totals.relayed),
+    ("delayline_queue_replaced_total", "Messages that gave way to an update", |stats| {
+        stats.totals.replaced
+    }),
 ];

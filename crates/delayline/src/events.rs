@@ -30,6 +30,18 @@ pub enum EventKind {
         /// When it is due.
         due: Timestamp,
     },
+    /// It has updated, revived or replaced the message of its id, which waited or was dead.
+    Updated {
+        /// When it is due now.
+        due: Timestamp,
+    },
+    /// A worker holds the message of its id, and it will take that one's place.
+    Following,
+    /// It ended without an ack, and an update has taken its place (G26).
+    Replaced {
+        /// The handler's error, if it failed: the queue does not keep it.
+        error: Option<String>,
+    },
     /// Its id was known with the same content, and nothing changed (G15). After a lost reply, it
     /// may be this process that enqueued it.
     Duplicate {

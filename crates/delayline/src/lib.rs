@@ -141,11 +141,12 @@ pub use bytes::Bytes;
 pub use delayline_core::{
     Applied, At, Backend, Backlog, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Death,
     DeathReason, Destination, DestinationKey, Durability, Element, Enqueued, ErrorClass, ErrorKind,
-    Finding, FinishedIds, Forecast, Found, GroupName, Headers, History, HistoryPoint, Jitter,
-    Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Page,
-    Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Relay, Relayed, Reply,
-    Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals,
-    Violation, Wakeup, is_printable, limits,
+    Finding, FinishedIds, Follower, Forecast, Found, GroupName, Headers, History, HistoryPoint,
+    Jitter, Known, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage,
+    Op, Page, Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Relay,
+    Relayed, Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status,
+    Timestamp, Totals, Update, UpdateContent, UpdateDue, UpdateToken, Violation, Wakeup,
+    is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

@@ -127,7 +127,11 @@ impl Move {
         let mut failure = None;
         for (member, sent) in members.into_iter().zip(queue.send_many(messages).await) {
             match sent.map(|sent| sent.outcome) {
-                Ok(Enqueued::Created { .. }) => self.counts.created += 1,
+                Ok(
+                    Enqueued::Created { .. }
+                    | Enqueued::Updated { .. }
+                    | Enqueued::Following { .. },
+                ) => self.counts.created += 1,
                 Ok(Enqueued::Duplicate { .. }) => self.counts.duplicate += 1,
                 Ok(Enqueued::Conflict { .. }) => {
                     self.counts.leave(

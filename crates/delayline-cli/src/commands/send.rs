@@ -34,6 +34,14 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             eprintln!("created, due {}", rfc3339(due));
             "created"
         }
+        Enqueued::Updated { due } => {
+            eprintln!("updated, due {}", rfc3339(due));
+            "updated"
+        }
+        Enqueued::Following { .. } => {
+            eprintln!("following: a worker holds the message, and this one will take its place");
+            "following"
+        }
         Enqueued::Duplicate { status } if !sent.is_accepted() => {
             let state = status.name();
             let sentence =
@@ -62,6 +70,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
 #[derive(Default)]
 struct Counts {
     created: u64,
+    updated: u64,
     duplicate: u64,
     conflict: u64,
     bad: u64,
@@ -97,14 +106,18 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         }
     };
     bar.finish_and_clear();
-    let Counts { created, duplicate, conflict, bad } = counts;
+    let Counts { created, updated, duplicate, conflict, bad } = counts;
     if args.json {
         let counts = json!({
-            "created": created, "duplicate": duplicate, "conflict": conflict, "bad": bad
+            "created": created, "updated": updated, "duplicate": duplicate, "conflict": conflict,
+            "bad": bad
         });
         write(&format!("{counts}\n"))?;
     } else {
-        eprintln!("created {created}, duplicate {duplicate}, conflict {conflict}, bad {bad}");
+        eprintln!(
+            "created {created}, updated {updated}, duplicate {duplicate}, conflict {conflict}, \
+             bad {bad}"
+        );
     }
     result?;
     Ok(if conflict == 0 && bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
@@ -137,6 +150,7 @@ async fn send_chunk(
         let sent = sent?;
         match sent.outcome {
             Enqueued::Created { .. } => counts.created += 1,
+            Enqueued::Updated { .. } | Enqueued::Following { .. } => counts.updated += 1,
             // Also if a reply was lost and this call itself has created it before.
             Enqueued::Duplicate { .. } => counts.duplicate += 1,
             Enqueued::Conflict { .. } => {
@@ -168,6 +182,9 @@ fn message(args: Send) -> Result<NewMessage, String> {
         max_crashes: args.max_crashes,
         expires_in: args.expires_in,
         reuse_finished_id: args.reuse_finished_id,
+        update: args.update,
+        at_most: args.at_most,
+        update_token: None,
     };
     fields.message(|| Ok(new_id()))
 }

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use crate::known::Tokens;
 use crate::{
-    ClaimId, DeathReason, Delivery, Element, Headers, Lease, Message, MessageId, MessageInfo,
-    MessageState, NewMessage, Outcome, Priority, Timestamp,
+    ClaimId, DeathReason, Delivery, Element, Follower, Headers, Lease, Message, MessageId,
+    MessageInfo, MessageState, NewMessage, Outcome, Priority, Status, Timestamp,
 };
 
 /// A live message.
@@ -29,11 +30,27 @@ pub(super) struct Entry {
     pub(super) crashes: u32,
     /// The latest claim; together with the epoch, it is the lease.
     pub(super) claim_id: Option<ClaimId>,
-    /// How the latest lease was settled, to recognise a repeated settlement.
-    pub(super) settled: Option<OutcomeKind>,
+    /// How the latest lease was settled, to recognise a repeated settlement, and how that ended the
+    /// message whose place this one has taken.
+    pub(super) settled: Option<(OutcomeKind, Option<Status>)>,
     first_error: Option<String>,
     last_error: Option<String>,
+    /// The latest updates of this id.
+    pub(super) tokens: Tokens,
+    /// What takes the message's place when its lease ends. Only leased messages have one.
+    pub(super) follower: Option<Box<Next>>,
     pub(super) place: Place,
+}
+
+/// What takes the place of a message.
+#[derive(Clone, Debug)]
+pub(super) struct Next {
+    pub(super) message: NewMessage,
+    pub(super) digest: u64,
+    /// When the first update came that it stems from, or the message that it replaces.
+    pub(super) enqueued_at: Timestamp,
+    pub(super) due: Timestamp,
+    pub(super) expires_at: Option<Timestamp>,
 }
 
 /// The index that contains a message. Whether a waiting one is scheduled or ready depends on the
@@ -88,7 +105,23 @@ impl Entry {
             settled: None,
             first_error: None,
             last_error: None,
+            tokens: Tokens::default(),
+            follower: None,
             place: Place::Waiting,
+        }
+    }
+
+    /// The message that takes the place of this one. It keeps what is remembered of the id: its
+    /// latest lease, how that was settled, and the tokens.
+    pub(super) fn succeeded_by(self, sequence: u64, next: &Next) -> Self {
+        Self {
+            expires_at: next.expires_at,
+            due: next.due,
+            epoch: self.epoch,
+            claim_id: self.claim_id,
+            settled: self.settled,
+            tokens: self.tokens,
+            ..Self::new(next.enqueued_at, sequence, next.digest, &next.message)
         }
     }
 
@@ -161,6 +194,7 @@ impl Entry {
             info: self.info(now),
             headers: self.headers.clone(),
             payload: self.payload.clone(),
+            follower: None,
         }
     }
 
@@ -181,6 +215,29 @@ impl Entry {
             payload_bytes: self.payload.len(),
             first_error: self.first_error.clone(),
             last_error: self.last_error.clone(),
+        }
+    }
+}
+
+impl Next {
+    /// A message as it is due and expires if it is created now.
+    pub(super) fn new(now: Timestamp, digest: u64, message: &NewMessage) -> Self {
+        Self {
+            message: message.clone(),
+            digest,
+            enqueued_at: now,
+            due: message.schedule.instant(now),
+            expires_at: message.expires.map(|expires| expires.instant(now)),
+        }
+    }
+
+    pub(super) fn shown(&self) -> Follower {
+        Follower {
+            enqueued_at: self.enqueued_at,
+            due: self.due,
+            expires_at: self.expires_at,
+            priority: self.message.priority,
+            payload_bytes: self.message.payload.len(),
         }
     }
 }

@@ -26,6 +26,9 @@ impl State {
             if index.get(&entry.key()) != Some(id) || entry.id != *id {
                 return Err(format!("{id} is not in the index that its place belongs to"));
             }
+            if entry.follower.is_some() && !matches!(entry.place, Place::Leased { .. }) {
+                return Err(format!("{id} has a follower, but no worker holds it"));
+            }
             let dead = matches!(entry.place, Place::Dead { .. });
             if !dead && (entry.failures >= entry.max_failures || entry.crashes >= entry.max_crashes)
             {
@@ -54,13 +57,14 @@ impl State {
             + totals.acked
             + totals.cancelled
             + totals.purged
-            + totals.relayed;
+            + totals.relayed
+            + totals.replaced;
         if accounted != totals.enqueued {
             return Err(format!("{} enqueued, {accounted} accounted for", totals.enqueued));
         }
-        // A cancelled message was waiting, leased or dead, which is not counted.
+        // A message that was cancelled or replaced was waiting, leased or dead, which is not counted.
         let may_be_cancelled = |what, began: u64, ended: u64| {
-            if (ended..=ended + totals.cancelled).contains(&began) {
+            if (ended..=ended + totals.cancelled + totals.replaced).contains(&began) {
                 return Ok(());
             }
             Err(format!("{began} {what}, {ended} of them ended, {} cancelled", totals.cancelled))
@@ -104,7 +108,11 @@ impl State {
             for point in &points {
                 let live = point.scheduled + point.ready + point.leased + point.dead;
                 let totals = &point.totals;
-                let finished = totals.acked + totals.cancelled + totals.purged + totals.relayed;
+                let finished = totals.acked
+                    + totals.cancelled
+                    + totals.purged
+                    + totals.relayed
+                    + totals.replaced;
                 if live + finished != totals.enqueued {
                     return Err(format!("the snapshot of {} does not add up", point.at));
                 }

@@ -2,9 +2,10 @@
 
 use std::ops::{Bound, RangeInclusive};
 
+use super::entry::Next;
 use super::{Index, State, first};
 use crate::{
-    Check, Checked, Forecast, Found, History, HistoryPoint, List, MessageId, Millis, Page,
+    Check, Checked, Forecast, Found, History, HistoryPoint, List, Message, MessageId, Millis, Page,
     Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
@@ -14,7 +15,10 @@ const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::DEAD;
 impl State {
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Found {
         match (self.entries.get(id), self.finished.get(now, id)) {
-            (Some(entry), _) => Found::Live(Box::new(entry.message(now))),
+            (Some(entry), _) => {
+                let follower = entry.follower.as_deref().map(Next::shown);
+                Found::Live(Box::new(Message { follower, ..entry.message(now) }))
+            }
             (None, Some(past)) => Found::Finished(past.status),
             (None, None) => Found::Unknown,
         }
@@ -25,7 +29,11 @@ impl State {
             Status::Scheduled | Status::Ready => 0..=Priority::Low.level(),
             Status::Leased => Position::LEASED..=Position::LEASED,
             Status::Dead => Position::DEAD..=Position::DEAD,
-            Status::Acked | Status::Cancelled | Status::Purged | Status::Relayed => {
+            Status::Acked
+            | Status::Cancelled
+            | Status::Purged
+            | Status::Relayed
+            | Status::Replaced => {
                 return Page::default();
             }
         };

@@ -65,7 +65,7 @@ impl State {
                 }
                 self.destinations.entry(to.clone()).or_default().push(entry.element());
                 ids.push(entry.id.clone());
-                self.finish(entry, Status::Relayed, None, changes);
+                self.finish(now, entry, Status::Relayed, None, changes);
             }
             changes.any = true;
         }

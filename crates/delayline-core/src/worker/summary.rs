@@ -46,6 +46,8 @@ impl Summary {
         match status {
             Some(Status::Dead) => self.dead = self.dead.saturating_add(1),
             Some(Status::Scheduled | Status::Ready) => return again,
+            // What has taken its place may be due at once.
+            Some(Status::Replaced) => return Some(Millis::ZERO),
             _ => {}
         }
         None

@@ -48,8 +48,8 @@ macro_rules! codes {
 }
 
 codes! {
-    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents" {
-        URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, ALL = 31,
+    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates" {
+        URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, ALL = 63,
     }
     form: u8 = "bits of a record's form, beside its level: unusual limits, an expiry instant, \
                 headers, a content that stands apart" {
@@ -63,20 +63,26 @@ codes! {
     }
     status: u8 = "statuses" {
         SCHEDULED = 1, READY = 2, LEASED = 3, DEAD = 4, ACKED = 5, CANCELLED = 6, PURGED = 7,
-        RELAYED = 8,
+        RELAYED = 8, REPLACED = 9,
     }
     reason: u8 = "reasons of a death" {
         MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNREADABLE = 5,
     }
     argument: u8 = "flags of messages to enqueue, and kinds of instants" {
-        REUSES = 1, EXPIRING = 2, ABSOLUTE = 0, RELATIVE = 1,
+        REUSES = 1, EXPIRING = 2, UPDATING = 4, ABSOLUTE = 0, RELATIVE = 1,
+    }
+    update: u8, "UPDATE_" = "what an update does to content and due instant: it stays, is replaced, is \
+                              set, gets later" {
+        KEEP = 0, REPLACE = 1, SET = 2, LATER = 3,
     }
     answer: i64, "ANSWER_" = "what a reply begins with" {
         RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2, NO_LAG = 3,
     }
     destination: u8, "TO_" = "destinations of a relay" { LIST = 0, STREAM = 1 }
-    enqueued: i64, "ENQUEUE_" = "messages that were known: this minus a status; or minus a status" {
-        CONFLICT = -10,
+    enqueued: i64, "ENQUEUE_" = "messages that were known: CONFLICT minus a status, or minus a status; \
+                                 updates: that follow, for the first time or again, or this plus the \
+                                 due instant" {
+        CONFLICT = -10, FOLLOWING = -20, FOLLOWING_AGAIN = -21, UPDATED = 1_125_899_906_842_624,
     }
     settled: i64, "SETTLE_" = "settlements that did nothing; the last minus a status" {
         ALREADY_DONE = -1, STALE = -2, MISSING = -3, ALREADY_ENDED = -10,
@@ -94,6 +100,7 @@ codes! {
     resolution: u8, "RESOLUTION_" = "resolutions of a history" { MINUTES = 0, HOURS = 1 }
     place: u8, "AT_" = "bands of `index`, after the priority levels, and where else an audit looks" {
         LEASED = 4, DEAD = 5, RECORDS = 6, DETAILS = 7, CONTENTS = 8,
+        UPDATES = 9,
     }
     finding: i64, "FOUND_" = "what an audit finds" {
         MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, MISSING_DETAILS = 4,

@@ -5,12 +5,12 @@ use delayline_core::limits::{
     MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM,
     MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
-use delayline_core::{Element, NewMessage, Priority, Resolution, Totals};
+use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateToken};
 
 use super::codes::{lease_state, place, status};
 use super::{
-    BAND_SHIFT, CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, control, details,
-    finished, point, record, run, schedule, totals,
+    BAND_SHIFT, CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, TOKENS_BYTES,
+    control, details, finished, point, record, run, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -78,6 +78,14 @@ fn numbers() -> Vec<(String, String)> {
         // A history that nobody adds to goes when its last point is too old.
         ("HISTORY_RETENTION", HISTORY_HOURS * Resolution::Hours.unit_ms()),
         ("SMALL", SMALL as u64),
+        ("TOKEN_BYTES", UpdateToken::BYTES as u64),
+        ("TOKENS_BYTES", TOKENS_BYTES as u64),
+        // What stands in `updates` is at least as long if there is a follower.
+        ("FOLLOWED_BYTES", followed()),
+        // How the lease before a message ended: a kind, and this times a status if that was the end.
+        ("ENDED", 16),
+        // Most ids that one call of an audit looks up in `updates`, whose values may be long.
+        ("MOST_UPDATES", 100),
         ("U16_BYTES", Kind::U16.bytes() as u64),
         ("INSTANT_BYTES", Kind::Instant.bytes() as u64),
         // The optional parts of a record: the lengths of a large content, and unusual limits.
@@ -112,6 +120,11 @@ fn texts() -> Vec<(String, String)> {
         ("LENGTHS", format_of(&[record::HEADERS_LENGTH.kind, record::PAYLOAD_LENGTH.kind])),
         ("SCHEDULE_FORMAT", format_of(&kinds(schedule::STRUCTURE.fields))),
         ("RUN_FORMAT", format_of(&[run::COUNT.kind, run::FLAGS.kind, run::LEVEL.kind])),
+        (
+            "UPDATE_FORMAT",
+            format_of(&[update::CONTENT.kind, update::DUE.kind, update::AT_MOST.kind]),
+        ),
+        ("NO_TOKENS", bytes_of(&[(0, updates::TOKENS)])),
         // All but the last byte of a sequence number.
         ("HIGH_SEQUENCE", format!("1, {}", record::SEQUENCE.kind.bytes() - 1)),
         ("FIRST_LEASED", first_score(place::LEASED)),
@@ -136,6 +149,7 @@ fn texts() -> Vec<(String, String)> {
                     control::PURGED,
                     control::RELAYED,
                     control::EXPIRED,
+                    control::REPLACED,
                 ]
                 .map(|field| (0, field)),
             ),
@@ -191,6 +205,12 @@ fn texts() -> Vec<(String, String)> {
 /// The bytes of all these fields.
 fn width(fields: &[Field]) -> u64 {
     fields.iter().map(|field| field.kind.bytes() as u64).sum()
+}
+
+fn followed() -> u64 {
+    let is_fixed = |field: &&Field| field.kind != Kind::Rest;
+    let fixed: Vec<_> = updates::STRUCTURE.fields.iter().filter(is_fixed).copied().collect();
+    width(&fixed)
 }
 
 fn record_head() -> u64 {

@@ -17,6 +17,7 @@ pub mod capabilities;
 #[path = "../connect/mod.rs"]
 pub mod connect;
 pub mod counting;
+pub mod followers;
 pub mod hostile;
 pub mod recorded;
 pub mod refusals;
@@ -31,9 +32,10 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
-    DestinationKey, Error, ErrorKind, Extend, GroupName, Lease, List, MessageId, Millis,
-    NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply, Reschedule, Resolution,
-    Schedule, Settlement, Status, Timestamp,
+    DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, Known, Lease, List,
+    MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply,
+    Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
@@ -47,11 +49,12 @@ pub const INDEX: usize = 1;
 pub const RECORDS: usize = 2;
 pub const DETAILS: usize = 3;
 pub const CONTENTS: usize = 4;
-pub const FINISHED: [usize; 2] = [5, 6];
-pub const JOURNAL: [usize; 2] = [7, 8];
-pub const BELL: usize = 9;
-pub const TOTALS: usize = 11;
-pub const HISTORY: usize = 12;
+pub const UPDATES: usize = 5;
+pub const FINISHED: [usize; 2] = [6, 7];
+pub const JOURNAL: [usize; 2] = [8, 9];
+pub const BELL: usize = 10;
+pub const TOTALS: usize = 12;
+pub const HISTORY: usize = 13;
 
 /// The score of a place in the index: a priority level, [`Position::LEASED`] or [`Position::DEAD`],
 /// and an instant in ms.
@@ -169,12 +172,27 @@ pub async fn fill(queue: &impl Backend) {
     apply(queue, 3, Op::Enqueue(vec![scheduled, message("ready")])).await;
 }
 
+/// A message that replaces the one of this id.
+pub fn update(text: &str, token: u8) -> NewMessage {
+    let token = UpdateToken::from_bytes([token; UpdateToken::BYTES]);
+    let (content, due) = (UpdateContent::Replace, UpdateDue::Set);
+    NewMessage {
+        payload: format!("update of {text}").into(),
+        known: Known::Update(Update { content, due, token }),
+        finished_ids: FinishedIds::Reuse,
+        ..message(text)
+    }
+}
+
 /// One operation of every kind, each with an effect on a queue that was filled.
 pub fn every_op() -> Vec<Op> {
     let list = |status| Op::List(List { status, after: None, limit: 10 });
     let schedule = Schedule::In(millis(50));
     vec![
         Op::Enqueue(vec![message("new"), message("ready"), message("acked")]),
+        Op::Enqueue(
+            ["new", "ready", "leased", "dead", "acked"].map(|text| update(text, 1)).to_vec(),
+        ),
         claim(9, 10),
         relay_to_list(10, Some(1_000_000)),
         relay_to_stream(10, Some(1_000_000)),
@@ -287,6 +305,9 @@ macro_rules! queue_cases {
             repair: a_repair_keeps_the_first_and_the_last_instant;
             repair: a_reused_id_is_not_taken_for_what_has_finished;
             repair: many_details_without_a_record_are_found_page_by_page;
+            followers: a_follower_outlives_its_message;
+            followers: a_follower_of_a_message_that_nobody_holds_is_found;
+            followers: junk_in_place_of_updates_harms_nobody;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;

@@ -313,7 +313,7 @@ pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
             apply(&queue, ms, Op::Cancel(vec![id(name)])).await;
         }
         let mut again = message("a");
-        again.finished_ids = delayline_core::FinishedIds::Reuse;
+        again.finished_ids = FinishedIds::Reuse;
         apply(&queue, later, Op::Enqueue(vec![again])).await;
         server.command(&[b"DEL", &keys[INDEX][..]]);
         repaired(&queue, later, 100).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use delayline_core::{ErrorClass, FinishedIds};
+use delayline_core::{ErrorClass, Priority};
 use delayline_redis_protocol::{Role, Script};
 
 use super::*;
@@ -126,6 +126,11 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
             apply(queue, 4, settle(text, token, Outcome::Ack)).await;
         }
     }
+    let mut held = update("held", 1);
+    held.priority = Priority::Urgent;
+    apply(queue, 4, Op::Enqueue(vec![held])).await;
+    apply(queue, 4, claim(3, 1)).await;
+    apply(queue, 4, Op::Enqueue(vec![update("held", 2)])).await;
     let mut expiring = message("expired");
     expiring.expires = Some(Schedule::In(millis(100)));
     let mut large = message("large");
@@ -171,6 +176,12 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
             Op::Reschedule(vec![Reschedule { id: id("scheduled"), schedule: Schedule::NOW }]),
         ),
         (5 * MINUTES, Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW })),
+        // A follower.
+        (4_500, settle("held", 3, Outcome::Ack)),
+        (4_500, settle("held", 3, Outcome::Release)),
+        (4_500, Op::Cancel(vec![id("held")])),
+        (4_500, Op::Enqueue(vec![update("large", 3), message("a new one")])),
+        (5 * MINUTES, Op::Enqueue(vec![update("new", 3), large()])),
         // A repeated claim.
         (4_500, claim(2, 1)),
         (4_500, enqueue_large()),
@@ -210,9 +221,13 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
 }
 
 fn enqueue_large() -> Op {
+    Op::Enqueue(vec![large()])
+}
+
+fn large() -> NewMessage {
     let mut large = message("also large");
     large.payload = vec![b'l'; 5_000].into();
-    Op::Enqueue(vec![large])
+    large
 }
 
 /// The serialized values of all keys.

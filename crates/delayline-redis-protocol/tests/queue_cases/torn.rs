@@ -11,12 +11,13 @@
 //! is what servers do. Neither knows keys or layouts.
 
 mod tears;
+mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{
-    Cancelled, DeathReason, Enqueued, FinishedIds, Found, Message, MessageState, Priority, Purged,
-    Redriven, Settled,
+    Cancelled, DeathReason, Enqueued, Found, Message, MessageState, Priority, Purged, Redriven,
+    Settled,
 };
 
 use self::tears::tears;
@@ -112,7 +113,7 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
             apply(&queue, POPULATED, op.clone()).await;
         }
         let sound = server.keys();
-        let known = Known::of(&queue, &tear).await;
+        let known = Before::of(&queue, &tear).await;
         let commands = server.record(&queue, tear.at, &tear.op).await;
         for (next, next_op) in [
             ("an enqueue", Op::Enqueue(vec![message("after")])),
@@ -173,7 +174,7 @@ pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
             apply(&queue, POPULATED, op.clone()).await;
         }
         let sound = server.keys();
-        let known = Known::of(&queue, &tear).await;
+        let known = Before::of(&queue, &tear).await;
         let commands = server.record(&queue, tear.at, &tear.op).await;
         for kept in 1..commands.len() {
             for (reuse, extend) in [(false, false), (true, false), (true, true)] {
@@ -196,12 +197,12 @@ pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
 }
 
 /// What is known of a queue before an operation is torn.
-struct Known<'a> {
+struct Before<'a> {
     tear: &'a Tear,
     before: BTreeMap<&'static str, Message>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Before<'a> {
     async fn of(queue: &impl Backend, tear: &'a Tear) -> Self {
         let names = [&WAITING[..], &LEASED, &DEAD].concat();
         let found = look_up(queue, POPULATED, &names).await;
@@ -274,7 +275,8 @@ impl<'a> Known<'a> {
         let finished = stats.totals.acked
             + stats.totals.cancelled
             + stats.totals.purged
-            + stats.totals.relayed;
+            + stats.totals.relayed
+            + stats.totals.replaced;
         assert_eq!((alive, finished), (0, stats.totals.enqueued), "{what}");
         assert_eq!(findings(queue, END).await, [], "{what}");
     }
@@ -455,6 +457,8 @@ pub async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>()
         "claim that takes back and buries",
         "settlements of all kinds",
         "redrive",
+        "update of waiting ones",
+        "ack of followed ones",
     ];
     for tear in tears().into_iter().filter(|tear| chosen.contains(&tear.what)) {
         server.server.command(&["FLUSHALL"]);

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
-    Extend, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, QueueName, Redrive, Relay,
-    Reply, Reschedule, Resolution, Schedule, Settlement, State, Status, Timestamp,
+    Extend, FinishedIds, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, QueueName,
+    Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
@@ -45,6 +46,16 @@ fn id(number: u64) -> MessageId {
 
 fn enqueue(number: u64) -> Op {
     Op::Enqueue(vec![NewMessage::new(id(number), "payload")])
+}
+
+/// An update with another content, whose token is the number's.
+fn update(number: u64) -> Op {
+    let token = UpdateToken::from_bytes((number + 1).to_be_bytes());
+    let (content, due) = (UpdateContent::Replace, UpdateDue::Set);
+    let known = Known::Update(Update { content, due, token });
+    let finished_ids = FinishedIds::Reuse;
+    let message = NewMessage::new(id(number), "another payload");
+    Op::Enqueue(vec![NewMessage { known, finished_ids, ..message }])
 }
 
 fn lease(number: u64) -> Lease {
@@ -86,6 +97,18 @@ pub mod scenes {
 
     pub fn enqueue(n: u64) -> Scene {
         scene(vec![], super::enqueue(n), vec![super::cancel(n)])
+    }
+    pub fn update(n: u64) -> Scene {
+        scene(vec![super::enqueue(n)], super::update(n), vec![super::cancel(n)])
+    }
+    pub fn follow(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n)];
+        let after = vec![super::cancel(n), settle(n, Outcome::Ack)];
+        scene(before, super::update(n), after)
+    }
+    pub fn ack_of_a_followed_message(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n), super::update(n)];
+        scene(before, settle(n, Outcome::Ack), vec![super::cancel(n)])
     }
     pub fn claim(n: u64) -> Scene {
         let ack = settle(n, Outcome::Ack);
@@ -318,7 +341,7 @@ macro_rules! wire_cases {
         )*
     };
     ($connect:ty) => {
-        wire_cases!($connect: enqueue claim relay ack retry extend cancel reschedule redrive purge pause
+        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry extend cancel reschedule redrive purge pause
             resume get list stats forecast history check repair);
     };
 }

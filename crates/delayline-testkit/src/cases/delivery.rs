@@ -53,7 +53,7 @@ async fn a_message_is_delivered_as_it_was_enqueued(queue: &Queue) {
         first_error: None,
         last_error: None,
     };
-    let delivered = Message { info, headers, payload: "close it".into() };
+    let delivered = Message { info, headers, payload: "close it".into(), follower: None };
     assert_eq!(
         claimed,
         Claimed {

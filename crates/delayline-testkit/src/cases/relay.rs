@@ -12,6 +12,8 @@ super::cases! { "relay",
     nothing_is_relayed_before_it_is_due: "G4, G28",
     messages_are_relayed_in_the_order_of_claims: "G12, G28",
     what_is_relayed_is_finished: "G1, G15, G28",
+    a_relayed_update_is_remembered: "G15, G25, G28",
+    a_relay_takes_back_what_is_followed: "G26, G28",
     a_relayed_id_can_be_reused_if_asked: "G15",
     a_relay_takes_no_message_that_somebody_holds: "G5, G28",
     expired_leases_follow_with_the_next_relay: "G21, G28",
@@ -87,6 +89,29 @@ async fn what_is_relayed_is_finished(queue: &Queue) {
     assert_eq!(queue.claim_ids(4, claim(1, 9, 10)).await, ["b"]);
     let stats = queue.stats(5).await;
     assert_eq!((stats.totals.relayed, stats.totals.enqueued, stats.leased), (1, 2, 1));
+}
+
+async fn a_relayed_update_is_remembered(queue: &Queue) {
+    let update = || NewMessage {
+        finished_ids: delayline_core::FinishedIds::Reuse,
+        ..super::update::set(1, "a", "new", after(0))
+    };
+    queue.enqueue_one(0, update()).await;
+    queue.enqueue_one(0, message("b")).await;
+    assert_eq!(ids(queue, 1, anywhere(), 9).await, ["a", "b"]);
+    let late = queue.enqueue_one(2, update()).await;
+    assert_eq!(late, Enqueued::Duplicate { status: Status::Relayed });
+}
+
+async fn a_relay_takes_back_what_is_followed(queue: &Queue) {
+    queue.leased(0, message("a"), 10).await;
+    queue.enqueue_one(1, super::update::set(1, "a", "new", after(0))).await;
+    assert_eq!(ids(queue, 5, anywhere(), 9).await, [""; 0], "it is held");
+    let taken = ids(queue, 11, anywhere(), 9).await;
+    let moved = if taken.is_empty() { ids(queue, 11, anywhere(), 9).await } else { taken };
+    assert_eq!(moved, ["a"], "the follower");
+    let stats = queue.stats(12).await;
+    assert_eq!((stats.totals.relayed, stats.totals.replaced, stats.totals.enqueued), (1, 1, 2));
 }
 
 async fn a_relayed_id_can_be_reused_if_asked(queue: &Queue) {

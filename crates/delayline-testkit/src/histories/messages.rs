@@ -27,6 +27,8 @@ struct Books {
     deliveries: u64,
     /// The latest instant so far.
     latest: Timestamp,
+    /// Whether any message was updated.
+    updated: bool,
     /// Whether the latest counters showed a drained queue.
     drained: bool,
 }
@@ -43,6 +45,12 @@ struct Life {
     cancel_requested: bool,
     dead: bool,
     ended: bool,
+    /// The contents of the updates of this message. What they do to due times, limits and
+    /// counters, the model judges.
+    updates: Vec<NewMessage>,
+    /// Whether an update has followed it. When that takes its place, nobody need see, and so
+    /// nothing more is said here about the end of either; the model has it.
+    followed: bool,
 }
 
 impl Books {
@@ -53,8 +61,18 @@ impl Books {
         match (&call.op, &call.applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
                 messages.iter().zip(answers).try_for_each(|(message, answer)| {
-                    if let Enqueued::Created { due } = answer {
-                        self.create(message, *due)?;
+                    match answer {
+                        Enqueued::Created { due } => self.create(message, *due)?,
+                        Enqueued::Updated { .. } | Enqueued::Following { .. } => {
+                            let follows = matches!(answer, Enqueued::Following { .. });
+                            self.updated = true;
+                            let life = self.live(&message.id)?;
+                            life.updates.push(message.clone());
+                            (life.due, life.attempts) = (Timestamp::MIN, 0);
+                            life.followed |= follows;
+                            life.dead &= follows;
+                        }
+                        Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
                     }
                     Ok(())
                 })
@@ -124,7 +142,8 @@ impl Books {
             }
             (Op::Stats, Reply::Stats(counts)) => {
                 self.drained = oracle::is_drained(counts);
-                if counts.totals.enqueued == self.created {
+                let updated = self.updated && counts.totals.enqueued >= self.created;
+                if updated || counts.totals.enqueued == self.created {
                     return Ok(());
                 }
                 Err(format!(
@@ -142,7 +161,7 @@ impl Books {
     fn create(&mut self, message: &NewMessage, due: Timestamp) -> Result<(), String> {
         // A cancelled message may end unobserved, when its lease expires.
         let known = self.lives.get(&message.id);
-        if known.is_some_and(|life| !life.ended && !life.cancel_requested) {
+        if known.is_some_and(|life| !life.ended && !life.cancel_requested && !life.followed) {
             return Err(format!("G14: {} was created twice", message.id));
         }
         self.created += 1;
@@ -155,6 +174,8 @@ impl Books {
             cancel_requested: false,
             dead: false,
             ended: false,
+            updates: Vec::new(),
+            followed: false,
         };
         self.lives.insert(message.id.clone(), life);
         Ok(())
@@ -165,9 +186,11 @@ impl Books {
         let latest = self.latest;
         let id = &delivery.message.info.id;
         let life = self.live(id)?;
-        if delivery.message.payload != life.message.payload
-            || delivery.message.headers != life.message.headers
-        {
+        let is_this = |content: &NewMessage| {
+            delivery.message.payload == content.payload
+                && delivery.message.headers == content.headers
+        };
+        if !is_this(&life.message) && !life.updates.iter().any(is_this) {
             return Err(format!("G2: {id} was delivered with different content"));
         }
         let lease = delivery.lease;
@@ -189,7 +212,7 @@ impl Books {
             return Err(format!("G6: {id} was leased as {lease:?} at its claim {}", life.claims));
         }
         let (failures, crashes) = (life.message.max_failures, life.message.max_crashes);
-        if life.attempts >= failures + crashes {
+        if life.updates.is_empty() && life.attempts >= failures + crashes {
             return Err(format!("G9: {id} was delivered {} times", life.attempts));
         }
         life.lease = Some((lease, at.after(claim.lease)));
@@ -216,11 +239,15 @@ impl Books {
         let life = self.live(&item.id)?;
         life.held_as(item.lease)?;
         life.lease = None;
+        if life.followed {
+            return Ok(());
+        }
         life.ended = matches!(status, Status::Acked | Status::Cancelled);
         match &item.outcome {
-            Outcome::Release => life.attempts -= 1,
+            // An update may have reset them.
+            Outcome::Release => life.attempts = life.attempts.saturating_sub(1),
             Outcome::Snooze { delay } => {
-                life.attempts -= 1;
+                life.attempts = life.attempts.saturating_sub(1);
                 life.due = at.after(*delay);
             }
             Outcome::Retry { delay, .. } if status != Status::Dead => life.due = at.after(*delay),
@@ -243,7 +270,7 @@ impl Books {
             return Err("G21: the history does not end with a drained queue".to_owned());
         }
         for (id, life) in &self.lives {
-            if !life.ended && !life.dead && !life.cancel_requested {
+            if !life.ended && !life.dead && !life.cancel_requested && !life.followed {
                 return Err(format!("G1: {id} was lost"));
             }
         }

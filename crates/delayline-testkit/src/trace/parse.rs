@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
-    GroupName, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position, Priority,
-    Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp,
+    GroupName, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position, Priority,
+    Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::bytes::decode;
@@ -176,7 +177,27 @@ fn message(item: &mut Words<'_>) -> Result<NewMessage, String> {
     if item.flag("reuse") {
         message.finished_ids = FinishedIds::Reuse;
     }
+    if let Some(token) = item.optional("update") {
+        message.known = Known::Update(update(item, token)?);
+    }
     Ok(message)
+}
+
+fn update(item: &mut Words<'_>, token: &str) -> Result<Update, String> {
+    let content = match item.required("content")? {
+        "keep" => UpdateContent::Keep,
+        "replace" => UpdateContent::Replace,
+        other => return Err(format!("what is content={other}?")),
+    };
+    let due = match item.required("due")? {
+        "keep" => UpdateDue::Keep,
+        "set" => UpdateDue::Set,
+        "later" => UpdateDue::Later { at_most: millis(item.required("at-most")?)? },
+        other => return Err(format!("what is due={other}?")),
+    };
+    let bytes = <[u8; UpdateToken::BYTES]>::try_from(&*decode(token)?);
+    let bytes = bytes.map_err(|_| format!("{token:?} is not {} bytes", UpdateToken::BYTES))?;
+    Ok(Update { content, due, token: UpdateToken::from_bytes(bytes) })
 }
 
 fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {

@@ -3,8 +3,8 @@
 use std::fmt::{self, Formatter};
 
 use delayline_core::{
-    Destination, FinishedIds, Lease, List, MessageId, NewMessage, Op, Outcome, Position, Priority,
-    Resolution, Schedule,
+    Destination, FinishedIds, Known, Lease, List, MessageId, NewMessage, Op, Outcome, Position,
+    Priority, Resolution, Schedule, Update, UpdateContent, UpdateDue,
 };
 
 use super::bytes::Word;
@@ -109,9 +109,25 @@ fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
     if message.max_crashes != NewMessage::DEFAULT_MAX_CRASHES {
         write!(f, " crashes={}", message.max_crashes)?;
     }
-    match message.finished_ids {
-        FinishedIds::Refuse => Ok(()),
-        FinishedIds::Reuse => f.write_str(" reuse"),
+    if message.finished_ids == FinishedIds::Reuse {
+        f.write_str(" reuse")?;
+    }
+    match message.known {
+        Known::Refuse => Ok(()),
+        Known::Update(how) => update(f, how),
+    }
+}
+
+fn update(f: &mut Formatter<'_>, update: Update) -> fmt::Result {
+    let content = match update.content {
+        UpdateContent::Keep => "keep",
+        UpdateContent::Replace => "replace",
+    };
+    write!(f, " update={} content={content}", Word(update.token.as_bytes()))?;
+    match update.due {
+        UpdateDue::Keep => f.write_str(" due=keep"),
+        UpdateDue::Set => f.write_str(" due=set"),
+        UpdateDue::Later { at_most } => write!(f, " due=later at-most={}", at_most.as_ms()),
     }
 }
 

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
 use delayline_core::{
-    ClaimId, ConsumerName, FinishedIds, Headers, Lease, MessageId, Millis, NewMessage, Outcome,
-    Position, Priority, Schedule, Timestamp,
+    ClaimId, ConsumerName, FinishedIds, Headers, Known, Lease, MessageId, Millis, NewMessage,
+    Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
+    UpdateToken,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,6 +80,7 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     message.schedule = content.schedule;
     message.expires = content.expires;
     message.finished_ids = content.finished_ids;
+    message.known = content.known;
     message
 }
 
@@ -92,6 +94,7 @@ pub(super) struct Content {
     schedule: Schedule,
     expires: Option<Schedule>,
     finished_ids: FinishedIds,
+    known: Known,
 }
 
 pub(super) fn content() -> impl Strategy<Value = Content> {
@@ -109,10 +112,37 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
         schedule(),
         proptest::option::weighted(0.25, schedule()),
         select(&[FinishedIds::Refuse, FinishedIds::Refuse, FinishedIds::Reuse][..]),
+        known(),
     )
-        .prop_map(|(payload, headers, priority, limits, schedule, expires, finished_ids)| {
-            Content { payload, headers, priority, limits, schedule, expires, finished_ids }
-        })
+        .prop_map(
+            |(payload, headers, priority, limits, schedule, expires, finished_ids, known)| {
+                Content {
+                    payload,
+                    headers,
+                    priority,
+                    limits,
+                    schedule,
+                    expires,
+                    finished_ids,
+                    known,
+                }
+            },
+        )
+}
+
+/// Updates with few tokens, so that some are repeated while they are remembered and some later.
+fn known() -> impl Strategy<Value = Known> {
+    let due = prop_oneof![
+        2 => Just(UpdateDue::Keep),
+        2 => Just(UpdateDue::Set),
+        3 => delay().prop_map(|at_most| UpdateDue::Later { at_most }),
+    ];
+    let content =
+        select(&[UpdateContent::Keep, UpdateContent::Replace, UpdateContent::Replace][..]);
+    let token = (1..12_u8).prop_map(|byte| UpdateToken::from_bytes([byte; UpdateToken::BYTES]));
+    let update = (content, due, token)
+        .prop_map(|(content, due, token)| Known::Update(Update { content, due, token }));
+    prop_oneof![3 => Just(Known::Refuse), 2 => update]
 }
 
 fn headers() -> impl Strategy<Value = Headers> {

@@ -198,7 +198,10 @@ fn numbered(n: u64) -> ClaimId {
 }
 
 fn created(item: &Enqueued) -> Option<Timestamp> {
-    if let Enqueued::Created { due } = item { Some(*due) } else { None }
+    match item {
+        Enqueued::Created { due } | Enqueued::Updated { due } => Some(*due),
+        _ => None,
+    }
 }
 
 fn extended(item: &Extended) -> Option<Timestamp> {

@@ -90,6 +90,9 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
     if message.finished_ids == delayline::FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
+    if let delayline::Known::Update(update) = message.known {
+        draft = draft.update_as(update);
+    }
     let sent = match draft.send().await {
         Ok(sent) => sent,
         Err(error) => return not_sent(&id, error),
@@ -163,6 +166,10 @@ fn told(sent: &Sent) -> Map<String, Value> {
     let mut value = json::id(&sent.id);
     let (outcome, key, detail) = match sent.outcome {
         Enqueued::Created { due } => ("created", "due", rfc3339(due)),
+        Enqueued::Updated { due } => ("updated", "due", rfc3339(due)),
+        Enqueued::Following { .. } => {
+            ("following", "state", delayline::Status::Leased.name().to_owned())
+        }
         Enqueued::Duplicate { status } => ("duplicate", "state", status.name().to_owned()),
         Enqueued::Conflict { status } => ("conflict", "state", status.name().to_owned()),
     };

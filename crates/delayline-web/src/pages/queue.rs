@@ -109,6 +109,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                     ("Cancelled", stats.totals.cancelled),
                     ("Purged", stats.totals.purged),
                     ("Relayed", stats.totals.relayed),
+                    ("Replaced", stats.totals.replaced),
                     ("Expired", stats.totals.died_expired),
                 ] {
                     div { dt { (label) } dd { (number(count)) } }

@@ -25,13 +25,15 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Whether the message will be or has been delivered: it was created, or a message with this id
-    /// and content is waiting, leased or acked (G15). False for a conflict, and for a duplicate of
+    /// Whether the message will be or has been delivered: it was created, it has updated or follows
+    /// the message of its id, or a message with this id and content is waiting, leased or acked (G15). False for a conflict, and for a duplicate of
     /// a dead, cancelled or purged message, which will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         match self.outcome {
-            Enqueued::Created { .. } => true,
+            Enqueued::Created { .. } | Enqueued::Updated { .. } | Enqueued::Following { .. } => {
+                true
+            }
             Enqueued::Duplicate { status } => {
                 matches!(status, Status::Scheduled | Status::Ready | Status::Leased | Status::Acked)
             }

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_PAYLOAD_BYTES;
 use delayline_core::{
-    FinishedIds, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Violation,
+    FinishedIds, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
+    UpdateContent, UpdateDue, UpdateToken, Violation,
 };
 
 use super::Sent;
@@ -100,6 +101,122 @@ impl Draft {
         self.with(|message| message.finished_ids = FinishedIds::Reuse)
     }
 
+    /// Debounces: each send of this id postpones the message, and the latest content wins. It is due
+    /// as long after the latest send as [`due_in`](Self::due_in) says, but at most `at_most` after
+    /// the first, so that it does not starve.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("index").await?;
+    /// # const QUIET: Duration = Duration::from_secs(2);
+    /// # const MOST: Duration = Duration::from_secs(60);
+    /// queue.message(&17).id("index-17").due_in(QUIET).debounce(MOST).send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    pub fn debounce(self, at_most: Duration) -> Self {
+        match Millis::try_from(at_most) {
+            Ok(at_most) => self.update(UpdateContent::Replace, UpdateDue::Later { at_most }),
+            Err(violation) => self.try_with(|_| Err(violation.into())),
+        }
+    }
+
+    /// Throttles: of all sends of this id, the first decides when the message is due, and the latest
+    /// decides its content. So it is delivered once for each [`due_in`](Self::due_in), with what was
+    /// sent last.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("reports").await?;
+    /// # const WINDOW: Duration = Duration::from_secs(10);
+    /// queue.message(&17).id("report-17").due_in(WINDOW).throttle().send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    pub fn throttle(self) -> Self {
+        self.update(UpdateContent::Replace, UpdateDue::Keep)
+    }
+
+    /// Reschedules the message of this id if it waits, and keeps its content; creates it otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("reminders").await?;
+    /// # const DAY: Duration = Duration::from_secs(24 * 3_600);
+    /// queue.message(&17).id("remind-17").due_in(DAY).or_reschedule().send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    pub fn or_reschedule(self) -> Self {
+        self.update(UpdateContent::Keep, UpdateDue::Set)
+    }
+
+    /// Replaces content and due time of the message of this id if it waits; creates it otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("prices").await?;
+    /// # const HOUR: Duration = Duration::from_secs(3_600);
+    /// queue.message(&1999).id("price-17").due_in(HOUR).or_replace().send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    pub fn or_replace(self) -> Self {
+        self.update(UpdateContent::Replace, UpdateDue::Set)
+    }
+
+    /// Updates what the queue has under this id, whatever its state; [`debounce`](Self::debounce),
+    /// [`throttle`](Self::throttle), [`or_reschedule`](Self::or_reschedule) and
+    /// [`or_replace`](Self::or_replace) are short for the usual kinds. [`Sent::outcome`] tells what
+    /// happened:
+    ///
+    /// | the message of this id | what happens | outcome |
+    /// |---|---|---|
+    /// | waits | `content` and `due` apply to it | [`Updated`](crate::Enqueued::Updated), or [`Duplicate`](crate::Enqueued::Duplicate) if neither changes |
+    /// | is being handled | this one *follows* it: it takes its place when the handler ends, however it ends. A further update applies to the follower: there is one at most | [`Following`](crate::Enqueued::Following) |
+    /// | is a dead letter | this one takes its place | [`Updated`](crate::Enqueued::Updated) |
+    /// | is unknown, or has finished | this one is created | [`Created`](crate::Enqueued::Created) |
+    ///
+    /// So no update is lost, and never are two messages of one id handled at once (G25, G26). The
+    /// content is at most 16 KiB, with headers. A trace context that the caller has not set is left out.
+    ///
+    /// An update has a random token, made here: the same draft sent again, by you or by this library
+    /// after a lost reply, changes nothing, as long as fewer than four other updates of the id came
+    /// in between and its message, if it has finished, is still remembered (G15). Make a new draft
+    /// for a new update.
+    pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
+        self.update_as(Update { content, due, token: random_token() })
+    }
+
+    /// Like [`update`](Self::update), with a token of your own: one that your caller repeats along
+    /// with its request, for example.
+    pub fn update_as(self, update: Update) -> Self {
+        self.with(|message| {
+            message.known = Known::Update(update);
+            message.finished_ids = FinishedIds::Reuse;
+        })
+    }
+
     /// Makes the message due `delay` from now by the server's clock: up to 100 years, to the
     /// millisecond, rounded up (G4).
     pub fn due_in(self, delay: Duration) -> Self {
@@ -182,6 +299,14 @@ impl Draft {
         let client = self.client.clone();
         client.merger().send(&client, self.try_into()?).await
     }
+}
+
+/// The version in a UUID keeps these bytes from being 0.
+fn random_token() -> UpdateToken {
+    let mut token = [0; UpdateToken::BYTES];
+    let uuid = uuid::Uuid::new_v4();
+    token.iter_mut().zip(uuid.as_bytes()).for_each(|(byte, random)| *byte = *random);
+    UpdateToken::from_bytes(token)
 }
 
 fn checked(message: NewMessage) -> Result<NewMessage, Error> {

@@ -1,6 +1,6 @@
 //! One enqueue operation, repeated until its outcome is known.
 
-use delayline_core::{ErrorClass, FinishedIds, NewMessage, Op, Reply};
+use delayline_core::{ErrorClass, FinishedIds, Known, NewMessage, Op, Reply};
 use tokio::time::Instant;
 
 use super::Sent;
@@ -18,7 +18,7 @@ pub(crate) struct Answered<K> {
 /// operation. Returns one result per message, in any order.
 ///
 /// There is one exception to the rule that an operation that may have been executed is sent again:
-/// a message that may reuse a finished id. If the first attempt was executed and the message has
+/// a message that may reuse a finished id and is no update. If the first attempt was executed and the message has
 /// been handled since, a second attempt would create another message. So it fails with
 /// [`ErrorClass::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
@@ -74,19 +74,21 @@ fn take_unrepeatable<K>(
     answered: &mut Vec<Answered<K>>,
 ) {
     let Op::Enqueue(messages) = op else { return };
-    if messages.iter().all(|message| message.finished_ids == FinishedIds::Refuse) {
+    if !messages.iter().any(is_unrepeatable) {
         return;
     }
     let all = keys.drain(..).zip(messages.drain(..)).collect::<Vec<_>>();
     for (key, message) in all {
-        match message.finished_ids {
-            FinishedIds::Refuse => {
-                keys.push(key);
-                messages.push(message);
-            }
-            FinishedIds::Reuse => {
-                answered.push(Answered { key, message, result: Err(error.clone()) });
-            }
+        if is_unrepeatable(&message) {
+            answered.push(Answered { key, message, result: Err(error.clone()) });
+        } else {
+            keys.push(key);
+            messages.push(message);
         }
     }
+}
+
+/// The token of an update is known even after its message has finished.
+fn is_unrepeatable(message: &NewMessage) -> bool {
+    message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse
 }

@@ -100,7 +100,7 @@ impl Explanation {
     }
 
     /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `ready`, `leased`, `dead`,
-    /// `acked`, `cancelled`, `purged`, `relayed`, `unreadable` or `unknown`.
+    /// `acked`, `cancelled`, `purged`, `relayed`, `replaced`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -168,6 +168,7 @@ impl fmt::Display for Explanation {
             }
             Self::Finished(Status::Acked) => f.write_str("A worker has handled and acked it."),
             Self::Finished(Status::Cancelled) => f.write_str("It was cancelled."),
+            Self::Finished(Status::Replaced) => f.write_str("An update has replaced it."),
             Self::Finished(_) => f.write_str("It was a dead letter, and was purged."),
             Self::Unreadable => f.write_str(
                 "Its record is damaged. The next claim or a repair makes it a dead letter.",

@@ -80,6 +80,8 @@ meters! {
     pub(super) fn enqueued(queue: &Label, outcome: Enqueued) {
         let result = match outcome {
             Enqueued::Created { .. } => "created",
+            Enqueued::Updated { .. } => "updated",
+            Enqueued::Following { .. } => "following",
             Enqueued::Duplicate { .. } => "duplicate",
             Enqueued::Conflict { .. } => "conflict",
         };

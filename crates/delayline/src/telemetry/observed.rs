@@ -133,6 +133,13 @@ impl Observed {
         meters::settled(&self.queue, &item.outcome);
         match (status, &item.outcome) {
             (Some(Status::Cancelled), _) => EventKind::Cancelled,
+            (Some(Status::Replaced), outcome) => {
+                let error = match outcome {
+                    Outcome::Retry { error, .. } | Outcome::Reject { error } => Some(error.clone()),
+                    Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
+                };
+                EventKind::Replaced { error }
+            }
             (Some(Status::Dead), Outcome::Retry { error, .. }) => {
                 self.dead(item, DeathReason::MaxFailures, error)
             }
@@ -181,6 +188,8 @@ impl Observed {
 const fn enqueued(outcome: Enqueued) -> EventKind {
     match outcome {
         Enqueued::Created { due } => EventKind::Enqueued { due },
+        Enqueued::Updated { due } => EventKind::Updated { due },
+        Enqueued::Following { .. } => EventKind::Following,
         Enqueued::Duplicate { status } => EventKind::Duplicate { status },
         Enqueued::Conflict { status } => EventKind::Conflict { status },
     }

@@ -49,7 +49,12 @@ impl Recorder {
     fn record(&self, messages: &[NewMessage], outcomes: &[Enqueued], at: Timestamp) {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         for (message, outcome) in messages.iter().zip(outcomes) {
-            if let &Enqueued::Created { due } = outcome {
+            let due = match *outcome {
+                Enqueued::Created { due } | Enqueued::Updated { due } => Some(due),
+                Enqueued::Following { .. } => Some(message.schedule.instant(at)),
+                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => None,
+            };
+            if let Some(due) = due {
                 records.push(Arc::new(Record { message: message.clone(), at, due }));
             }
         }

@@ -45,7 +45,7 @@ pub(super) fn tears() -> Vec<Tear> {
     let move_to = |name| Reschedule { id: id(name), schedule };
     let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
     let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
-    vec![
+    let mut tears = vec![
         Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
         Tear {
             creates: new.to_vec(),
@@ -118,5 +118,7 @@ pub(super) fn tears() -> Vec<Tear> {
         finish("purge", &DEAD, Op::Purge(ids(&DEAD))),
         tear("pause", &[], Op::Pause),
         Tear { before: vec![Op::Pause], ..tear("resume", &[], Op::Resume) },
-    ]
+    ];
+    tears.extend(updates::tears_of_updates(&tear));
+    tears
 }

@@ -1,0 +1,114 @@
+//! Enqueues that update what the queue knows of their id.
+
+use super::entry::{Entry, Next, Place};
+use super::{Changes, State};
+use crate::{Enqueued, FinishedIds, NewMessage, Status, Timestamp, Update, UpdateContent};
+
+impl State {
+    /// Updates the message of an id: one that waits is changed, one that is leased gets a follower,
+    /// one that is dead is replaced. If there is none, creates it.
+    pub(super) fn update(
+        &mut self,
+        now: Timestamp,
+        message: &NewMessage,
+        update: Update,
+        changes: &mut Changes,
+    ) -> Enqueued {
+        let digest = message.digest();
+        let Some(mut entry) = self.remove(&message.id) else {
+            return self.create(now, message, digest, update, changes);
+        };
+        let status = entry.state(now).status();
+        if entry.tokens.contain(update.token) {
+            self.insert(entry);
+            return Enqueued::Duplicate { status };
+        }
+        changes.any = true;
+        entry.tokens.note(update.token);
+        let next = Next::new(now, digest, message);
+        match entry.place {
+            Place::Waiting => self.change(now, entry, next, update),
+            Place::Leased { .. } => {
+                let replaced = entry.follower.is_some();
+                let follower = match entry.follower.take() {
+                    None => next,
+                    Some(earlier) => {
+                        let schedule = message.schedule;
+                        let since = earlier.enqueued_at;
+                        let due = update.due_after(now, schedule, earlier.due, since);
+                        let chosen = match update.content {
+                            UpdateContent::Keep => *earlier,
+                            UpdateContent::Replace => next,
+                        };
+                        Next { due, enqueued_at: since, ..chosen }
+                    }
+                };
+                entry.follower = Some(Box::new(follower));
+                self.insert(entry);
+                Enqueued::Following { replaced }
+            }
+            Place::Dead { .. } => {
+                if entry.died_of_settlement() {
+                    entry.settled = entry.settled.map(|(kind, _)| (kind, Some(Status::Dead)));
+                }
+                self.replace(entry, &next)
+            }
+        }
+    }
+
+    /// Creates a message for an update that found none.
+    fn create(
+        &mut self,
+        now: Timestamp,
+        message: &NewMessage,
+        digest: u64,
+        update: Update,
+        changes: &mut Changes,
+    ) -> Enqueued {
+        let past = self.finished.get(now, &message.id).copied();
+        if let Some(past) = past
+            && (message.finished_ids == FinishedIds::Refuse || past.tokens.contain(update.token))
+        {
+            return Enqueued::Duplicate { status: past.status };
+        }
+        self.finished.forget(now, &message.id);
+        self.totals.enqueued += 1;
+        let mut entry = Entry::new(now, self.totals.enqueued, digest, message);
+        entry.tokens = past.map(|past| past.tokens).unwrap_or_default();
+        entry.tokens.note(update.token);
+        let due = entry.due;
+        self.insert(entry);
+        changes.any = true;
+        Enqueued::Created { due }
+    }
+
+    /// Updates a removed message that waits.
+    fn change(&mut self, now: Timestamp, mut entry: Entry, next: Next, update: Update) -> Enqueued {
+        let due = update.due_after(now, next.message.schedule, entry.due, entry.enqueued_at);
+        let is_same = entry.digest == next.digest && entry.expires_at == next.expires_at;
+        if update.content == UpdateContent::Replace && !is_same {
+            let enqueued_at = entry.enqueued_at;
+            return self.replace(entry, &Next { due, enqueued_at, ..next });
+        }
+        let status = entry.state(now).status();
+        let is_moved = entry.due != due;
+        entry.due = due;
+        self.insert(entry);
+        if is_moved { Enqueued::Updated { due } } else { Enqueued::Duplicate { status } }
+    }
+
+    /// Puts another message in the place of a removed one that is not leased.
+    fn replace(&mut self, entry: Entry, next: &Next) -> Enqueued {
+        self.totals.replaced += 1;
+        self.totals.enqueued += 1;
+        self.insert(entry.succeeded_by(self.totals.enqueued, next));
+        Enqueued::Updated { due: next.due }
+    }
+
+    /// Puts a follower in the place of a removed message, whose lease has ended.
+    pub(super) fn take_over(&mut self, now: Timestamp, entry: Entry, follower: Next) {
+        self.totals.enqueued += 1;
+        let due = follower.due.max(now);
+        self.insert(entry.succeeded_by(self.totals.enqueued, &Next { due, ..follower }));
+    }
+}

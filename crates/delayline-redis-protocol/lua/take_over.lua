@@ -1,0 +1,28 @@
+-- State::take_over: puts a follower in the place of a message that ends as `status`, and counts that. `update` is
+-- what stands in `updates`, `lease` and `settled` are kept to recognise the settlement when it is repeated.
+-- Sets what is to be written. Answers when the follower is due.
+local function take_over(id, member, status, lease, settled, update)
+  local counter = status == ACKED and 'acked' or status == CANCELLED and 'cancelled' or 'replaced'
+  control[counter], control.sequence = control[counter] + 1, control.sequence + 1
+  local sequence = struct.pack(U64, control.sequence)
+  local due = math.max(now, (struct.unpack(INSTANT, update, UPDATES_DUE_FROM)))
+  local d = fresh_details(sequence, sub(update, UPDATES_DIGEST) .. sub(update, UPDATES_LIMITED))
+  d.lease, d.settled, d.due = lease, settled, due
+  push(new_details, id, write_details(d))
+  push(new_places, due_score(byte(update, UPDATES_LEVEL), due), sequence .. id)
+  push(new_records, id, sequence .. sub(update, UPDATES_ENQUEUED_AT_FROM))
+  push(new_updates, id, sub(update, UPDATES_TOKENS))
+  if member ~= sequence .. id then -- else the sequence number was given before, by an operation that was torn
+    removed[#removed + 1] = member
+  end
+  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
+    replaced_contents[#replaced_contents + 1] = id
+  end
+  return due
+end
+
+-- Whether there is a follower that can be read in what stands in `updates`.
+local function has_follower(update)
+  return update and #update >= FOLLOWED_BYTES and byte(update, UPDATES_LEVEL) <= LAST_LEVEL
+    and struct.unpack(INSTANT, update, UPDATES_DUE_FROM) <= MAX_TIMESTAMP
+end

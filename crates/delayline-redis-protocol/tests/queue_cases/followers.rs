@@ -1,0 +1,124 @@
+//! Followers without the message that they follow, and damaged ones (G20, G26).
+
+use delayline_core::{Enqueued, Finding, Found, MessageState, Settled};
+
+use super::repair::repaired;
+use super::*;
+
+async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
+    let Reply::Get(mut found) = apply(queue, ms, Op::Get(vec![id(name)])).await else {
+        panic!("not the reply to a get")
+    };
+    found.remove(0)
+}
+
+/// Whether this is the follower, which waits for a worker.
+fn is_follower(found: &Found, name: &str) -> bool {
+    let Found::Live(message) = found else { return false };
+    message.info.state == MessageState::Ready && message.payload == format!("update of {name}")
+}
+
+/// What stands in `updates` about an id.
+fn stored(server: &Server, key: &[u8], name: &str) -> Option<Vec<u8>> {
+    match server.command(&[b"HGET", key, name.as_bytes()]) {
+        Raw::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+pub async fn a_follower_outlives_its_message<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let anew = async || {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+    };
+    let remove_entry = || {
+        let entry = member(&server, &keys[INDEX], "leased");
+        server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
+    };
+    let remove = |key: usize| server.command(&[b"HDEL", &keys[key][..], b"leased"]);
+    let damages: [(&str, &dyn Fn()); 5] = [
+        ("no record", &|| drop(remove(RECORDS))),
+        ("no details", &|| drop(remove(DETAILS))),
+        ("neither", &|| drop((remove(RECORDS), remove(DETAILS)))),
+        ("no entry and no record", &|| drop((remove_entry(), remove(RECORDS)))),
+        ("nothing but the follower", &|| {
+            drop((remove_entry(), remove(RECORDS), remove(DETAILS)));
+        }),
+    ];
+    for (what, damage) in damages {
+        anew().await;
+        damage();
+        assert!(!repaired(&queue, 10, 100).await.is_empty(), "{what}");
+        let left = found(&queue, 11, "leased").await;
+        assert!(is_follower(&left, "leased"), "{what}: {left:?}");
+    }
+    // A lease whose entry alone is lost goes on, and the follower waits for it.
+    anew().await;
+    remove_entry();
+    repaired(&queue, 10, 100).await;
+    let Reply::Settle(settled) = apply(&queue, 11, settle("leased", 1, Outcome::Ack)).await else {
+        panic!("not the reply to a settlement")
+    };
+    assert_eq!(settled, [Settled::Done { status: Status::Acked }]);
+    assert!(is_follower(&found(&queue, 12, "leased").await, "leased"));
+}
+
+pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    fill(&queue).await;
+    apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+    let follower = stored(&server, &keys[UPDATES], "leased").unwrap();
+    for name in ["ready", "dead", "acked", "never"] {
+        server.command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), &follower]);
+    }
+    let all = repaired(&queue, 10, 100).await;
+    for name in ["ready", "dead", "acked", "never"] {
+        assert!(all.contains(&Finding::Orphan { id: id(name) }), "{name}: {all:?}");
+    }
+    for name in ["ready", "dead", "never"] {
+        assert!(is_follower(&found(&queue, 11, name).await, "leased"), "{name}");
+    }
+    assert_eq!(found(&queue, 11, "acked").await, Found::Finished(Status::Acked));
+    assert_eq!(stored(&server, &keys[UPDATES], "acked"), None, "its message has finished");
+}
+
+pub async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    for junk in [&b""[..], b"x", &[0; 31], &[255; 33], &[255; 57], &[255; 58], &[255; 300]] {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+        for name in ["leased", "expiring", "ready", "dead"] {
+            server.command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), junk]);
+        }
+        let names = ["leased", "ready", "dead"];
+        apply(&queue, 5, Op::Get(names.map(id).to_vec())).await;
+        apply(&queue, 5, Op::Cancel(vec![id("leased")])).await;
+        let updates = names.map(|name| update(name, 2)).to_vec();
+        let Reply::Enqueue(answers) = apply(&queue, 6, Op::Enqueue(updates)).await else {
+            panic!("not the reply to an enqueue")
+        };
+        let due = Timestamp::from_ms(1_800_000_000_006).unwrap();
+        let expected = [
+            Enqueued::Following { replaced: false },
+            Enqueued::Updated { due },
+            Enqueued::Updated { due },
+        ];
+        assert_eq!(answers, expected, "{junk:?}");
+        apply(&queue, 7, settle("leased", 1, Outcome::Release)).await;
+        for name in names {
+            assert!(is_follower(&found(&queue, 8, name).await, name), "{name}: {junk:?}");
+        }
+        repaired(&queue, 9, 100).await;
+        assert_eq!(claimed(&queue, 6_000, 7).await.deliveries.len(), 4, "{junk:?}");
+        assert_eq!(findings(&queue, 6_001).await, [], "{junk:?}");
+    }
+}

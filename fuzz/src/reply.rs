@@ -4,7 +4,9 @@ mod pieces;
 
 use arbitrary::Unstructured;
 use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, Status,
+    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease,
+    List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule,
+    Resolution, Schedule, Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -100,6 +102,10 @@ fn operation(kind: u8, count: u8) -> Op {
             Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 10 })
         }
         16 => Op::Repair(Check { after: None, limit: 10 }),
-        _ => Op::History(if count.is_multiple_of(2) { Resolution::Minutes } else { Resolution::Hours }),
+        _ => Op::History(if count.is_multiple_of(2) {
+            Resolution::Minutes
+        } else {
+            Resolution::Hours
+        }),
     }
 }

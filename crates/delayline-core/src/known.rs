@@ -20,9 +20,9 @@ pub enum Known {
 /// `content` and `due` say what happens to a message that waits, scheduled or ready. A worker that
 /// holds the message is left in peace: the update becomes its *follower*, and takes its place when
 /// the lease ends, however it ends. There is one follower at most; `content` and `due` apply to it
-/// like to a message that waits. A dead letter is replaced by the update, due when the update says. The same
-/// happens to an id that finished, if [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set, and to
-/// an unknown one.
+/// like to a message that waits. The update takes the place of a dead letter, whatever `content` and
+/// `due` say. It is created if the id is unknown, or has finished and
+/// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Update {
     /// Whether the content is replaced: payload, headers, priority, limits and expiry.

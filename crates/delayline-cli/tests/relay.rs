@@ -25,8 +25,8 @@ fn words(reply: Reply) -> Vec<String> {
 fn payloads_go_to_a_list_when_they_are_due() {
     for driver in DRIVERS {
         let server = Server::start();
-        send(&server, &["--payload", "later", "--delay", "300ms"]);
         send(&server, &["--payload", "now"]);
+        send(&server, &["--payload", "later", "--delay", "300ms"]);
         let ended = relay(&server, driver, &["--to-list", "due", "--until-empty"]).code(0);
         assert_eq!(ended.stdout, "relayed 2\n");
         assert_eq!(words(server.command(&["LRANGE", "due", "0", "-1"])), ["now", "later"]);

@@ -1,5 +1,6 @@
 //! Rules about text that no compiler checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -11,6 +12,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     walk(root, root, &mut |path, text| {
         findings.extend(check_file(path, text));
     })?;
+    let page = fs::read_to_string(root.join(GUARANTEES)).context(GUARANTEES)?;
+    findings.extend(repeated(&page).map(|it| format!("{GUARANTEES}: two guarantees are {it}")));
     findings.extend(
         LONG_FILES
             .iter()
@@ -30,6 +33,16 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/delayline-redis-protocol/snapshots/relay.lua", "put together from smaller files"),
     ("crates/delayline-redis-protocol/snapshots/repair.lua", "put together from smaller files"),
 ];
+
+/// The page of guarantees, whose numbers tests and documentation cite.
+const GUARANTEES: &str = "docs/guarantees.md";
+
+/// The numbers that begin more than one row of the page's tables.
+fn repeated(page: &str) -> impl Iterator<Item = &str> {
+    let mut seen = BTreeSet::new();
+    let numbers = page.lines().filter_map(|line| line.strip_prefix("| **")?.split("**").next());
+    numbers.filter(move |number| !seen.insert(*number))
+}
 
 /// More than one screenful of ideas: split it.
 const MAX_LINES: usize = 600;
@@ -136,7 +149,7 @@ const SKIPPED: &[&str] = &["target", ".git", "artifacts", "corpus", "coverage", 
 
 #[cfg(test)]
 mod tests {
-    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file};
+    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file, repeated};
 
     #[test]
     fn unfinished_code_is_found_with_its_line() {
@@ -173,6 +186,12 @@ mod tests {
         assert_eq!(check_file("a.rs", &text).len(), 1);
         assert!(check_file("a.rs", &text[1..]).is_empty());
         assert!(check_file("a.md", &text).is_empty());
+    }
+
+    #[test]
+    fn two_guarantees_of_one_number_are_found() {
+        let page = "| **G1** | one |\n| **G2** | two |\nG1\n| **G1** | three |\n";
+        assert_eq!(repeated(page).collect::<Vec<_>>(), ["G1"]);
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub const MAX_UPDATE_BYTES: usize = 16 * 1024;
 /// changes nothing (G15).
 pub const MAX_UPDATE_TOKENS: usize = 4;
 
-/// Most payload and header bytes in one enqueue. A claim or relay stops before the message that would exceed
-/// it, but always takes at least one.
+/// Most payload and header bytes in one enqueue. A claim or relay stops before the message that
+/// would exceed it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
@@ -84,9 +84,10 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 /// Largest value of `max_failures` and `max_crashes`. The smallest is 1.
 pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
 
-/// Minimum time that an acked, cancelled, purged or relayed message is remembered, in milliseconds, unless
-/// [`MAX_FINISHED`] more messages finish within that time: one hour. Until then its id counts as
-/// taken (G15) and a repeated ack is recognised (G8). Forgotten after at most twice that time.
+/// Minimum time that an acked, cancelled, purged, relayed or replaced message is remembered, in
+/// milliseconds, unless [`MAX_FINISHED`] more messages finish within that time: one hour. Until then
+/// its id counts as taken (G15) and a repeated ack is recognised (G8). Forgotten after at most twice
+/// that time.
 pub const FINISHED_RETENTION_MS: u64 = 3_600_000;
 
 /// Most finished messages in one generation; there are two generations.

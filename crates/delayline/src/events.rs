@@ -37,7 +37,7 @@ pub enum EventKind {
     },
     /// A worker holds the message of its id, and it will take that one's place.
     Following,
-    /// It ended without an ack, and an update has taken its place (G26).
+    /// It ended without an ack, and an update has taken its place (G30).
     Replaced {
         /// The handler's error, if it failed: the queue does not keep it.
         error: Option<String>,

@@ -1,4 +1,4 @@
-//! Followers without the message that they follow, and damaged ones (G20, G26).
+//! Followers without the message that they follow, and damaged ones (G20, G30).
 
 use delayline_core::{Enqueued, Finding, Found, MessageState, Settled};
 

@@ -197,8 +197,8 @@ impl Draft {
     /// | is a dead letter | this one takes its place | [`Updated`](crate::Enqueued::Updated) |
     /// | is unknown, or has finished | this one is created | [`Created`](crate::Enqueued::Created) |
     ///
-    /// So no update is lost, and never are two messages of one id handled at once (G25, G26). The
-    /// content is at most 16 KiB, with headers. A trace context that the caller has not set is left out.
+    /// No update is lost, and two messages of one id are never handled at once (G29, G30). The content
+    /// has at most 16 KiB, with headers. A trace context that the caller has not set is left out.
     ///
     /// An update has a random token, made here: the same draft sent again, by you or by this library
     /// after a lost reply, changes nothing, as long as fewer than four other updates of the id came

@@ -87,9 +87,10 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
     let draft = queue.message(&Remind { shop }).id(id(shop)?).due_in(QUIET);
     let sent = draft.or_reschedule().send().await?;
     match sent.outcome {
-        Enqueued::Created { .. } => println!("shop {shop} is to be reminded"),
+        Enqueued::Created { .. } => println!("shop {shop} will be reminded"),
         // It takes the place of the reminder that is being sent.
         Enqueued::Following { .. } => println!("shop {shop} is being reminded just now"),
+        // Its reminder has been rescheduled.
         _ => {}
     }
     Ok(())

@@ -70,6 +70,9 @@ pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<Strin
                 "control" => {
                     allowed.push((key.clone(), "STRLEN", layout::control::STRUCTURE.bytes()));
                 }
+                "totals" => {
+                    allowed.push((key.clone(), "STRLEN", layout::totals::STRUCTURE.bytes()));
+                }
                 "bell" => allowed.push((key.clone(), "LLEN", 1)),
                 _ => {}
             }
@@ -98,7 +101,15 @@ pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<Strin
 }
 
 /// Keys that a queue without messages may have.
-const STAYS: [&str; 6] =
-    ["control", "finished_new", "finished_old", "journal_new", "journal_old", "bell"];
-/// Longer than anything is remembered.
-const ALL_RETENTION: Duration = Duration::from_secs(3 * 3_600);
+const STAYS: [&str; 8] = [
+    "control",
+    "totals",
+    "history",
+    "finished_new",
+    "finished_old",
+    "journal_new",
+    "journal_old",
+    "bell",
+];
+/// Longer than anything is remembered: the history goes after 31 days.
+const ALL_RETENTION: Duration = Duration::from_secs(32 * 24 * 3_600);

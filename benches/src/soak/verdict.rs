@@ -138,7 +138,7 @@ impl Measured {
         checks.push(Check::new(what, held, format!("{} handled, {summary:?}", account.handled)));
         let what = format!("{}: nothing left when the retention has passed", self.name);
         let found = match self.residue.first() {
-            None => "only control records and bells".to_owned(),
+            None => "only control records, totals and bells".to_owned(),
             Some(first) => format!("{} keys, the first: {first}", self.residue.len()),
         };
         checks.push(Check::new(what, self.residue.is_empty(), found));

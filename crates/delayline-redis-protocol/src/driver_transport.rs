@@ -91,6 +91,9 @@ impl<D: Driver> DriverTransport<D> {
 
     /// Connects with an existing driver and the timeouts of [`ConnectOptions::new`].
     ///
+    /// A driver reaches one server. For a cluster, or a primary behind sentinels, use
+    /// [`connect`](Self::connect) with their addresses.
+    ///
     /// # Cancel safety
     ///
     /// Like [`connect`](Self::connect).

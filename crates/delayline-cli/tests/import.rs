@@ -4,11 +4,16 @@
 
 mod support;
 
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use delayline_test_server::{Reply, Server};
 use serde_json::{Value, json};
-use support::{DRIVERS, bare, on, run};
+use support::{DRIVERS, bare, count, on, run};
 
 /// In 2027, in seconds.
 const LATER: u64 = 1_800_000_000;
@@ -42,6 +47,54 @@ fn import(server: &Server, driver: &str, args: &[&str]) -> Command {
 fn imported(server: &Server, driver: &str, args: &[&str], code: i32) -> Value {
     let args = [args, &["--yes", "--json"]].concat();
     run(import(server, driver, &args)).code(code).lines().remove(0)
+}
+
+/// A URL of the server. Before the first `times` transactions that come this way are executed,
+/// others send it a command.
+fn meddled(server: &Server, times: usize, command: fn(usize) -> String) -> String {
+    fn meddle(
+        mut client: TcpStream,
+        server: &Path,
+        times: usize,
+        command: fn(usize) -> String,
+    ) -> io::Result<()> {
+        let mut up = UnixStream::connect(server)?;
+        let (mut down, mut back) = (up.try_clone()?, client.try_clone()?);
+        let replies = thread::spawn(move || {
+            let _ = io::copy(&mut down, &mut back);
+            back.shutdown(Shutdown::Both)
+        });
+        let mut others = UnixStream::connect(server)?;
+        let mut reader = BufReader::new(others.try_clone()?);
+        let (mut done, mut buffer) = (0, [0; 65536]);
+        loop {
+            let count = client.read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            // The client waits for the reply to each request before it sends the next.
+            if done < times && buffer[..count].ends_with(b"EXEC\r\n") {
+                others.write_all(format!("{}\r\n", command(done)).as_bytes())?;
+                let mut reply = String::new();
+                reader.read_line(&mut reply)?;
+                assert!(reply.starts_with(':'), "{reply}");
+                done += 1;
+            }
+            up.write_all(&buffer[..count])?;
+        }
+        up.shutdown(Shutdown::Both)?;
+        replies.join().unwrap()
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let server = server.unix_path();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let server = server.clone();
+            thread::spawn(move || meddle(client.unwrap(), &server, times, command));
+        }
+    });
+    url
 }
 
 /// Payload, due time in ms and `max_failures` of each message that waits, sorted.
@@ -264,4 +317,194 @@ fn the_old_queue_may_be_on_another_server_whose_password_is_not_shown() {
     assert!(!refused.stderr.contains("the wrong one"), "{}", refused.stderr);
     let help = run(bare(&["import", "zset", "--help"])).code(0).stdout;
     assert!(!help.contains("a secret"), "{help}");
+}
+
+#[test]
+fn a_queue_in_memory_takes_nothing_and_shows_what_would_come() {
+    let old = Server::start();
+    redis(&old, "ZADD jobs 0 a");
+    let url = old.url();
+    let args = ["--url=memory:", "--queue=q", "import", "zset", "jobs", "--unit", "s", "--from"];
+    let told = run(bare(&[&args[..], &[url.as_str(), "--yes"]].concat())).code(2).stderr;
+    assert!(told.contains("a queue in memory ends with this command"), "{told}");
+    assert_eq!(redis(&old, "ZCARD jobs"), "1");
+    let dry = [&args[..], &[url.as_str(), "--dry-run", "--json"]].concat();
+    assert_eq!(run(bare(&dry)).code(0).lines()[0]["created"], 1);
+    assert_eq!(redis(&old, "ZCARD jobs"), "1");
+}
+
+#[test]
+fn a_dry_run_fails_if_this_queue_cannot_be_opened() {
+    let (old, new) = (Server::start(), Server::builder().password("a secret").start());
+    redis(&old, "ZADD jobs 0 a");
+    let url = old.url();
+    let flags = ["zset", "jobs", "--unit", "s", "--from", url.as_str(), "--dry-run"];
+    let target = new.url_with_login("default", "the wrong one");
+    let mut command = import(&new, "redis", &flags);
+    command.env("DELAYLINE_URL", target);
+    let told = run(command).code(3).stderr;
+    assert!(!told.contains("would import"), "{told}");
+}
+
+#[test]
+fn a_member_that_comes_again_with_another_due_time_is_another_message() {
+    let server = Server::start();
+    let flags = ["zset", "reminders", "--unit", "s"];
+    for (n, due) in [LATER, LATER + 60, LATER].into_iter().enumerate() {
+        redis(&server, &format!("ZADD reminders {due} user-7"));
+        let counts = imported(&server, "redis", &flags, 0);
+        // The third is the first again.
+        let expected = if n < 2 { (1, 0) } else { (0, 1) };
+        assert_eq!(
+            (&counts["created"], &counts["duplicate"]),
+            (&json!(expected.0), &json!(expected.1))
+        );
+    }
+    let later = LATER * 1000;
+    let both = [("user-7", later, 20), ("user-7", later + 60_000, 20)];
+    assert_eq!(waiting(&server), expected(&both));
+}
+
+#[test]
+fn a_url_of_the_old_queue_may_ask_for_resp3() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        redis(
+            &server,
+            &format!(
+                "ZADD texts:scheduled {LATER}.5 t1
+                 ZADD texts:workers 1700000000 w1
+                 SADD texts:inflight:w1 t2
+                 HSET texts:data t1 1 t2 2"
+            ),
+        );
+        let from = format!("{}?protocol=resp3", server.url());
+        let counts = imported(&server, driver, &["apalis", "texts", "--from", from.as_str()], 0);
+        assert_eq!(counts["created"], 2);
+        let all = [("1", LATER * 1000 + 500, 20), ("2", 0, 20)];
+        assert_eq!(waiting(&server), expected(&all));
+    }
+}
+
+#[test]
+fn a_page_that_others_change_is_read_again() {
+    let server = Server::start();
+    redis(&server, &format!("ZADD jobs {LATER} a {LATER} b"));
+    let url = meddled(&server, 2, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let flags = ["zset", "jobs", "--unit", "s", "--from", url.as_str()];
+    let counts = imported(&server, "redis", &flags, 0);
+    assert_eq!((&counts["created"], &counts["duplicate"]), (&json!(4), &json!(0)));
+    let due = LATER * 1000;
+    let all = [("a", due, 20), ("b", due, 20), ("late-0", due, 20), ("late-1", due, 20)];
+    assert_eq!(waiting(&server), expected(&all));
+    assert_eq!(redis(&server, "EXISTS jobs"), "0");
+
+    // A new payload, which was not read. What was sent has another content now.
+    redis(&server, &format!("ZADD jobs {LATER} c\nHSET data c old"));
+    let url = meddled(&server, 1, |_| "HSET data c new".to_owned());
+    let flags = ["zset", "jobs", "--unit", "s", "--payloads", "data", "--from", url.as_str()];
+    let counts = imported(&server, "redis", &flags, 1);
+    assert_eq!(counts["left_because"]["the queue knows its id with different content"], 1);
+    assert_eq!(redis(&server, "HGET data c"), "new");
+}
+
+#[test]
+fn an_import_ends_if_the_old_queue_is_still_in_use() {
+    let server = Server::start();
+    redis(&server, &format!("ZADD jobs {LATER} a"));
+    let url = meddled(&server, usize::MAX, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
+    let told = run(import(&server, "redis", &flags)).code(1).stderr;
+    assert!(told.contains("created 11, duplicate 0, left 0"), "{told}");
+    assert!(told.contains("others still change jobs of the old queue"), "{told}");
+    assert!(told.contains("stop the old producers and consumers, then import again"), "{told}");
+    assert_eq!(redis(&server, "ZCARD jobs"), "12");
+    // They have stopped.
+    let counts = imported(&server, "redis", &["zset", "jobs", "--unit", "s"], 0);
+    assert_eq!((&counts["created"], &counts["duplicate"]), (&json!(1), &json!(11)));
+    assert_eq!(count(&server, "scheduled"), 12);
+    assert_eq!(redis(&server, "EXISTS jobs"), "0");
+}
+
+#[test]
+fn a_connection_lost_before_the_removal_leaves_messages_in_both_queues() {
+    let server = Server::start();
+    redis(&server, &format!("ZADD jobs {LATER} a"));
+    // All but the one that says so.
+    let url = meddled(&server, 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
+    let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
+    let told = run(import(&server, "redis", &flags)).code(4).stderr;
+    assert!(told.contains("created 1, duplicate 0, left 0"), "{told}");
+    assert!(told.contains("the old queue: "), "{told}");
+    assert!(told.contains("in both queues; import again before the old consumers run"), "{told}");
+    assert_eq!(redis(&server, "ZCARD jobs"), "1");
+    let counts = imported(&server, "redis", &["zset", "jobs", "--unit", "s"], 0);
+    assert_eq!(counts["duplicate"], 1);
+    assert_eq!(redis(&server, "EXISTS jobs"), "0");
+}
+
+#[test]
+fn what_this_queue_will_not_deliver_stays_in_the_old_one() {
+    let server = Server::start();
+    let fill = || {
+        redis(
+            &server,
+            "RPUSH dp:orders:ready bad gone deleted done
+             SET dp:orders:msg:bad A
+             SET dp:orders:msg:gone B
+             SET dp:orders:msg:deleted C
+             SET dp:orders:msg:done D
+             HSET dp:orders:retry:cnt bad 0 deleted 0",
+        );
+    };
+    fill();
+    assert_eq!(imported(&server, "redis", &["hdt3213", "orders"], 0)["created"], 4);
+    run(on(&server, &["cancel", "gone"])).code(0);
+    let done_else_dead = "case $DELAYLINE_ID in done) ;; *) exit 1 ;; esac";
+    run(on(&server, &["work", "--until-empty", "--exec", "sh", "-c", done_else_dead])).code(0);
+    run(on(&server, &["dead", "purge", "deleted", "--yes"])).code(0);
+
+    fill();
+    let counts = imported(&server, "redis", &["hdt3213", "orders"], 1);
+    assert_eq!((&counts["duplicate"], &counts["left"]), (&json!(1), &json!(3)));
+    let reason = "the queue knows its id as dead, cancelled or deleted";
+    assert_eq!(counts["left_because"], json!({ reason: 3 }));
+    assert_eq!(redis(&server, "LRANGE dp:orders:ready 0 -1"), "bad gone deleted");
+    assert_eq!(redis(&server, "EXISTS dp:orders:msg:bad dp:orders:msg:done"), "1");
+}
+
+#[test]
+fn missing_rights_are_told_before_anything_is_sent() {
+    let old = Server::builder().acl_user("mover on >pw ~* +@all -hdel").start();
+    let new = Server::start();
+    redis(&old, "ZADD jobs 0 a\nHSET data a A");
+    let url = old.url_with_login("mover", "pw");
+    let flags = ["zset", "jobs", "--unit", "s", "--payloads", "data", "--yes"];
+    let mut command = import(&new, "redis", &flags);
+    command.env("DELAYLINE_FROM_URL", &url);
+    let told = run(command).code(3).stderr;
+    assert!(told.contains("the old queue: ") && told.contains("ACL GETUSER"), "{told}");
+    assert_eq!(waiting(&new), []);
+    assert_eq!(redis(&old, "ZCARD jobs"), "1");
+    assert_eq!(redis(&old, "HLEN data"), "1");
+}
+
+#[test]
+fn a_set_of_several_pages_is_moved_and_what_cannot_be_is_left() {
+    let server = Server::start();
+    redis(&server, "ZADD texts:workers 1700000000 w1");
+    for n in 0..250 {
+        redis(&server, &format!("SADD texts:inflight:w1 id-{n}"));
+        // Every fifth has no payload.
+        if n % 5 != 0 {
+            redis(&server, &format!("HSET texts:data id-{n} payload-{n}"));
+        }
+    }
+    for created in [200, 0] {
+        let counts = imported(&server, "redis", &["apalis", "texts"], 1);
+        assert_eq!((&counts["created"], &counts["left"]), (&json!(created), &json!(50)));
+        assert_eq!(redis(&server, "SCARD texts:inflight:w1"), "50");
+        assert_eq!(redis(&server, "EXISTS texts:data"), "0");
+    }
+    assert_eq!(count(&server, "ready"), 200);
 }

@@ -6,7 +6,8 @@ use delayline::Durability;
 /// Move the waiting messages of another queue on Redis into this one
 ///
 /// Each message keeps its due time and its payload. It is removed from the old queue once this one
-/// has accepted it. Stop the old consumers first: they would handle some messages twice.
+/// has accepted it. Stop the old producers and consumers first: a consumer would handle some
+/// messages twice.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
@@ -93,11 +94,13 @@ pub(crate) enum Unit {
 /// What is the same for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// The server of the old queue, if it is not --url; one server, as redis://, rediss:// or unix:
+    /// The server of the old queue, if it is not --url; one server, as redis://, rediss:// or unix:;
+    /// --tls-ca is for both
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 
-    /// Read and check everything, and change nothing
+    /// Read and check the messages, and change nothing; what this queue knows of their ids is not
+    /// compared
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -135,8 +138,9 @@ Examples:
 
 An import that was interrupted can be repeated: what this queue has accepted already is a duplicate,
 and is only removed from the old one. This queue knows an id for at least an hour after its message
-has finished, so don't let more time pass.
+has finished, unless 100,000 more finish meanwhile, so don't let more time pass.
 
 Exit code 0 if everything was imported; 1 if messages were left in the old queue, because they have
-no payload or no valid due time, are too large, or this queue knows their id with different content.
+no payload or no valid due time, are too large, or this queue knows their id with different content
+or as dead, cancelled or deleted.
 For other exit codes, see `delayline --help`.";

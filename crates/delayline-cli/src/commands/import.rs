@@ -27,6 +27,11 @@ const PAGE: u64 = 100;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
     let how = args.from.how();
+    if target.url.starts_with("memory:") && !how.dry_run {
+        let sentence = "a queue in memory ends with this command, and the messages with it";
+        return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
+    }
+    let queue = target.open().await?.durability(how.durability);
     let mut layout = Layout::of(&args.from);
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
     source.find_consumers(&mut layout).await?;
@@ -41,9 +46,11 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         let deed = format!("move {count} from {} to the queue {queue}", keys.join(", "));
         confirm(&harmless_line(&deed), true)?;
     }
-    let queue =
-        if how.dry_run { None } else { Some(target.open().await?.durability(how.durability)) };
-    let mut import = Move { layout, source, queue, counts: Counts::default() };
+    if !how.dry_run {
+        source.check_removal(&layout).await?;
+    }
+    let (dry_run, counts) = (how.dry_run, Counts::default());
+    let mut import = Move { layout, source, queue, dry_run, counts, unremoved: 0 };
     let bar = progress::messages(total);
     let result = import.all(&bar).await;
     bar.finish_and_clear();
@@ -57,16 +64,18 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
 struct Move {
     layout: Layout,
     source: Source,
-    /// `None` in a dry run.
-    queue: Option<Queue<Bytes, Raw>>,
+    queue: Queue<Bytes, Raw>,
+    dry_run: bool,
     counts: Counts,
+    /// Messages that were created, and whose page has to be read again.
+    unremoved: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counts {
     /// Accepted for the first time; in a dry run, those that would be sent.
     created: u64,
-    /// Accepted before, by an import that was interrupted.
+    /// Accepted before, by an import that was interrupted, and delivered or still to be.
     duplicate: u64,
     /// Not imported, and still in the old queue.
     left: u64,
@@ -81,14 +90,25 @@ impl Move {
         let mut signals = Signals::listen()?;
         for place in self.layout.places.clone() {
             // Messages that stay are passed over.
-            let mut skip = 0;
+            let (mut skip, mut changed) = (0, 0);
             loop {
                 let entries = self.source.entries(&self.layout, &place, skip, PAGE).await?;
                 let count = entries.len() as u64;
-                skip += self.page(&place, entries, bar).await?;
-                bar.inc(count);
-                if count < PAGE || place.kind == layout::Kind::Set {
-                    break;
+                match self.page(&place, entries, bar).await? {
+                    Some(left) => {
+                        (skip, changed) = (skip + left, 0);
+                        bar.inc(count);
+                        if count < PAGE {
+                            break;
+                        }
+                    }
+                    None if changed < MOST_CHANGES => changed += 1,
+                    None => {
+                        self.counts.created += self.unremoved;
+                        let sentence =
+                            format!("others still change {} of the old queue", place.key);
+                        return Err(Failure::input(sentence).hint(STILL_USED));
+                    }
                 }
                 tokio::select! {
                     biased;
@@ -100,14 +120,15 @@ impl Move {
         Ok(())
     }
 
-    /// Sends the messages and removes those that the queue has. Returns how many stay.
+    /// Sends the messages and removes those that the queue has. Returns how many stay; `None` if
+    /// others have changed the old queue meanwhile, and the page has to be read again.
     async fn page(
         &mut self,
         place: &Place,
         entries: Vec<Entry>,
         bar: &ProgressBar,
-    ) -> Result<u64, Failure> {
-        let count = entries.len() as u64;
+    ) -> Result<Option<u64>, Failure> {
+        let (count, before) = (entries.len() as u64, self.counts.clone());
         let (mut members, mut messages) = (Vec::new(), Vec::new());
         for entry in entries {
             let member = entry.member.clone();
@@ -119,39 +140,47 @@ impl Move {
                 Err(reason) => self.counts.leave(&member, reason, bar),
             }
         }
-        let Some(queue) = &self.queue else {
+        if self.dry_run {
             self.counts.created += messages.len() as u64;
-            return Ok(count);
-        };
+            return Ok(Some(count));
+        }
+        let (mut created, mut duplicate) = (0, 0);
         let mut removable = Vec::new();
         let mut failure = None;
-        for (member, sent) in members.into_iter().zip(queue.send_many(messages).await) {
-            match sent.map(|sent| sent.outcome) {
-                Ok(
-                    Enqueued::Created { .. }
-                    | Enqueued::Updated { .. }
-                    | Enqueued::Following { .. },
-                ) => self.counts.created += 1,
-                Ok(Enqueued::Duplicate { .. }) => self.counts.duplicate += 1,
-                Ok(Enqueued::Conflict { .. }) => {
-                    self.counts.leave(
-                        &member,
-                        "the queue knows its id with different content",
-                        bar,
-                    );
-                    continue;
-                }
+        for (member, sent) in members.into_iter().zip(self.queue.send_many(messages).await) {
+            let sent = match sent {
+                Ok(sent) => sent,
                 Err(error) => {
                     failure.get_or_insert(error);
+                    continue;
+                }
+            };
+            match sent.outcome {
+                Enqueued::Created { .. }
+                | Enqueued::Updated { .. }
+                | Enqueued::Following { .. } => created += 1,
+                Enqueued::Duplicate { .. } if sent.is_accepted() => duplicate += 1,
+                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {
+                    let reason = if sent.is_conflict() { OTHER_CONTENT } else { NOT_DELIVERED };
+                    self.counts.leave(&member, reason, bar);
                     continue;
                 }
             }
             removable.push(member);
         }
         // Also if a part was not sent.
-        self.source.remove(&self.layout, place, &removable).await?;
+        let removed = self.source.remove(&self.layout, place, &removable).await;
+        if matches!(removed, Ok(false)) {
+            self.counts = before;
+            self.unremoved += created;
+            return Ok(None);
+        }
+        let again = std::mem::take(&mut self.unremoved).min(duplicate);
+        self.counts.created += created + again;
+        self.counts.duplicate += duplicate - again;
+        removed?;
         match failure {
-            None => Ok(count - removable.len() as u64),
+            None => Ok(Some(count - removable.len() as u64)),
             Some(error) => Err(Failure::from(error).hint(AGAIN)),
         }
     }
@@ -165,7 +194,7 @@ impl Move {
         let own_id = MessageId::new(entry.member.clone()).ok().filter(|_| named_by_its_id);
         let id = match own_id {
             Some(id) => id,
-            None => derived_id(&place.key, &entry.member)?,
+            None => derived_id(&place.key, &entry.member, due)?,
         };
         let mut message = NewMessage::new(id, payload);
         message.schedule = Schedule::At(due);
@@ -177,12 +206,20 @@ impl Move {
     }
 }
 
+/// How often a page is read again because others have changed the old queue.
+const MOST_CHANGES: u32 = 10;
+
 const AGAIN: &str =
     "what the queue has accepted was removed from the old one; import again to move the rest";
+const STILL_USED: &str = "messages of the last page are in both queues; stop the old producers and \
+                          consumers, then import again";
+const OTHER_CONTENT: &str = "the queue knows its id with different content";
+const NOT_DELIVERED: &str = "the queue knows its id as dead, cancelled or deleted";
 
-/// The same for the same member of the same key, so that an import can be repeated.
-fn derived_id(key: &str, member: &Bytes) -> Result<MessageId, &'static str> {
-    let text = [key.as_bytes(), b"\0", member].concat();
+/// The same for the same member of the same key that is due at the same time, so that an import can
+/// be repeated.
+fn derived_id(key: &str, member: &Bytes, due: Timestamp) -> Result<MessageId, &'static str> {
+    let text = [key.as_bytes(), b"\0", &due.as_ms().to_be_bytes(), member].concat();
     let hex: String =
         digest(&SHA256, &text).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     MessageId::try_from(hex).map_err(|_| "it has no id")

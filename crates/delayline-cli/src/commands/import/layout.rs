@@ -3,6 +3,7 @@
 //! Read in their sources: HDT3213/delayqueue 1.1.2, Redisson 3.21 to 3.52 (RedissonDelayedQueue),
 //! rsmq_async 18.0.0, apalis-redis 1.0.0.
 
+use bytes::Bytes;
 use delayline::Timestamp;
 
 use crate::args::{OldQueue, Unit};
@@ -132,6 +133,19 @@ impl Layout {
                 attempts: Attempts::Meta { prefix: format!("{name}:meta:") },
             },
         }
+    }
+}
+
+impl Layout {
+    /// The keys that must not change while messages of a place are moved.
+    pub(super) fn watched(&self, place: &Place) -> Vec<Bytes> {
+        let payloads = match &self.content {
+            Content::Field { hash, .. } => Some(hash),
+            Content::Redisson { list } => Some(list),
+            // Strings are written once.
+            Content::Member | Content::String { .. } => None,
+        };
+        [Some(&place.key), payloads].into_iter().flatten().cloned().map(Bytes::from).collect()
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline::{ErrorKind, Timestamp};
 use delayline_core::Error;
-use delayline_fred::FredDriver;
 use delayline_redis::RedisDriver;
 use delayline_redis_protocol::{
-    CallError, ConnectOptions, Connection, Driver as _, Topology, Value, classify,
+    CallError, ConnectOptions, Connection as _, Driver, Resp, Topology, Value, classify,
 };
 
 use super::layout::{Attempts, Content, Kind, Layout, Place, due, redisson_payload};
-use crate::args::{Driver, Target};
+use crate::args::Target;
 use crate::failure::Failure;
 
 /// A message of the old queue.
@@ -28,14 +27,14 @@ pub(super) struct Entry {
     pub(super) max_failures: Option<u32>,
 }
 
-/// A connection of its own: the commands of a transaction must not mix with others.
+/// A connection of its own: the commands of a transaction must not mix with others. Always of
+/// redis-rs: fred takes an array that begins with the text `message` for a message of a channel.
 pub(super) struct Source {
-    connection: Box<dyn Connection>,
-    patience: Duration,
+    connection: <RedisDriver as Driver>::Connection,
 }
 
 impl Source {
-    /// Connects with the driver of `target` to the server of `url`.
+    /// Connects to the server of `url`.
     pub(super) async fn open(target: &Target, url: &str) -> Result<Self, Failure> {
         let mut options: ConnectOptions = url.parse().map_err(delayline::Error::from)?;
         let Topology::Single(address) = options.topology.clone() else {
@@ -43,16 +42,13 @@ impl Source {
             return Err(Failure::usage(sentence)
                 .hint("--from names it; for a cluster, use the node that has the keys"));
         };
-        options.ca_pem = target.ca_pem()?.filter(|_| url == target.url);
-        let connect = async {
-            Ok::<Box<dyn Connection>, Error>(match target.driver {
-                Driver::Redis => Box::new(RedisDriver::new(&address, &options)?.connect().await?),
-                Driver::Fred => Box::new(FredDriver::new(&address, &options)?.connect().await?),
-            })
-        };
+        options.ca_pem = target.ca_pem()?;
+        // In RESP3, scores and sets are of other types.
+        options.resp = Resp::V2;
+        let connect = async { RedisDriver::new(&address, &options)?.connect().await };
         let connection = within(options.connect_timeout, ErrorKind::Unreachable, connect).await;
         let connection = connection.map_err(|error| target.not_opened(&error.into()))?;
-        Ok(Self { connection, patience: options.response_timeout })
+        Ok(Self { connection })
     }
 
     /// Adds the places of what consumers hold.
@@ -60,7 +56,10 @@ impl Source {
         if let Some((consumers, prefix)) = layout.consumers.take() {
             self.check_type(&consumers, "zset").await?;
             for name in self.array("ZRANGE", &[&consumers, "0", "-1"]).await? {
-                let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
+                let name = String::from_utf8(name.unwrap_or_default().into()).map_err(|_| {
+                    Failure::usage("a worker of the old queue has a name that is not UTF-8")
+                        .hint("nothing was done; let another worker take over what it holds")
+                })?;
                 layout.places.push(Place { key: format!("{prefix}{name}"), kind: Kind::Set });
             }
         }
@@ -102,7 +101,8 @@ impl Source {
         Ok(())
     }
 
-    /// Up to `count` messages of a place, without the first `skip`; of a set all of them.
+    /// Up to `count` messages of a place, without the first `skip`. From now on it is noticed if
+    /// somebody else changes the place or the payloads.
     pub(super) async fn entries(
         &self,
         layout: &Layout,
@@ -112,6 +112,7 @@ impl Source {
     ) -> Result<Vec<Entry>, Failure> {
         let (first, last) = (skip.to_string(), (skip + count - 1).to_string());
         let key = place.key.as_str();
+        self.ask("WATCH", layout.watched(place)).await?;
         let now = |members: Vec<Option<Bytes>>| {
             members.into_iter().flatten().map(|member| (member, Ok(Timestamp::MIN))).collect()
         };
@@ -127,7 +128,14 @@ impl Source {
                 pairs.collect()
             }
             Kind::List => now(self.array("LRANGE", &[key, &first, &last]).await?),
-            Kind::Set => now(self.array("SMEMBERS", &[key]).await?),
+            Kind::Set => {
+                // In an order, so that those that stay are the first when the others are gone.
+                let mut members = self.array("SMEMBERS", &[key]).await?;
+                members.sort();
+                let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                now(members.into_iter().skip(skip).take(count).collect())
+            }
         };
         let ids: Vec<Bytes> = members.iter().map(|(member, _)| member.clone()).collect();
         let payloads = self.payloads(layout, &ids).await?;
@@ -199,57 +207,41 @@ impl Source {
         }
     }
 
-    /// Removes messages from their place, with all that belongs to them, in one step.
+    /// Fails if the server refuses to remove messages. Changes nothing.
+    pub(super) async fn check_removal(&self, layout: &Layout) -> Result<(), Failure> {
+        for place in &layout.places {
+            self.ask("MULTI", Vec::new()).await?;
+            for (command, args) in removal(layout, place, &[Bytes::new()]) {
+                self.ask(command, args).await?;
+            }
+            self.ask("DISCARD", Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes messages from their place, with all that belongs to them, in one step. Answers
+    /// whether it has: it has not if somebody else has changed them since they were read.
     pub(super) async fn remove(
         &self,
         layout: &Layout,
         place: &Place,
         members: &[Bytes],
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         if members.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        let with_key = |key: &str, rest: &mut dyn Iterator<Item = Bytes>| {
-            [Bytes::from(key.to_owned())].into_iter().chain(rest).collect::<Vec<_>>()
+        let transaction = async {
+            self.request("MULTI", Vec::new()).await?;
+            for (command, args) in removal(layout, place, members) {
+                self.request(command, args).await?;
+            }
+            self.request("EXEC", Vec::new()).await
         };
-        let mut commands: Vec<(&'static str, Vec<Bytes>)> = Vec::new();
-        let key = place.key.as_str();
-        let all = || members.iter().cloned();
-        match place.kind {
-            Kind::SortedSet(_) => commands.push(("ZREM", with_key(key, &mut all()))),
-            Kind::Set => commands.push(("SREM", with_key(key, &mut all()))),
-            // From the front, where they are.
-            Kind::List => commands.extend(all().map(|id| ("LREM", once(key, id)))),
-        }
-        match &layout.content {
-            Content::Member => {}
-            Content::Redisson { list } => {
-                commands.extend(all().map(|id| ("LREM", once(list, id))));
-            }
-            Content::Field { hash, companions } => {
-                let endings = [""].iter().chain(*companions);
-                let mut fields = endings.flat_map(|ending| {
-                    all().map(move |id| [id.as_ref(), ending.as_bytes()].concat().into())
-                });
-                commands.push(("HDEL", with_key(hash, &mut fields)));
-            }
-            Content::String { prefix } => {
-                commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
-            }
-        }
-        match &layout.attempts {
-            Attempts::Default => {}
-            Attempts::Retries { hash } => commands.push(("HDEL", with_key(hash, &mut all()))),
-            Attempts::Meta { prefix } => {
-                commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
-            }
-        }
-        self.ask("MULTI", Vec::new()).await?;
-        for (command, args) in commands {
-            self.ask(command, args).await?;
-        }
-        self.ask("EXEC", Vec::new()).await?;
-        Ok(())
+        // What was done may be known or not.
+        let reply = transaction.await.map_err(|error| {
+            Failure::from(delayline::Error::from(error)).about("the old queue").hint(IN_BOTH)
+        })?;
+        Ok(reply != Value::Nil)
     }
 
     async fn array(
@@ -262,15 +254,65 @@ impl Source {
     }
 
     async fn ask(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, Failure> {
+        let reply = self.request(command, args).await;
+        reply.map_err(|error| Failure::opening(&error.into()).about("the old queue"))
+    }
+
+    async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, Error> {
         let request = async {
             self.connection.request(command, args).await.map_err(|error| match error {
                 CallError::Reply(line) => classify(&line),
                 CallError::Failed(error) => error,
             })
         };
-        let reply = within(self.patience, ErrorKind::Timeout, request).await;
-        reply.map_err(|error| Failure::opening(&error.into()).about("the old queue"))
+        within(PATIENCE, ErrorKind::Timeout, request).await
     }
+}
+
+/// A page may have 100 MiB.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const IN_BOTH: &str =
+    "messages of the last page are in both queues; import again before the old consumers run";
+
+/// The commands that remove messages from their place, with all that belongs to them.
+fn removal(layout: &Layout, place: &Place, members: &[Bytes]) -> Vec<(&'static str, Vec<Bytes>)> {
+    let with_key = |key: &str, rest: &mut dyn Iterator<Item = Bytes>| {
+        [Bytes::from(key.to_owned())].into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    let mut commands: Vec<(&'static str, Vec<Bytes>)> = Vec::new();
+    let key = place.key.as_str();
+    let all = || members.iter().cloned();
+    match place.kind {
+        Kind::SortedSet(_) => commands.push(("ZREM", with_key(key, &mut all()))),
+        Kind::Set => commands.push(("SREM", with_key(key, &mut all()))),
+        // From the front, where they are.
+        Kind::List => commands.extend(all().map(|id| ("LREM", once(key, id)))),
+    }
+    match &layout.content {
+        Content::Member => {}
+        Content::Redisson { list } => {
+            commands.extend(all().map(|id| ("LREM", once(list, id))));
+        }
+        Content::Field { hash, companions } => {
+            let endings = [""].iter().chain(*companions);
+            let mut fields = endings.flat_map(|ending| {
+                all().map(move |id| [id.as_ref(), ending.as_bytes()].concat().into())
+            });
+            commands.push(("HDEL", with_key(hash, &mut fields)));
+        }
+        Content::String { prefix } => {
+            commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
+        }
+    }
+    match &layout.attempts {
+        Attempts::Default => {}
+        Attempts::Retries { hash } => commands.push(("HDEL", with_key(hash, &mut all()))),
+        Attempts::Meta { prefix } => {
+            commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
+        }
+    }
+    commands
 }
 
 async fn within<T>(

@@ -39,20 +39,47 @@ async function refresh() {
 const live = document.querySelector("[data-live]");
 if (live) {
   let events = null;
-  const tell = (stale) => { live.hidden = !stale; };
-  const changed = () => refresh().then(() => tell(false), () => tell(true));
-  const follow = () => {
-    // A hidden page needs nothing, and browsers allow few connections to a server.
-    if (document.hidden) {
-      events?.close();
-      events = null;
-    } else if (!events) {
-      events = new EventSource(live.dataset.live);
-      events.addEventListener("changed", changed);
-      events.addEventListener("error", () => tell(true));
-      events.addEventListener("open", () => tell(false));
-    }
+  let missed = false; // whether something may have changed since the page was drawn
+  let doubt = 0; // runs while there is no connection, and then the page says so
+  let again = 0;
+  const tell = (stale) => {
+    clearTimeout(doubt);
+    doubt = 0;
+    live.hidden = !stale;
   };
-  document.addEventListener("visibilitychange", follow);
-  follow();
+  const changed = () => refresh().then(() => tell(false), () => tell(true));
+  const leave = () => {
+    clearTimeout(again);
+    events?.close();
+    events = null;
+    missed = true;
+  };
+  const follow = () => {
+    events = new EventSource(live.dataset.live);
+    events.addEventListener("changed", changed);
+    events.addEventListener("open", () => {
+      clearTimeout(doubt);
+      doubt = 0;
+      if (missed) changed();
+      missed = false;
+    });
+    // The server ends the connection from time to time, and the browser then makes a new one by
+    // itself, unless it was refused.
+    events.addEventListener("error", () => {
+      missed = true;
+      doubt ||= setTimeout(tell, 10_000, true);
+      if (events.readyState !== EventSource.CLOSED) return;
+      leave();
+      again = setTimeout(follow, 5_000);
+    });
+  };
+  // A hidden page needs nothing, and browsers allow few connections to a server.
+  const seen = () => {
+    leave();
+    clearTimeout(doubt);
+    doubt = 0;
+    if (!document.hidden) follow();
+  };
+  document.addEventListener("visibilitychange", seen);
+  if (!document.hidden) follow();
 }

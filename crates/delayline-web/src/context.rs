@@ -12,7 +12,7 @@ use delayline::{
 use http_body_util::LengthLimitError;
 use tokio::time::timeout;
 
-use crate::dashboard::Shared;
+use crate::dashboard::{Served, Shared};
 use crate::failure::Failure;
 use crate::ids;
 use crate::params::Params;
@@ -53,8 +53,13 @@ impl Context {
 
     /// The queue of this name.
     pub(crate) fn named(&self, name: &str) -> Result<(&str, &Queue<Bytes, Raw>), Failure> {
+        self.served(name).map(|(name, served)| (name, &served.queue))
+    }
+
+    /// The queue of this name, with what was last read of it.
+    pub(crate) fn served(&self, name: &str) -> Result<(&str, &Served), Failure> {
         match self.shared.queues.get_key_value(name) {
-            Some((name, served)) => Ok((name, &served.queue)),
+            Some((name, served)) => Ok((name, served)),
             None => Err(Failure::Unknown("there is no such queue here".to_owned())),
         }
     }

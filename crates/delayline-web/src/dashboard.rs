@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use delayline::{Bytes, Forecast, Message, Queue, QueueName, Raw, Stats, Timestamp};
+use delayline::{Bytes, Forecast, History, Message, Queue, QueueName, Raw, Stats, Timestamp};
 
 use crate::latest::Latest;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
@@ -79,8 +79,8 @@ impl Dashboard {
             let name = queue.backend().queue_name().map(QueueName::to_string);
             let name = name.ok_or(BuildError::Unnamed)?;
             let queue = queue.patience(PATIENCE);
-            let (counts, forecast) = (Latest::default(), Latest::default());
-            let served = Served { queue, counts, forecast };
+            let (counts, forecast, history) = Default::default();
+            let served = Served { queue, counts, forecast, history };
             if named.insert(name.clone(), served).is_some() {
                 return Err(BuildError::Twice { name });
             }
@@ -136,8 +136,9 @@ pub(crate) struct Shared {
 /// A queue, and what was last read of it.
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
-    pub(crate) counts: Latest<Option<(Stats, Timestamp)>>,
-    pub(crate) forecast: Latest<Option<Forecast>>,
+    pub(crate) counts: Latest<(Stats, Timestamp)>,
+    pub(crate) forecast: Latest<Forecast>,
+    pub(crate) history: Latest<History>,
 }
 
 impl Shared {

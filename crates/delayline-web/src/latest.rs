@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use delayline::{Forecast, Stats, Timestamp};
+use delayline::{Forecast, History, Resolution, Stats, Timestamp};
+use delayline_json::{FORECAST_DELAYS, forecast_delays};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::context::counted;
 use crate::dashboard::Served;
+use crate::failure::Failure;
 
-/// A value that is read again when it is too old.
+/// A value that is read again when it is too old; without one if it could not be read.
 #[derive(Debug)]
-pub(crate) struct Latest<T>(Mutex<Option<(Instant, T)>>);
+pub(crate) struct Latest<T>(Mutex<Option<(Instant, Option<T>)>>);
 
 impl<T> Default for Latest<T> {
     fn default() -> Self {
@@ -22,16 +24,27 @@ impl<T> Default for Latest<T> {
 impl<T: Clone> Latest<T> {
     /// The value if it is at most as old, else what `read` returns. Whoever comes while it is read
     /// waits for the same one.
-    async fn within(&self, age: Duration, read: impl Future<Output = T>) -> T {
+    async fn within<E>(
+        &self,
+        age: Duration,
+        read: impl Future<Output = Result<T, E>>,
+    ) -> Option<T> {
         let mut latest = self.0.lock().await;
         if let Some((taken, value)) = &*latest
             && taken.elapsed() < age
         {
             return value.clone();
         }
-        let value = read.await;
+        let value = read.await.ok();
         *latest = Some((Instant::now(), value.clone()));
         value
+    }
+
+    /// What `read` returns. It is kept, so that nobody gets an older one from now on.
+    async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let value = read.await?;
+        *self.0.lock().await = Some((Instant::now(), Some(value.clone())));
+        Ok(value)
     }
 }
 
@@ -39,17 +52,42 @@ impl Served {
     /// The counts, at most a second old, and their instant by the server's clock. `None` if the queue
     /// cannot be counted.
     pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
-        self.counts.within(COUNTS_AGE, async { counted(&self.queue).await.ok() }).await
+        self.counts.within(COUNTS_AGE, counted(&self.queue)).await
     }
 
-    /// What falls due, as `read` returns it or at most ten seconds old.
-    pub(crate) async fn forecast<E>(
-        &self,
-        read: impl Future<Output = Result<Forecast, E>>,
-    ) -> Option<Forecast> {
-        self.forecast.within(FORECAST_AGE, async { read.await.ok() }).await
+    /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that asks
+    /// again.
+    pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
+        match if is_live { self.counts().await } else { None } {
+            Some(counts) => Ok(counts),
+            None => self.counts.anew(counted(&self.queue)).await,
+        }
+    }
+
+    /// What falls due; at most ten seconds old for an open page that asks again, and `None` if it
+    /// could not be read.
+    pub(crate) async fn forecast_for(&self, is_live: bool) -> Result<Option<Forecast>, Failure> {
+        let read = async {
+            let delays = forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
+            Ok(self.queue.forecast(delays).await?)
+        };
+        if is_live {
+            return Ok(self.forecast.within(FORECAST_AGE, read).await);
+        }
+        self.forecast.anew(read).await.map(Some)
+    }
+
+    /// What happened in the last six hours; at most a minute old for an open page that asks again,
+    /// and `None` if it could not be read.
+    pub(crate) async fn history_for(&self, is_live: bool) -> Result<Option<History>, Failure> {
+        let read = async { Ok(self.queue.history(Resolution::Minutes).await?) };
+        if is_live {
+            return Ok(self.history.within(HISTORY_AGE, read).await);
+        }
+        self.history.anew(read).await.map(Some)
     }
 }
 
 const COUNTS_AGE: Duration = Duration::from_secs(1);
 const FORECAST_AGE: Duration = Duration::from_secs(10);
+const HISTORY_AGE: Duration = Duration::from_secs(60);

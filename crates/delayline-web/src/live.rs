@@ -15,8 +15,8 @@ use crate::dashboard::Shared;
 use crate::failure::Failure;
 
 /// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
-/// counts are others than those of the stamp `since` or of the event before. The page then asks for
-/// itself again.
+/// counts are others than those of the stamp `since` or of the event before, and some time after the
+/// last one, because pages tell how long ago something was. The page then asks for itself again.
 ///
 /// All open pages share the counts, which are taken once a second, and only while a page is open.
 pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
@@ -38,15 +38,11 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
                     return None;
                 }
                 let now = context.shared.stamp(only.as_deref()).await;
-                let event = if now != since {
-                    format!("event: changed\ndata: {now}\n\n")
-                } else if quiet >= MOST_QUIET {
-                    // A comment, so that nothing between here and the browser takes it for dead.
-                    ":\n\n".to_owned()
-                } else {
+                if now == since && quiet < MOST_QUIET {
                     quiet += 1;
                     continue;
-                };
+                }
+                let event = format!("event: changed\ndata: {now}\n\n");
                 (since, quiet) = (now, 0);
                 return Some((
                     Ok::<_, std::convert::Infallible>(Bytes::from(event)),
@@ -74,7 +70,8 @@ pub(crate) fn stamp(counts: &[Option<Stats>]) -> String {
 /// Pausing shows in another browser within two seconds.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How many periods may pass without a word.
+/// How many periods may pass without a word: so pages do not grow old, and nothing between here and
+/// the browser takes the connection for dead.
 const MOST_QUIET: u32 = 15;
 
 /// How long a page is told without asking again.

@@ -8,7 +8,7 @@ use maud::html;
 
 use super::layout::Frame;
 use super::parts::{bar, number, overdue};
-use crate::context::{Context, counted};
+use crate::context::Context;
 use crate::ids::encoded;
 use crate::live::stamp;
 
@@ -22,13 +22,8 @@ pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
 
 pub(super) async fn page(context: Context) -> Response {
     let is_live = context.is_live();
-    let all = context.shared.queues.iter().map(|(name, served)| async move {
-        let counts = if is_live { served.counts().await } else { None };
-        match counts {
-            Some(counts) => (name, Ok(counts)),
-            None => (name, counted(&served.queue).await),
-        }
-    });
+    let all = context.shared.queues.iter();
+    let all = all.map(|(name, served)| async move { (name, served.counts_for(is_live).await) });
     let counts = futures_util::future::join_all(all).await;
     let known: Vec<_> = counts.iter().map(|(_, it)| it.as_ref().ok().map(|it| it.0)).collect();
     let content = html! {

@@ -8,34 +8,18 @@ use maud::{Markup, html};
 use super::layout::Frame;
 use super::parts::{bar, number};
 use crate::Role;
-use crate::context::{Context, counted};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
 use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    let (name, queue) = context.queue()?;
-    let latest = context.shared.queues.get(name).filter(|_| context.is_live());
-    let counts = match latest {
-        Some(latest) => latest.counts().await,
-        None => None,
-    };
-    let (stats, now) = match counts {
-        Some(counts) => counts,
-        None => counted(queue).await?,
-    };
-    let delays = delayline_json::forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
-    let forecast = queue.forecast(delays);
-    let forecast = match latest {
-        Some(latest) => latest.forecast(forecast).await,
-        None => Some(forecast.await?),
-    };
-    // An open page that asks for itself again keeps the history that it has.
-    let history = match latest {
-        Some(_) => None,
-        None => Some(queue.history(Resolution::Minutes).await?),
-    };
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let is_live = context.is_live();
+    let (stats, now) = served.counts_for(is_live).await?;
+    let forecast = served.forecast_for(is_live).await?;
+    let history = served.history_for(is_live).await?;
     let of = encoded(name.as_bytes());
     let content = html! {
         div data-part="counts" {
@@ -82,7 +66,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
         @if let Some(history) = &history {
-            section {
+            section data-part="history" {
                 h2 { "In the last six hours" }
                 (past(history))
             }

@@ -330,7 +330,8 @@ pub enum Finding {
         id: MessageId,
     },
     /// Data about an id that has no message: details, content or a follower without a record, or a
-    /// record that is not in the index. Or a follower of a message that no worker holds. An audit reports only the number of such records, a repair their ids.
+    /// record that is not in the index. Or a follower of a message that no worker holds, or that has
+    /// taken its place already. An audit reports only the number of such records, a repair their ids.
     Orphan {
         /// The id.
         id: MessageId,

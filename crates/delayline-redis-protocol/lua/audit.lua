@@ -35,7 +35,7 @@ local function examine(band, member)
   end
   if bit.band(control.uses, USES_UPDATES) ~= 0 then
     local update = redis.call('HGET', key.updates, id)
-    local follows = has_follower(update)
+    local follows = has_follower(update, sub(record, RECORD_SEQUENCE))
     if follows and band ~= AT_LEASED or update and not follows and #update ~= UPDATES_BYTES then
       return find(FOUND_ORPHAN, id, '')
     end

@@ -40,7 +40,7 @@ for i, id in ipairs(ids) do
   end
   if band then
     results[n + 1], results[n + 2], results[n + 3] = whole, details, band * BAND + instant
-    if band == AT_LEASED and has_follower(known[i]) then
+    if band == AT_LEASED and has_follower(known[i], sub(record, RECORD_SEQUENCE)) then
       local follower = NO_SEQUENCE .. sub(known[i], UPDATES_ENQUEUED_AT_FROM)
       local position = read_record(follower)
       if position then

@@ -1,6 +1,5 @@
--- For the scripts that audit: what stands about an id without a record. It is looked for with a cursor, in one
--- hash after the other;
--- of contents only if there are few, because their names cannot be had page by page without them.
+-- For the scripts that audit: what stands about an id without a record. A cursor goes through one hash after the
+-- other; contents are looked through only if there are few, because no page has their names alone.
 
 -- Calls `found` with ids of details and contents without a record. Answers where to go on, or nil.
 local function look_for_orphans(number, cursor, found)

@@ -30,7 +30,7 @@ local function take_back()
       local record = redis.call('HGET', key.records, id)
       if is_stray(id, member, record) then
         removed[#removed + 1] = member
-      elseif has_follower(known[i]) then
+      elseif has_follower(known[i], sub(member, MEMBER_SEQUENCE)) then
         -- A torn file has kept the half of a settlement: this is the other half.
         local lease, settled = NO_LEASE, 0
         if entry and readable_details(entry) then
@@ -47,7 +47,7 @@ local function take_back()
           push(new_records, id, stub)
         end
       end
-    elseif has_follower(known[i]) then
+    elseif has_follower(known[i], sub(member, MEMBER_SEQUENCE)) then
       local status = byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED or REPLACED
       local lease = sub(entry, DETAILS_LEASE)
       if status == REPLACED then

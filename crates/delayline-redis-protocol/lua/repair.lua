@@ -30,18 +30,14 @@ local changed = false
 redis.call('ZCARD', key.index)
 redis.call('HLEN', key.records)
 redis.call('HLEN', key.details)
-if redis.call('HLEN', key.updates) > 0 then
-  control.uses = bit.bor(control.uses, USES_UPDATES)
-end
+local has_updates = redis.call('HLEN', key.updates) > 0
 redis.call('HLEN', key.finished_new)
 redis.call('HLEN', key.finished_old)
 redis.call('HLEN', key.journal_new)
 redis.call('HLEN', key.journal_old)
 redis.call('HLEN', key.history)
 local silent = redis.call('LLEN', key.bell) == 0
-if redis.call('HLEN', key.contents) > 0 then
-  control.uses = bit.bor(control.uses, USES_CONTENTS)
-end
+local has_contents = redis.call('HLEN', key.contents) > 0
 
 local function touch()
   if not changed then
@@ -146,7 +142,8 @@ local function mend(id, stray)
     known = false
   end
   local update = redis.call('HGET', key.updates, id)
-  if has_follower(update) then
+  local followed = whole and sub(record, RECORD_SEQUENCE) or update and sub(update, UPDATES_FOLLOWS)
+  if has_follower(update, followed) then
     local band = place_of(member)
     local is_held = known and entry and byte(entry, DETAILS_STATE) ~= LEASE_CLOSED
       and (not band or band == AT_LEASED)
@@ -156,6 +153,8 @@ local function mend(id, stray)
       local own = member_of(redis.call('HGET', key.records, id), id)
       return stray and stray ~= own and redis.call('ZREM', key.index, stray)
     end
+  elseif update and #update > UPDATES_BYTES and whole then
+    redis.call('HSET', key.updates, id, sub(update, UPDATES_TOKENS))
   elseif update and #update ~= UPDATES_BYTES then
     redis.call('HDEL', key.updates, id)
   end
@@ -177,13 +176,25 @@ local function mend_entry(member)
   mend(sub(member, MEMBER_ID_FROM), member)
 end
 
--- Claims look only where they know of messages.
-local function note_levels()
+local function note_use(use)
+  if bit.band(control.uses, use) == 0 then
+    control.uses = bit.bor(control.uses, use)
+    touch()
+  end
+end
+
+-- Scripts look only where they know that something is.
+local function note_uses()
   for level = 0, LAST_LEVEL do
-    if bit.band(control.uses, 2 ^ level) == 0 and count(level * BAND, level * BAND + MAX_TIMESTAMP) > 0 then
-      control.uses = bit.bor(control.uses, 2 ^ level)
-      touch()
+    if count(level * BAND, level * BAND + MAX_TIMESTAMP) > 0 then
+      note_use(2 ^ level)
     end
+  end
+  if has_contents then
+    note_use(USES_CONTENTS)
+  end
+  if has_updates then
+    note_use(USES_UPDATES)
   end
 end
 
@@ -200,7 +211,8 @@ end
 local function remove_orphan(number, id)
   find_orphan(number, id)
   touch()
-  if has_follower(redis.call('HGET', key.updates, id)) and is_id(id) and not finished_as(id) then
+  local update = redis.call('HGET', key.updates, id)
+  if update and has_follower(update, sub(update, UPDATES_FOLLOWS)) and is_id(id) and not finished_as(id) then
     return mend(id)
   end
   redis.call('HDEL', key.details, id)
@@ -258,7 +270,7 @@ local function limit_memories()
   end
 end
 
-note_levels()
+note_uses()
 local examined = examine_entries(position, limit, mend_entry)
 local goes_on = examined == limit
 if not goes_on then

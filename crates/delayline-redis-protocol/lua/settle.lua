@@ -68,7 +68,7 @@ end
 local function settle_updated(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
   local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id
-  if has_follower(update) then
+  if has_follower(update, sub(entry, DETAILS_SEQUENCE)) then
     if not status then
       status = REPLACED
       local counter = kind == RETRY and TOTAL_FAILED or kind == SNOOZE and TOTAL_SNOOZED

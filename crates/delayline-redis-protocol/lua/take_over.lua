@@ -21,8 +21,10 @@ local function take_over(id, member, status, lease, settled, update)
   return due
 end
 
--- Whether there is a follower that can be read in what stands in `updates`.
-local function has_follower(update)
-  return update and #update >= FOLLOWED_BYTES and byte(update, UPDATES_LEVEL) <= LAST_LEVEL
+-- Whether what stands in `updates` has a follower that can be read, and that follows the message with this
+-- sequence number. A torn file may keep one that has taken its message's place.
+local function has_follower(update, sequence)
+  return update and #update >= FOLLOWED_BYTES and sub(update, UPDATES_FOLLOWS) == sequence
+    and byte(update, UPDATES_LEVEL) <= LAST_LEVEL
     and struct.unpack(INSTANT, update, UPDATES_DUE_FROM) <= MAX_TIMESTAMP
 end

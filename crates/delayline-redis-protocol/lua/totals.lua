@@ -1,5 +1,5 @@
--- For the scripts that do what `totals` counts. Counted is in DECIDE; write.lua adds it to the key, all counters in
--- one command. Enqueued, acked, cancelled, purged and expired messages are counted in the control record.
+-- For the scripts that do what `totals` counts. DECIDE notes what happens; write.lua adds all of it to the key in one
+-- command. Enqueued, acked, cancelled, purged and expired messages are counted in the control record.
 
 -- How often to add one, by the number of the counter; false if nothing is to be counted.
 local counted = false
@@ -34,7 +34,8 @@ local function bury(reason)
 end
 
 -- For write: the first command that changes something, except in a relay. So nobody needs to ask whether it may be
--- run, or to look at the key: nothing has been done yet if it fails. A file that is torn behind it has counted what was not done.
+-- run, or to look at the key: nothing has been done yet if it fails. A file that is torn behind it has counted what
+-- was not done.
 --@inline
 local function add_to_totals()
   local increments = {}

@@ -99,14 +99,15 @@ end
 --@inline
 local function follow()
   local since, its_due, rest, answer = enqueued_at, due, nil, ENQUEUE_FOLLOWING
-  if has_follower(update) then
+  if has_follower(update, sub(record, RECORD_SEQUENCE)) then
     answer, since = ENQUEUE_FOLLOWING_AGAIN, sub(update, UPDATES_ENQUEUED_AT)
     its_due = due_after(moves, at_most, due, (struct.unpack(INSTANT, update, UPDATES_DUE_FROM)),
       (struct.unpack(INSTANT, since)))
     rest = content == UPDATE_KEEP and sub(update, UPDATES_LEVEL_FROM)
   end
   rest = rest or limits_of(tail, level) .. since .. tail
-  push(new_updates, id, with_token(tokens, token) .. pack(INSTANT, its_due) .. rest)
+  push(new_updates, id,
+    with_token(tokens, token) .. sub(record, RECORD_SEQUENCE) .. pack(INSTANT, its_due) .. rest)
   results[3 + i] = answer
 end
 
@@ -239,7 +240,9 @@ end
 if #new_contents > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
 end
+local first_use = false
 if #new_updates > 0 then
+  first_use = control.stored and bit.band(control.uses, USES_UPDATES) == 0
   control.uses = bit.bor(control.uses, USES_UPDATES)
 end
 local ring = first_due < NEVER and rings(first_due)

@@ -5,6 +5,7 @@
 --   new_finished                    id, value     remembered as finished
 --   new_details, new_records, new_contents, new_updates   id, value
 --   carried                         id, details   of messages that take the place of others
+--   first_use                       true          nothing stood in `updates` before
 --   replaced_contents               id            large contents that go, whose messages stay
 --   revived                         id, value     records that lose their expiry
 --   new_places                      score, member places that messages go to
@@ -162,6 +163,12 @@ local function write()
   if #carried > 0 then
     redis.call('HSET', key.details, unpack(carried))
   end
+  --@with first_use
+  if first_use then
+    -- Whoever ends a message looks into `updates` only if the control record says that something is there.
+    redis.call('SET', key.control, sub(control.stored, 1, CONTROL_USES_FROM - 1)
+      .. struct.pack(U32, control.uses) .. sub(control.stored, CONTROL_FINISHED_SINCE_FROM))
+  end
   --@with new_updates
   if #new_updates > 0 then
     redis.call('HSET', key.updates, unpack(new_updates))
@@ -213,7 +220,7 @@ local function write()
   end
 end
 
--- State::commit. The last write, and the only one of the control record.
+-- State::commit. The last write. Only the first update of a queue writes the control record before.
 --@inline
 local function commit()
   control.revision = control.revision + 1

@@ -112,9 +112,10 @@ and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
 and #details >= 60 + struct.unpack('>I2', details, 59)
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 local function count(from, to)
 return redis.call('ZCOUNT', KEYS[2], from, to)
@@ -189,7 +190,7 @@ return find(3, id, '')
 end
 if bit.band(control.uses, 32) ~= 0 then
 local update = redis.call('HGET', KEYS[6], id)
-local follows = has_follower(update)
+local follows = has_follower(update, sub(record, 1, 8))
 if follows and band ~= 4 or update and not follows and #update ~= 32 then
 return find(7, id, '')
 end

@@ -420,12 +420,12 @@ local function take_over(id, member, status, lease, settled, update)
 local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
 control[counter], control.sequence = control[counter] + 1, control.sequence + 1
 local sequence = struct.pack('>I8', control.sequence)
-local due = math.max(now, (struct.unpack('>I6', update, 33)))
-local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+local due = math.max(now, (struct.unpack('>I6', update, 41)))
+local d = fresh_details(sequence, sub(update, 58, 65) .. sub(update, 47, 51))
 d.lease, d.settled, d.due = lease, settled, due
 push(new_details, id, write_details(d))
-push(new_places, due_score(byte(update, 39), due), sequence .. id)
-push(new_records, id, sequence .. sub(update, 44))
+push(new_places, due_score(byte(update, 47), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 52))
 push(new_updates, id, sub(update, 1, 32))
 if member ~= sequence .. id then
 removed[#removed + 1] = member
@@ -435,9 +435,10 @@ replaced_contents[#replaced_contents + 1] = id
 end
 return due
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 for i, member in ipairs(members) do
 local id, entry = ids[i], stored[i]
@@ -445,7 +446,7 @@ if not (entry and readable_details(entry) and sub(entry, 28, 35) == sub(member, 
 local record = redis.call('HGET', KEYS[3], id)
 if is_stray(id, member, record) then
 removed[#removed + 1] = member
-elseif has_follower(known[i]) then
+elseif has_follower(known[i], sub(member, 1, 8)) then
 local lease, settled = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0', 0
 if entry and readable_details(entry) then
 lease, settled = sub(entry, 4, 27), byte(entry, 2)
@@ -461,7 +462,7 @@ if stub then
 push(new_records, id, stub)
 end
 end
-elseif has_follower(known[i]) then
+elseif has_follower(known[i], sub(member, 1, 8)) then
 local status = byte(entry, 1) == 2 and 6 or 9
 local lease = sub(entry, 4, 27)
 if status == 9 then

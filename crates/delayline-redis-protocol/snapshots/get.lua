@@ -148,9 +148,10 @@ return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
 and (#past == 9 or sub(past, 10, 33) == '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 or details and sub(past, 10, 33) == sub(details, 4, 27))
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 local ids = {}
 for i = 2, #ARGV do
@@ -179,13 +180,13 @@ band, instant = place_of(member_of(record, id))
 end
 if band then
 results[n + 1], results[n + 2], results[n + 3] = whole, details, band * 281474976710656 + instant
-if band == 4 and has_follower(known[i]) then
-local follower = '\0\0\0\0\0\0\0\0' .. sub(known[i], 44)
+if band == 4 and has_follower(known[i], sub(record, 1, 8)) then
+local follower = '\0\0\0\0\0\0\0\0' .. sub(known[i], 52)
 local position = read_record(follower)
 if position then
 local _
 _, results[n + 5] = content_lengths(follower, position)
-results[n + 4] = sub(known[i], 33, 38) .. sub(follower, 1, 35)
+results[n + 4] = sub(known[i], 41, 46) .. sub(follower, 1, 35)
 end
 end
 elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then

@@ -184,12 +184,12 @@ local function take_over(id, member, status, lease, settled, update)
 local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
 control[counter], control.sequence = control[counter] + 1, control.sequence + 1
 local sequence = struct.pack('>I8', control.sequence)
-local due = math.max(now, (struct.unpack('>I6', update, 33)))
-local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+local due = math.max(now, (struct.unpack('>I6', update, 41)))
+local d = fresh_details(sequence, sub(update, 58, 65) .. sub(update, 47, 51))
 d.lease, d.settled, d.due = lease, settled, due
 push(new_details, id, write_details(d))
-push(new_places, due_score(byte(update, 39), due), sequence .. id)
-push(new_records, id, sequence .. sub(update, 44))
+push(new_places, due_score(byte(update, 47), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 52))
 push(new_updates, id, sub(update, 1, 32))
 if member ~= sequence .. id then
 removed[#removed + 1] = member
@@ -199,9 +199,10 @@ replaced_contents[#replaced_contents + 1] = id
 end
 return due
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 local function count(from, to)
 return redis.call('ZCOUNT', KEYS[2], from, to)
@@ -276,7 +277,7 @@ return find(3, id, '')
 end
 if bit.band(control.uses, 32) ~= 0 then
 local update = redis.call('HGET', KEYS[6], id)
-local follows = has_follower(update)
+local follows = has_follower(update, sub(record, 1, 8))
 if follows and band ~= 4 or update and not follows and #update ~= 32 then
 return find(7, id, '')
 end
@@ -384,18 +385,14 @@ local changed = false
 redis.call('ZCARD', KEYS[2])
 redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
-if redis.call('HLEN', KEYS[6]) > 0 then
-control.uses = bit.bor(control.uses, 32)
-end
+local has_updates = redis.call('HLEN', KEYS[6]) > 0
 redis.call('HLEN', KEYS[7])
 redis.call('HLEN', KEYS[8])
 redis.call('HLEN', KEYS[9])
 redis.call('HLEN', KEYS[10])
 redis.call('HLEN', KEYS[12])
 local silent = redis.call('LLEN', KEYS[11]) == 0
-if redis.call('HLEN', KEYS[5]) > 0 then
-control.uses = bit.bor(control.uses, 16)
-end
+local has_contents = redis.call('HLEN', KEYS[5]) > 0
 local function touch()
 if not changed then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HEXISTS', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HKEYS', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[4]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[8]) and redis.acl_check_cmd('HLEN', KEYS[12]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HLEN', KEYS[10]) and redis.acl_check_cmd('HLEN', KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[6]) and redis.acl_check_cmd('HSCAN', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSCAN', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSCAN', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSTRLEN', KEYS[5], KEYS[5]) and redis.acl_check_cmd('LLEN', KEYS[11]) and redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('PTTL', KEYS[7]) and redis.acl_check_cmd('PTTL', KEYS[8]) and redis.acl_check_cmd('PTTL', KEYS[12]) and redis.acl_check_cmd('PTTL', KEYS[9]) and redis.acl_check_cmd('PTTL', KEYS[10]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
@@ -486,7 +483,8 @@ elseif entry then
 known = false
 end
 local update = redis.call('HGET', KEYS[6], id)
-if has_follower(update) then
+local followed = whole and sub(record, 1, 8) or update and sub(update, 33, 40)
+if has_follower(update, followed) then
 local band = place_of(member)
 local is_held = known and entry and byte(entry, 1) ~= 0
 and (not band or band == 4)
@@ -495,6 +493,8 @@ promote(id, member, last_entry, update)
 local own = member_of(redis.call('HGET', KEYS[3], id), id)
 return stray and stray ~= own and redis.call('ZREM', KEYS[2], stray)
 end
+elseif update and #update > 32 and whole then
+redis.call('HSET', KEYS[6], id, sub(update, 1, 32))
 elseif update and #update ~= 32 then
 redis.call('HDEL', KEYS[6], id)
 end
@@ -514,12 +514,23 @@ end
 local function mend_entry(member)
 mend(sub(member, 9), member)
 end
-local function note_levels()
-for level = 0, 3 do
-if bit.band(control.uses, 2 ^ level) == 0 and count(level * 281474976710656, level * 281474976710656 + 253402300799999) > 0 then
-control.uses = bit.bor(control.uses, 2 ^ level)
+local function note_use(use)
+if bit.band(control.uses, use) == 0 then
+control.uses = bit.bor(control.uses, use)
 touch()
 end
+end
+local function note_uses()
+for level = 0, 3 do
+if count(level * 281474976710656, level * 281474976710656 + 253402300799999) > 0 then
+note_use(2 ^ level)
+end
+end
+if has_contents then
+note_use(16)
+end
+if has_updates then
+note_use(32)
 end
 end
 local function repair_impossible()
@@ -533,7 +544,8 @@ end
 local function remove_orphan(number, id)
 find_orphan(number, id)
 touch()
-if has_follower(redis.call('HGET', KEYS[6], id)) and is_id(id) and not finished_as(id) then
+local update = redis.call('HGET', KEYS[6], id)
+if update and has_follower(update, sub(update, 33, 40)) and is_id(id) and not finished_as(id) then
 return mend(id)
 end
 redis.call('HDEL', KEYS[4], id)
@@ -584,7 +596,7 @@ touch()
 redis.call('PEXPIRE', KEYS[12], 2678400000)
 end
 end
-note_levels()
+note_uses()
 local examined = examine_entries(position, limit, mend_entry)
 local goes_on = examined == limit
 if not goes_on then

@@ -170,12 +170,12 @@ local function take_over(id, member, status, lease, settled, update)
 local counter = status == 5 and 'acked' or status == 6 and 'cancelled' or 'replaced'
 control[counter], control.sequence = control[counter] + 1, control.sequence + 1
 local sequence = struct.pack('>I8', control.sequence)
-local due = math.max(now, (struct.unpack('>I6', update, 33)))
-local d = fresh_details(sequence, sub(update, 50, 57) .. sub(update, 39, 43))
+local due = math.max(now, (struct.unpack('>I6', update, 41)))
+local d = fresh_details(sequence, sub(update, 58, 65) .. sub(update, 47, 51))
 d.lease, d.settled, d.due = lease, settled, due
 push(new_details, id, write_details(d))
-push(new_places, due_score(byte(update, 39), due), sequence .. id)
-push(new_records, id, sequence .. sub(update, 44))
+push(new_places, due_score(byte(update, 47), due), sequence .. id)
+push(new_records, id, sequence .. sub(update, 52))
 push(new_updates, id, sub(update, 1, 32))
 if member ~= sequence .. id then
 removed[#removed + 1] = member
@@ -185,9 +185,10 @@ replaced_contents[#replaced_contents + 1] = id
 end
 return due
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 local function settle_without_details(i, lease, kind)
 if redis.call('HEXISTS', KEYS[3], ARGV[1 + i]) == 1 then
@@ -234,7 +235,7 @@ end
 local function settle_updated(id, entry, item, kind, update)
 local status = kind == 0 and 5 or byte(entry, 1) == 2 and 6
 local lease, member = sub(item, 1, 24), sub(entry, 28, 35) .. id
-if has_follower(update) then
+if has_follower(update, sub(entry, 28, 35)) then
 if not status then
 status = 9
 local counter = kind == 1 and 16 or kind == 2 and 17

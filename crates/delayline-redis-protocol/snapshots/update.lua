@@ -210,9 +210,10 @@ local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
 end
-local function has_follower(update)
-return update and #update >= 58 and byte(update, 39) <= 3
-and struct.unpack('>I6', update, 33) <= 253402300799999
+local function has_follower(update, sequence)
+return update and #update >= 66 and sub(update, 33, 40) == sequence
+and byte(update, 47) <= 3
+and struct.unpack('>I6', update, 41) <= 253402300799999
 end
 local function with_token(tokens, token)
 return sub(tokens, 8 + 1) .. token
@@ -231,14 +232,15 @@ end
 return string.char(level) .. limits
 end
 local since, its_due, rest, answer = enqueued_at, due, nil, -20
-if has_follower(update) then
-answer, since = -21, sub(update, 44, 49)
-its_due = due_after(moves, at_most, due, (struct.unpack('>I6', update, 33)),
+if has_follower(update, sub(record, 1, 8)) then
+answer, since = -21, sub(update, 52, 57)
+its_due = due_after(moves, at_most, due, (struct.unpack('>I6', update, 41)),
 (struct.unpack('>I6', since)))
-rest = content == 0 and sub(update, 39)
+rest = content == 0 and sub(update, 47)
 end
 rest = rest or limits_of(tail, level) .. since .. tail
-push(new_updates, id, with_token(tokens, token) .. pack('>I6', its_due) .. rest)
+push(new_updates, id,
+with_token(tokens, token) .. sub(record, 1, 8) .. pack('>I6', its_due) .. rest)
 results[3 + i] = answer
 end
 elseif band == 5 then
@@ -459,7 +461,9 @@ end
 if #new_contents > 0 then
 control.uses = bit.bor(control.uses, 16)
 end
+local first_use = false
 if #new_updates > 0 then
+first_use = control.stored and bit.band(control.uses, 32) == 0
 control.uses = bit.bor(control.uses, 32)
 end
 local ring = first_due < 281474976710655 and rings(first_due)
@@ -531,6 +535,10 @@ redis.call('HSET', KEYS[5], unpack(new_contents))
 end
 if #carried > 0 then
 redis.call('HSET', KEYS[4], unpack(carried))
+end
+if first_use then
+redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
+.. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
 end
 if #new_updates > 0 then
 redis.call('HSET', KEYS[6], unpack(new_updates))

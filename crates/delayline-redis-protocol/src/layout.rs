@@ -160,7 +160,7 @@ structure! {
     /// Details: what has happened to a message since it was enqueued.
     details in "a value of `details`" {
         STATE: U8, "the state of the latest lease";
-        SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind";
+        SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind, plus 16 times the status of the message that this one has replaced";
         REASON: U8, "why the message is dead; 0 if it is not";
         EPOCH: U64, "how many leases there were";
         CLAIM_ID: Bytes(16), "the latest claim";
@@ -202,6 +202,7 @@ structure! {
     /// leased, its follower.
     updates in "a value of `updates`" {
         TOKENS: Bytes(TOKENS_BYTES), "the tokens of the latest updates, the latest last, behind zeros";
+        FOLLOWS: Bytes(8) if "there is a follower", "sequence number of the leased message";
         DUE: Instant if "there is a follower", "when the follower is due";
         LEVEL: U8 if "there is a follower", "the priority level of the follower";
         MAX_FAILURES: U16 if "there is a follower", "failures after which it is dead";

@@ -2,6 +2,8 @@
 
 use delayline_core::{Enqueued, Finding, Found, MessageState, Settled};
 
+use delayline_redis_protocol::layout::updates;
+
 use super::repair::repaired;
 use super::*;
 
@@ -75,6 +77,11 @@ pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
     apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
     let follower = stored(&server, &keys[UPDATES], "leased").unwrap();
     for name in ["ready", "dead", "acked", "never"] {
+        let mut follower = follower.clone();
+        if let Some(record) = stored(&server, &keys[RECORDS], name) {
+            let from = updates::FOLLOWS.offset.unwrap();
+            follower[from..from + 8].copy_from_slice(&record[..8]);
+        }
         server.command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), &follower]);
     }
     let all = repaired(&queue, 10, 100).await;
@@ -88,11 +95,28 @@ pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
     assert_eq!(stored(&server, &keys[UPDATES], "acked"), None, "its message has finished");
 }
 
+/// As a torn file keeps it: its tokens stay known, and it does not come a second time.
+pub async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    fill(&queue).await;
+    apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+    let follower = stored(&server, &keys[UPDATES], "leased").unwrap();
+    apply(&queue, 5, settle("leased", 1, Outcome::Ack)).await;
+    server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+    assert_eq!(findings(&queue, 6).await, [Finding::Orphan { id: id("leased") }]);
+    repaired(&queue, 7, 100).await;
+    let tokens = stored(&server, &keys[UPDATES], "leased").unwrap();
+    assert_eq!(tokens, follower[..updates::FOLLOWS.offset.unwrap()]);
+    assert!(is_follower(&found(&queue, 8, "leased").await, "leased"));
+}
+
 pub async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
-    for junk in [&b""[..], b"x", &[0; 31], &[255; 33], &[255; 57], &[255; 58], &[255; 300]] {
+    for junk in [&b""[..], b"x", &[0; 31], &[255; 33], &[255; 65], &[255; 66], &[255; 300]] {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
         apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;

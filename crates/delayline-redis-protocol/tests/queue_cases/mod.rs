@@ -307,10 +307,13 @@ macro_rules! queue_cases {
             repair: many_details_without_a_record_are_found_page_by_page;
             followers: a_follower_outlives_its_message;
             followers: a_follower_of_a_message_that_nobody_holds_is_found;
+            followers: a_follower_that_has_taken_its_place_is_found;
             followers: junk_in_place_of_updates_harms_nobody;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
+            torn: a_torn_first_update_is_not_lost;
+            torn: a_torn_end_of_a_lease_brings_its_follower_once;
         }
     };
     (@list $connect:ty; $($module:ident: $case:ident;)+) => {

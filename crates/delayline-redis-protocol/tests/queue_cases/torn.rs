@@ -21,6 +21,9 @@ use delayline_core::{
 };
 
 use self::tears::tears;
+pub use self::updates::{
+    a_torn_end_of_a_lease_brings_its_follower_once, a_torn_first_update_is_not_lost,
+};
 use super::recorded::{Recorded, Shown, words};
 use super::repair::repaired;
 use super::*;

@@ -78,6 +78,16 @@ async fn a_message_is_explained_through_its_life() {
     assert!(explanation.to_string().ends_with("A cancel was requested: it ends with this lease."));
     settle(&backend, leases[0], Outcome::Release).await;
     assert_eq!(queue.explain("a").await.unwrap(), Explanation::Finished(Status::Cancelled));
+
+    for (end, sentence) in [
+        (Status::Acked, "A worker has handled and acked it."),
+        (Status::Cancelled, "It was cancelled."),
+        (Status::Purged, "It was a dead letter, and was purged."),
+        (Status::Relayed, "It was moved to a list or stream."),
+        (Status::Replaced, "An update has replaced it."),
+    ] {
+        assert_eq!(Explanation::Finished(end).to_string(), sentence);
+    }
 }
 
 #[tokio::test(start_paused = true)]

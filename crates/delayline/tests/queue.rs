@@ -7,9 +7,9 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use delayline::{
-    Cancelled, DeathReason, Enqueued, Error, ErrorClass, ErrorKind, Found, Job, MessageId,
-    MessageState, NewMessage, Op, Priority, Purged, Queue, Raw, Redriven, Rescheduled, Status,
-    Worker, limits,
+    Cancelled, DeathReason, Destination, DestinationKey, Enqueued, Error, ErrorClass, ErrorKind,
+    Found, Job, MessageId, MessageState, NewMessage, Op, Priority, Purged, Queue, Raw, Redriven,
+    Relay, Rescheduled, Status, Worker, limits,
 };
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty};
@@ -338,6 +338,10 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
         let draft = queue.message(&1).id(id).max_failures(1);
         draft.send().await.unwrap()
     };
+    assert!(send("relayed").await.is_accepted(), "it is created");
+    let key = DestinationKey::try_from("due").unwrap();
+    let to = Destination::List { key, max_len: None };
+    queue.apply(&Op::Relay(Relay { to, max: 1 })).await.unwrap();
     for id in ["acked", "dead", "purged"] {
         assert!(send(id).await.is_accepted(), "{id} is created");
     }
@@ -357,6 +361,7 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
     for (id, status, accepted) in [
         ("ready", Status::Ready, true),
         ("acked", Status::Acked, true),
+        ("relayed", Status::Relayed, true),
         ("dead", Status::Dead, false),
         ("purged", Status::Purged, false),
         ("cancelled", Status::Cancelled, false),

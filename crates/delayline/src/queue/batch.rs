@@ -26,8 +26,8 @@ pub struct Sent {
 
 impl Sent {
     /// Whether the message will be or has been delivered: it was created, it has updated or follows
-    /// the message of its id, or a message with this id and content is waiting, leased or acked
-    /// (G15). False for a conflict, and for a duplicate of a dead, cancelled or purged message, which
+    /// the message of its id, or a message with this id and content is waiting, leased, acked or
+    /// relayed (G15). False for a conflict, and for a duplicate of a dead, cancelled or purged message, which
     /// will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
@@ -36,7 +36,8 @@ impl Sent {
                 true
             }
             Enqueued::Duplicate { status } => {
-                matches!(status, Status::Scheduled | Status::Ready | Status::Leased | Status::Acked)
+                use Status::{Acked, Leased, Ready, Relayed, Scheduled};
+                matches!(status, Scheduled | Ready | Leased | Acked | Relayed)
             }
             Enqueued::Conflict { .. } => false,
         }
@@ -70,7 +71,7 @@ impl<T, C> Queue<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped, some of the messages may be in the queue. To finish, send the same
-    /// drafts again: those with the same id and content become duplicates.
+    /// drafts again: clones of drafts that have arrived become duplicates.
     ///
     /// # Errors
     ///

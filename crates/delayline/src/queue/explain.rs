@@ -169,6 +169,7 @@ impl fmt::Display for Explanation {
             Self::Finished(Status::Acked) => f.write_str("A worker has handled and acked it."),
             Self::Finished(Status::Cancelled) => f.write_str("It was cancelled."),
             Self::Finished(Status::Replaced) => f.write_str("An update has replaced it."),
+            Self::Finished(Status::Relayed) => f.write_str("It was moved to a list or stream."),
             Self::Finished(_) => f.write_str("It was a dead letter, and was purged."),
             Self::Unreadable => f.write_str(
                 "Its record is damaged. The next claim or a repair makes it a dead letter.",

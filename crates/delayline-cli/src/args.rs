@@ -361,7 +361,7 @@ const SEND_HELP: &str = r#"Examples:
 
 Kinds of updates:
   replace      replace content and due time
-  reschedule   keep the content, change the due time
+  reschedule   keep the content and when it expires, change the due time
   throttle     replace the content, keep the due time
   debounce     replace the content, postpone the due time up to --at-most
 A message that a worker holds is left alone; the update takes its place afterwards. A message that
@@ -377,7 +377,8 @@ with the fields
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
   max_failures, max_crashes, expires_in, reuse_finished_id, update, at_most
-  update_token             16 hexadecimal digits: the same token again changes nothing
+  update_token             16 hexadecimal digits: the same token again changes nothing; without it,
+                           an update that is sent again counts as a new one
 Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends
 what is missing: a known id with the same content is a harmless duplicate. Ids are remembered for at
 least one hour after their message has finished."#;

@@ -76,6 +76,15 @@ impl UpdateToken {
         Self(bytes)
     }
 
+    /// Creates a token from the bytes of a random UUID (version 4), whose version keeps it from being
+    /// 0.
+    #[must_use]
+    pub fn from_uuid(uuid: [u8; 16]) -> Self {
+        let mut token = [0; Self::BYTES];
+        token.iter_mut().zip(uuid).for_each(|(byte, random)| *byte = random);
+        Self(token)
+    }
+
     /// Returns the bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {

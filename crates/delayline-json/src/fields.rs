@@ -117,6 +117,7 @@ impl Fields {
     ) -> Result<NewMessage, String> {
         let id = match self.id {
             Some(id) => id,
+            None if self.update.is_some() => return Err("an update needs an id".to_owned()),
             None => make_id()?,
         };
         let id = MessageId::try_from(id.as_str()).map_err(text)?;
@@ -184,23 +185,16 @@ fn update(
         }
     };
     let token = match token {
-        None => random(),
+        None => UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes()),
         Some(digits) => {
             let is_hex =
                 digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
             let number = u64::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
-            number.ok_or("update_token must be 16 hexadecimal digits")?.to_be_bytes()
+            let number = number.ok_or("update_token must be 16 hexadecimal digits")?;
+            UpdateToken::from_bytes(number.to_be_bytes())
         }
     };
-    Ok(Some(Update { content, due, token: UpdateToken::from_bytes(token) }))
-}
-
-/// The version in a UUID keeps these bytes from being 0.
-fn random() -> [u8; UpdateToken::BYTES] {
-    let mut token = [0; UpdateToken::BYTES];
-    let uuid = uuid::Uuid::new_v4();
-    token.iter_mut().zip(uuid.as_bytes()).for_each(|(byte, random)| *byte = *random);
-    token
+    Ok(Some(Update { content, due, token }))
 }
 
 /// An object's members in order, with repeated names.

@@ -96,7 +96,6 @@ impl State {
     }
 
     /// Checks that each snapshot adds up, and that counters have only grown since.
-    /// Checks that each snapshot adds up, and that counters have only grown since.
     fn check_history(&self) -> Result<(), String> {
         for ring in [&self.minutes, &self.hours] {
             let mut points: Vec<_> = ring.all().collect();

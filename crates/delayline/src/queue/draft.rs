@@ -147,7 +147,8 @@ impl Draft {
         self.update(UpdateContent::Replace, UpdateDue::Keep)
     }
 
-    /// Reschedules the message of this id if it waits, and keeps its content; creates it otherwise.
+    /// Reschedules the message of this id if it waits, and keeps its content, which includes when it
+    /// expires; creates it otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -200,12 +201,13 @@ impl Draft {
     /// No update is lost, and two messages of one id are never handled at once (G29, G30). The content
     /// has at most 16 KiB, with headers. A trace context that the caller has not set is left out.
     ///
-    /// An update has a random token, made here: the same draft sent again, by you or by this library
-    /// after a lost reply, changes nothing, as long as fewer than four other updates of the id came
-    /// in between and its message, if it has finished, is still remembered (G15). Make a new draft
-    /// for a new update.
+    /// An update has a random token, made here: a clone of this draft sent again, by you or by this
+    /// library after a lost reply, changes nothing, as long as fewer than four other updates of the id
+    /// came in between, its message, if it has finished, is still remembered (G15), and nobody has
+    /// reused the id for a message that is no update. Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
-        self.update_as(Update { content, due, token: random_token() })
+        let token = UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes());
+        self.update_as(Update { content, due, token })
     }
 
     /// Like [`update`](Self::update), with a token of your own: one that your caller repeats along
@@ -294,19 +296,11 @@ impl Draft {
     /// [`Error::Encode`] if the value has no payload. [`Error::Backend`] if a value is outside its
     /// limits, if too many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing
     /// was sent), or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a
-    /// message with the same id and content again to be sure.
+    /// message with the same id and content again to be sure; of an update, a clone of this draft.
     pub async fn send(self) -> Result<Sent, Error> {
         let client = self.client.clone();
         client.merger().send(&client, self.try_into()?).await
     }
-}
-
-/// The version in a UUID keeps these bytes from being 0.
-fn random_token() -> UpdateToken {
-    let mut token = [0; UpdateToken::BYTES];
-    let uuid = uuid::Uuid::new_v4();
-    token.iter_mut().zip(uuid.as_bytes()).for_each(|(byte, random)| *byte = *random);
-    UpdateToken::from_bytes(token)
 }
 
 fn checked(message: NewMessage) -> Result<NewMessage, Error> {

@@ -11,20 +11,21 @@ use anyhow::{Context, Result, ensure};
 use delayline_test_server::{Reply, Server};
 use xshell::{Shell, cmd};
 
-use crate::redis_server;
+use crate::{redis_server, workspace};
 
 /// What a consumer prints of the messages that are sent.
 const EXPECTED: [&str; 3] = ["order-1 first", "order-2 second", "order-3 third"];
 
 /// Runs the consumers of docs/guides/relay.md as they are printed there, on a stream that a relay
-/// feeds. Gets their packages from PyPI and npm, into target/consumers.
+/// feeds. Gets their packages from PyPI and npm, below the target directory.
 pub(crate) fn run(shell: &Shell) -> Result<()> {
     redis_server::ensure(shell)?;
     let guide = shell.read_file("docs/guides/relay.md")?;
-    let place = shell.current_dir().join("target/consumers");
+    let target = workspace::target_directory(shell)?;
+    let place = target.join("consumers");
     shell.create_dir(&place)?;
     cmd!(shell, "cargo build --package delayline-cli").run()?;
-    let delayline = shell.current_dir().join("target/debug/delayline");
+    let delayline = target.join("debug/delayline");
     let consumers = [python(shell, &place, &guide)?, node(shell, &place, &guide)?];
     for (name, consumer) in ["Python", "Node"].into_iter().zip(consumers) {
         feed(&delayline, consumer).with_context(|| format!("the consumer in {name}"))?;

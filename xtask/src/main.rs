@@ -1,5 +1,6 @@
 //! Development commands: `cargo xtask`.
 
+mod alone;
 mod bench;
 mod chaos;
 mod ci;
@@ -56,6 +57,7 @@ fn run() -> Result<()> {
         "ci" => ci::run(&shell, args),
         "audit" => deny::audit(&shell, args),
         "package" => package::run(&shell, args),
+        "alone" => alone::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
@@ -102,6 +104,10 @@ cargo xtask audit
 
 cargo xtask package
     Check that every published crate can be published: compile each from its package.
+
+cargo xtask alone
+    Compile every published crate by itself, with its default features. A feature that a crate does
+    not ask for is not noticed when the whole workspace is built.
 
 cargo xtask consumers
     Run the consumers in Python and Node of docs/guides/relay.md as they are printed there. Needs both,

@@ -18,7 +18,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     packages.retain(|package| package.published);
     check_files(&packages)?;
 
-    let folder = shell.current_dir().join("target/package");
+    let folder = workspace::target_directory(shell)?.join("package");
     shell.remove_path(&folder)?;
     let chosen = packages.iter().flat_map(|package| ["--package", &package.name]);
     let unverified = ["--no-verify", "--allow-dirty", "--locked"];

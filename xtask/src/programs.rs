@@ -87,8 +87,6 @@ fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
     let status = Command::new(&program.executable)
         .args(args)
         .current_dir(&program.directory)
-        // As cargo does: some tests, and the libraries that they use, ask for it when they run.
-        .env("CARGO_MANIFEST_DIR", &program.directory)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)

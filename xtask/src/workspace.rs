@@ -82,6 +82,13 @@ pub(crate) fn rust_version(shell: &Shell) -> Result<String> {
     }
 }
 
+/// Where cargo puts what it builds: `CARGO_TARGET_DIR` or a configuration may say another place.
+pub(crate) fn target_directory(shell: &Shell) -> Result<PathBuf> {
+    let metadata = metadata(shell)?;
+    let path = metadata["target_directory"].as_str();
+    path.map(PathBuf::from).context("cargo metadata has no target directory")
+}
+
 /// The members of the workspace.
 pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
     let metadata = metadata(shell)?;

@@ -73,8 +73,9 @@ pub trait Backend: Debug + Send + Sync {
 /// wakes up by its own timer.
 #[async_trait]
 pub trait Wakeup: Debug + Send + Sync {
-    /// Waits up to `timeout` for a hint, and returns whether one came. A hint that comes while
-    /// nobody waits is kept for the next caller. Dropping the future loses at most a hint.
+    /// Waits up to `timeout` for a hint, and returns whether one came. `false` may come sooner, if
+    /// several waits share a connection. A hint that comes while nobody waits is kept for the next
+    /// caller. Dropping the future loses at most a hint.
     ///
     /// # Errors
     ///

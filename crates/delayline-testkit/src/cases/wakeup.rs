@@ -91,9 +91,15 @@ async fn a_hint_can_be_handed_on(queue: &Queue) {
 async fn waiting_ends_by_itself(queue: &Queue) {
     silence(queue).await;
     let begin = Instant::now();
-    let rang = wait(&**queue.backend(), Duration::from_millis(30)).await;
-    assert!(rang || begin.elapsed() >= Duration::from_millis(30), "it came back too early");
-    assert!(begin.elapsed() < Duration::from_secs(5), "it waited for {:?}", begin.elapsed());
+    let mut waits = 0;
+    while begin.elapsed() < Duration::from_millis(300) {
+        let this_one = Instant::now();
+        wait(&**queue.backend(), Duration::from_millis(30)).await;
+        assert!(this_one.elapsed() < Duration::from_secs(5), "it took {:?}", this_one.elapsed());
+        waits += 1;
+    }
+    // One that shares its connection with others may come back with them, so some are shorter.
+    assert!(waits <= 100, "it came back {waits} times in {:?}", begin.elapsed());
 }
 
 async fn enqueue(queue: &Queue, n: usize) {

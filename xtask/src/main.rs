@@ -11,6 +11,7 @@ mod fix;
 mod inventory;
 mod lua;
 mod lua_mutants;
+mod minimal_versions;
 mod msrv;
 mod mutants;
 mod package;
@@ -58,6 +59,7 @@ fn run() -> Result<()> {
         "audit" => deny::audit(&shell, args),
         "package" => package::run(&shell, args),
         "alone" => alone::run(&shell, args),
+        "minimal-versions" => minimal_versions::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
@@ -108,6 +110,10 @@ cargo xtask package
 cargo xtask alone
     Compile every published crate by itself, with its default features. A feature that a crate does
     not ask for is not noticed when the whole workspace is built.
+
+cargo xtask minimal-versions
+    Compile what is published with the oldest version of each direct dependency that its manifest
+    allows, in a clone of the last commit.
 
 cargo xtask consumers
     Run the consumers in Python and Node of docs/guides/relay.md as they are printed there. Needs both,

@@ -264,8 +264,10 @@ whole = form < 32 and record or whole_record(id, record, content)
 end
 looked_at = looked_at + 1
 if whole then
+if headers <= 8192 or kind == 0 then
 delivered = delivered + 1
 elements[delivered] = sub(whole, #whole - payload + 1)
+end
 if kind == 1 then
 local due_at = due[i]
 texts[due_at] = texts[due_at] or format('%d', due_at)

@@ -260,6 +260,7 @@ macro_rules! queue_cases {
             relays: a_stream_without_numbers_left_refuses_before_anything_is_done;
             relays: damaged_messages_are_buried_and_not_relayed;
             relays: a_relay_that_is_held_back_does_not_ring;
+            relays: more_headers_than_a_message_has_are_buried_and_not_relayed;
             servers: a_replica_is_refused;
             servers: a_demoted_primary_is_an_error_that_may_be_repeated;
             servers: an_evicting_server_is_refused_unless_allowed;

@@ -1,6 +1,8 @@
 //! What a relay puts into lists and streams, and what it refuses (G28).
 
 use delayline_core::{DeathReason, Element, ErrorClass, Found, Relayed, limits};
+use delayline_redis_protocol::layout::codes::form;
+use delayline_redis_protocol::layout::record;
 
 use super::*;
 
@@ -330,3 +332,36 @@ pub async fn a_relay_that_is_held_back_does_not_ring<C: Connect>() {
     assert_eq!(scene.ids(4, relay_to_list(5, None)).await, ["c"]);
     assert!(!rings(), "nothing is left");
 }
+/// Each header becomes two fields, and a server's Lua passes no more than 8,000 to a command.
+pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Connect>() {
+    let scene = Scene::<C>::start().await;
+    let names = ["before", "most", "more", "all", "after"];
+    apply(&scene.queue, 0, Op::Enqueue(names.map(message).to_vec())).await;
+    let records = scene.queue.keys().all()[RECORDS].clone();
+    // Headers of three bytes, whose names and values are empty.
+    for (name, headers) in [("most", 2_730_u16), ("more", 2_731), ("all", 21_845)] {
+        let Raw::BulkString(mut bytes) =
+            scene.server.command(&[b"HGET", &records[..], name.as_bytes()])
+        else {
+            panic!("there is no {name}")
+        };
+        bytes.truncate(record::BYTES);
+        bytes[record::FORM.offset.unwrap()] |= form::HEADED;
+        bytes.extend((3 * headers).to_be_bytes());
+        bytes.extend(vec![0; usize::from(3 * headers)]);
+        scene.server.command(&[b"HSET", &records[..], name.as_bytes(), &bytes]);
+    }
+    let relayed = scene.relay(1, relay_to_stream(10, None)).await;
+    assert_eq!(relayed.ids, ["before", "most", "after"].map(id));
+    let deaths: Vec<_> = relayed.deaths.iter().map(|it| (it.id.to_string(), it.reason)).collect();
+    let unreadable = |name: &str| (name.to_owned(), DeathReason::Unreadable);
+    assert_eq!(deaths, ["more", "all"].map(unreadable));
+    let fields: Vec<_> = scene.stream().iter().map(Vec::len).collect();
+    assert_eq!(fields, [6, 6 + 2 * 2_730, 6]);
+    assert_eq!(findings(&scene.queue, 2).await, []);
+    // Where headers do not matter, they do no harm.
+    let ids = ["more", "all"].map(id).to_vec();
+    apply(&scene.queue, 2, Op::Redrive(Redrive { ids, schedule: Schedule::NOW })).await;
+    assert_eq!(scene.ids(3, relay_to_list(10, None)).await, ["more", "all"]);
+}
+

@@ -55,8 +55,8 @@ pub struct Backlog {
     /// The group. Until it exists, the whole stream counts as its backlog.
     pub group: GroupName,
     /// The stream is full when the group has this many entries, not delivered or not acknowledged:
-    /// 1 to [`MAX_DESTINATION_LENGTH`]. While the server cannot tell how many were not delivered,
-    /// the stream counts as full: that ends when the group has read all of them.
+    /// 1 to [`MAX_DESTINATION_LENGTH`]. Where the server does not know how many were not delivered,
+    /// because entries were deleted, all entries of the stream count as such.
     pub max: u64,
 }
 

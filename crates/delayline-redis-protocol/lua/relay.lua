@@ -32,9 +32,9 @@ local first_left
 --@include take_over.lua
 --@include write.lua
 
--- How many entries of the stream the group has not finished: not read, or read and not acknowledged. nil if the
--- server does not tell.
-local function backlog()
+-- How many entries of the stream, which has `length`, the group has not finished: not read, or read and not
+-- acknowledged. nil if the server does not tell.
+local function backlog(length)
   if redis.call('EXISTS', key.destination) == 0 then
     return 0
   end
@@ -47,11 +47,16 @@ local function backlog()
       if fields.lag == nil then
         return nil
       end
-      -- It is false until the group has read everything, if entries were deleted.
-      return fields.lag and fields.lag + fields.pending or NEVER
+      -- It is false if entries were deleted behind the one that the group has read last, or that one itself. It is
+      -- negative, or too large, if somebody has set how many entries the group has read. No more than all are unread.
+      local unread = length
+      if fields.lag and fields.lag >= 0 then
+        unread = math.min(length, fields.lag)
+      end
+      return unread + fields.pending
     end
   end
-  return redis.call('XLEN', key.destination)
+  return length
 end
 
 -- State::room: how many more elements the destination takes; nil if the server does not tell. Fails if it is
@@ -63,7 +68,7 @@ local function room()
   else
     length = redis.call('XLEN', key.destination)
     if limit > 0 then
-      length = backlog()
+      length = backlog(length)
     end
   end
   return length and (limit == 0 and NEVER or math.max(0, limit - length))

@@ -47,7 +47,7 @@ return first and tonumber(first) - 4 * 281474976710656
 end
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
-local function backlog()
+local function backlog(length)
 if redis.call('EXISTS', KEYS[12]) == 0 then
 return 0
 end
@@ -60,10 +60,14 @@ if fields.name == consumers then
 if fields.lag == nil then
 return nil
 end
-return fields.lag and fields.lag + fields.pending or 281474976710655
+local unread = length
+if fields.lag and fields.lag >= 0 then
+unread = math.min(length, fields.lag)
+end
+return unread + fields.pending
 end
 end
-return redis.call('XLEN', KEYS[12])
+return length
 end
 local function room()
 local length
@@ -72,7 +76,7 @@ length = redis.call('LLEN', KEYS[12])
 else
 length = redis.call('XLEN', KEYS[12])
 if limit > 0 then
-length = backlog()
+length = backlog(length)
 end
 end
 return length and (limit == 0 and 281474976710655 or math.max(0, limit - length))
@@ -260,14 +264,14 @@ if bytes > 4194304 and delivered > 0 then
 left_from = i
 break
 end
+if headers <= 8192 or kind == 0 then
 whole = form < 32 and record or whole_record(id, record, content)
+end
 end
 looked_at = looked_at + 1
 if whole then
-if headers <= 8192 or kind == 0 then
 delivered = delivered + 1
 elements[delivered] = sub(whole, #whole - payload + 1)
-end
 if kind == 1 then
 local due_at = due[i]
 texts[due_at] = texts[due_at] or format('%d', due_at)

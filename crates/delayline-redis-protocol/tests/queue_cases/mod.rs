@@ -256,11 +256,12 @@ macro_rules! queue_cases {
             relays: destinations_of_another_type_are_refused_before_anything_is_done;
             relays: a_denied_destination_is_named_before_anything_is_done;
             relays: a_group_that_keeps_up_lets_more_through;
-            relays: a_backlog_that_nobody_knows_holds_back;
+            relays: a_backlog_that_nobody_knows_is_at_most_the_stream;
+            relays: a_backlog_that_somebody_has_misstated_is_at_most_the_stream;
             relays: a_stream_without_numbers_left_refuses_before_anything_is_done;
             relays: damaged_messages_are_buried_and_not_relayed;
-            relays: a_relay_that_is_held_back_does_not_ring;
             relays: more_headers_than_a_message_has_are_buried_and_not_relayed;
+            relays: a_relay_that_is_held_back_does_not_ring;
             servers: a_replica_is_refused;
             servers: a_demoted_primary_is_an_error_that_may_be_repeated;
             servers: an_evicting_server_is_refused_unless_allowed;

@@ -135,8 +135,15 @@ mod tests {
 
     #[test]
     fn only_what_users_build_and_is_not_at_its_bound_is_changed() {
-        let wanted = |name: &str, req: &str, kind: Option<&str>| json!({ "name": name, "req": req, "kind": kind });
-        let package = |name: &str, version: &str| json!({ "id": format!("{name}@{version}"), "name": name, "version": version, "source": "registry" });
+        let wanted = |name: &str, requirement: &str, kind: Option<&str>| {
+            let [name, req, kind] = [json!(name), json!(requirement), json!(kind)];
+            json!({ "name": name, "req": req, "kind": kind })
+        };
+        let package = |name: &str, version: &str| {
+            let id = format!("{name}@{version}");
+            json!({ "id": id, "name": name, "version": version, "source": "registry" })
+        };
+        let sibling = json!({ "name": "sibling", "req": "^0.1.0", "kind": null, "path": "/s" });
         let ours = |name: &str, publish: Option<[&str; 0]>| {
             let dependencies = [
                 wanted("a", "^1.2", None),
@@ -145,9 +152,15 @@ mod tests {
                 wanted("exact", "^1.0.1", None),
                 wanted("tests", "^1", Some("dev")),
                 wanted("elsewhere", "^1", None),
-                json!({ "name": "sibling", "req": "^0.1.0", "kind": null, "path": "/sibling" }),
+                sibling.clone(),
             ];
-            json!({ "id": name, "name": name, "source": null, "publish": publish, "dependencies": dependencies })
+            json!({
+                "id": name,
+                "name": name,
+                "source": null,
+                "publish": publish,
+                "dependencies": dependencies,
+            })
         };
         let ids = ["a@1.9.0", "b@0.5.10", "b@0.6.5", "exact@1.0.1", "tests@1.1.0"];
         let deps: Vec<_> = ids.iter().map(|id| json!({ "pkg": id })).collect();

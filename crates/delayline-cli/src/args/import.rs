@@ -94,8 +94,8 @@ pub(crate) enum Unit {
 /// What is the same for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// The server of the old queue, if it is not --url; one server, as redis://, rediss:// or unix:;
-    /// --tls-ca is for both
+    /// The server of the old queue, if it is not --url; a single one, as redis://, rediss:// or
+    /// unix:PATH; --tls-ca is for both
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 

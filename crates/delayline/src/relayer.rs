@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use delayline_core::{
-    Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats, Timestamp, Wakeup, limits,
+    Applied, Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats, Timestamp,
+    Wakeup, limits,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -47,8 +48,8 @@ impl<T, C> Queue<T, C> {
     /// Makes a relay to this list or stream. It moves messages with the durability of the queue
     /// ([`durability`](Self::durability)).
     ///
-    /// On a cluster the destination must be in the queue's hash slot: its key contains `{NAME}`,
-    /// for the queue `NAME`. In memory, what was moved stays in the
+    /// On a cluster the destination must be in the queue's hash slot: the first braces of its key
+    /// are `{NAME}`, for the queue `NAME`. In memory, what was moved stays in the
     /// process; tests take it with `TestQueue::take_relayed`.
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
@@ -71,7 +72,7 @@ impl Relayer {
         self
     }
 
-    /// Moves what is due now, up to one batch.
+    /// Moves what is due now, up to one batch: one operation, which is not repeated if it fails.
     ///
     /// # Cancel safety
     ///
@@ -83,20 +84,24 @@ impl Relayer {
     /// in another slot, if the server cannot tell a group's backlog (before Redis 7), or if the
     /// stream has no id left; [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
     /// destination is something else; and like [`Queue::cancel`]. After one of class
-    /// [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) messages may have been moved; the
-    /// next call moves those that are due next.
+    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
+    /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) messages may have been moved,
+    /// and nobody knows which; the next call moves those that are due next, and none twice.
     pub async fn once(&self) -> Result<Relayed, Error> {
-        match self.client.apply(&self.op()).await?.reply {
+        // A repetition would move the next batch, and report that one alone.
+        match self.client.apply_once(&self.op()).await?.reply {
             Reply::Relay(relayed) => Ok(relayed),
             _ => Err(Error::unexpected_reply()),
         }
     }
 
-    /// Moves messages as they fall due, until `shutdown` completes. Returns how many were moved.
+    /// Moves messages as they fall due, until `shutdown` completes. Returns how many were moved, but
+    /// for those of operations whose reply was lost: [`Totals::relayed`](crate::Totals::relayed)
+    /// counts all.
     ///
     /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
-    /// least every five seconds. While the destination is full, it looks again after 10 ms to one
-    /// second. While the server cannot be reached or is out of memory, it keeps trying, every two
+    /// least every five seconds. While the destination is full, it looks again after 10 to 20 ms
+    /// at first, and after up to one second in the end. While the server cannot be reached or is out of memory, it keeps trying, every two
     /// seconds at most, and logs that once a minute. The operation that runs when `shutdown`
     /// completes is finished first.
     ///
@@ -113,8 +118,13 @@ impl Relayer {
         let (mut shutdown, mut moved) = (pin!(shutdown), 0_u64);
         let (mut failures, mut full) = (failure_pauses(), full_pauses());
         let mut complaint: Option<(ErrorKind, Instant)> = None;
+        let mut was_on_call = false;
         loop {
-            let rest = match self.client.apply_once(&op).await {
+            let result = self.client.apply_once(&op).await;
+            if was_on_call && !is_able(&result) {
+                self.pass_on().await;
+            }
+            let rest = match result {
                 Ok(applied) => {
                     let Reply::Relay(relayed) = applied.reply else {
                         return Err(Error::unexpected_reply());
@@ -144,6 +154,7 @@ impl Relayer {
                     Rest::Timer(failures.next())
                 }
             };
+            was_on_call = matches!(rest, Rest::Bell(_));
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(moved),
@@ -161,6 +172,14 @@ impl Relayer {
         let counted = self.client.apply(&Op::Stats).await.map(|counted| counted.reply);
         let Ok(Reply::Stats(counts)) = counted else { return false };
         matches!(*counts, Stats { scheduled: 0, ready: 0, leased: 0, .. })
+    }
+
+    /// Senders rely on a relay that waits for the bell: it may have taken the hint that was for all,
+    /// or have promised to look now. If it cannot move messages, workers of the queue still can.
+    async fn pass_on(&self) {
+        if let Err(error) = self.client.backend.ring().await {
+            tracing::debug!(%error, "a hint could not be passed on");
+        }
     }
 
     async fn rest(&self, rest: Rest) {
@@ -204,6 +223,11 @@ impl Rest {
         let next = relayed.next.map_or(SAFETY_POLL, |next| next.since(at));
         Self::Bell(next.min(SAFETY_POLL))
     }
+}
+
+/// Whether a relay has moved what was due, or goes on with that.
+fn is_able(result: &Result<Applied, delayline_core::Error>) -> bool {
+    matches!(result, Ok(Applied { reply: Reply::Relay(relayed), .. }) if !relayed.held_back)
 }
 
 impl fmt::Debug for Relayer {

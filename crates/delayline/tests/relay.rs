@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{
-    Connect, Destination, DestinationKey, Driver, Element, ErrorKind, EventKind, Queue, Status,
-    Timestamp,
+    Connect, Destination, DestinationKey, Driver, Element, ErrorClass, ErrorKind, EventKind, Queue,
+    Status, Timestamp, Wakeup,
 };
 use delayline_test_server::{Reply, Server};
 use support::{Fault, Faulty, logged};
@@ -92,6 +92,74 @@ async fn a_full_list_is_looked_at_now_and_then() {
     assert_eq!(backend.stats().await.ready, 2);
     stop.send(()).unwrap();
     assert_eq!(task.await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_can_move_nothing_passes_the_hint_on() {
+    // The list is full, the server is busy, or it refuses the relay.
+    for fault in [Fault::None, Fault::Busy, Fault::Denied] {
+        let backend = Faulty::with_faults("relay", &[Fault::None, fault]);
+        let queue = over(&backend);
+        queue.send(&1).await.unwrap();
+        assert!(backend.wait(PATIENCE).await.unwrap(), "its hint");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let relay = queue.relay(list(Some(1)));
+        let relay = tokio::spawn(relay.run_until(async { stopped.await.unwrap() }));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // It waits in front of a worker.
+        let second = Arc::clone(&backend);
+        let worker = tokio::spawn(async move { second.wait(PATIENCE).await });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        queue.send(&2).await.unwrap();
+        assert!(worker.await.unwrap().unwrap(), "a hint");
+        assert_eq!(backend.elapsed().as_millis(), 1_000, "{fault:?}");
+        assert_eq!(backend.sent("relay").len(), 2);
+        if matches!(fault, Fault::Denied) {
+            relay.await.unwrap().unwrap_err();
+        } else {
+            stop.send(()).unwrap();
+            assert_eq!(relay.await.unwrap().unwrap(), 1);
+        }
+        assert_eq!(backend.stats().await.ready, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_has_promised_to_look_tells_if_it_can_move_nothing() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    queue.send(&1).await.unwrap();
+    queue.send_in(&2, Duration::from_secs(2)).await.unwrap();
+    assert!(backend.wait(PATIENCE).await.unwrap(), "the hint of the first");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let relay = queue.relay(list(Some(1)));
+    let relay = tokio::spawn(relay.run_until(async { stopped.await.unwrap() }));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(backend.wait(PATIENCE).await.unwrap(), "a hint");
+    assert_eq!(backend.elapsed().as_millis(), 2_000);
+    // Once: it does not wait for the bell any more.
+    assert!(!backend.wait(PATIENCE).await.unwrap(), "another hint");
+    stop.send(()).unwrap();
+    assert_eq!(relay.await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_relay_is_not_repeated() {
+    for (fault, class) in
+        [(Fault::LostReply, ErrorClass::Ambiguous), (Fault::Busy, ErrorClass::NotExecuted)]
+    {
+        let backend = Faulty::with_faults("relay", &[fault]);
+        let queue = over(&backend);
+        for n in 0..3 {
+            queue.send(&n).await.unwrap();
+        }
+        let relay = queue.relay(list(None)).batch(1);
+        let error = relay.once().await.unwrap_err();
+        assert_eq!((error.class(), backend.sent("relay").len()), (class, 1), "{error}");
+        let moved = backend.stats().await.totals.relayed;
+        assert_eq!(moved, u64::from(class == ErrorClass::Ambiguous));
+        assert_eq!(relay.once().await.unwrap().ids.len(), 1, "the next");
+    }
 }
 
 #[tokio::test(start_paused = true)]

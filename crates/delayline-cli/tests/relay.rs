@@ -74,8 +74,11 @@ fn what_cannot_be_relayed_is_refused() {
             (&["--to-list", "b", "--group", "g", "--max-backlog", "3"], 2, "cannot be used with"),
             (&["--to-list", "delayline:{orders}:index"], 2, "belong to queues"),
             (&["--to-list", ""], 2, "is empty"),
-            (&["--to-list", "a", "--max-len", "0"], 2, "from 1 to"),
-            (&["--to-list", "a", "--batch", "1001"], 2, "from 1 to 1000"),
+            (&["--to-list", "a", "--max-len", "0"], 2, "'--max-len <N>'"),
+            (&["--to-list", "a", "--max-len", "1000000001"], 2, "1..=1000000000"),
+            (&["--to-stream", "a", "--group", "g", "--max-backlog", "0"], 2, "'--max-backlog <N>'"),
+            (&["--to-list", "a", "--batch", "0"], 2, "'--batch <N>'"),
+            (&["--to-list", "a", "--batch", "1001"], 2, "1..=1000"),
             (&["--to-list", "a-set"], 3, "is a-set a list?"),
         ] {
             let ended = relay(&server, driver, flags).code(code);
@@ -84,6 +87,25 @@ fn what_cannot_be_relayed_is_refused() {
         }
     }
     assert_eq!(count(&server, "ready"), 1);
+    // Nobody has to be connected to for that.
+    let flags = ["--url", "redis://127.0.0.1:1", "--queue", "q", "relay", "--to-list", "a"];
+    run(bare(&[&flags[..], &["--batch", "0"]].concat())).code(2);
+}
+
+#[test]
+fn rules_for_a_relay_name_its_destinations() {
+    let acl = |more: &[&str]| {
+        let acl = ["--queue", "orders", "acl", "relay", "--user", "mover"];
+        run(bare(&[&acl[..], more].concat()))
+    };
+    let refused = acl(&[]).code(2).stderr;
+    assert!(refused.contains("--destination"), "{refused}");
+    for pattern in ["*", "due-?", "due-[0-9]"] {
+        let refused = acl(&["--destination", "due", "--destination", pattern]).code(2).stderr;
+        assert!(refused.contains("pattern"), "{refused}");
+    }
+    let rules = acl(&["--destination", "due", "--destination", "due-{orders}"]).code(0).stdout;
+    assert!(rules.ends_with(" ~due ~due-{orders}\n"), "{rules}");
 }
 
 #[test]

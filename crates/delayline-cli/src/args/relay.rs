@@ -1,6 +1,8 @@
 //! `delayline relay`.
 
 use clap::ArgGroup;
+use clap::builder::RangedU64ValueParser;
+use delayline::limits::{MAX_BATCH, MAX_DESTINATION_LENGTH};
 
 /// Move messages to a Redis list or stream as they fall due
 ///
@@ -20,7 +22,7 @@ pub(crate) struct Relay {
     pub(crate) to_stream: Option<String>,
 
     /// Hold messages back while the list has this many elements
-    #[arg(long, value_name = "N", conflicts_with = "to_stream")]
+    #[arg(long, value_name = "N", conflicts_with = "to_stream", value_parser = length())]
     pub(crate) max_len: Option<u64>,
 
     /// Group of consumers that --max-backlog is about
@@ -30,10 +32,12 @@ pub(crate) struct Relay {
     /// Hold messages back while the group has this many entries that it has not read or not
     /// acknowledged; needs Redis 7 or later
     #[arg(long, value_name = "N", requires = "group", conflicts_with = "to_list")]
+    #[arg(value_parser = length())]
     pub(crate) max_backlog: Option<u64>,
 
     /// Most messages that one operation moves: 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_BATCH as u64))]
     pub(crate) batch: usize,
 
     /// End when the queue has no more scheduled, ready or leased messages
@@ -45,14 +49,20 @@ pub(crate) struct Relay {
     pub(crate) json: bool,
 }
 
+/// A length at which a destination is full.
+fn length() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=MAX_DESTINATION_LENGTH)
+}
+
 const HELP: &str = "\
 Examples:
   delayline relay --queue orders --to-list due-orders --max-len 10000
   delayline relay --queue orders --to-stream due-orders --group shop --max-backlog 10000
   delayline relay --queue orders --to-list 'due{orders}'     # on a cluster
 
-At the end, after Ctrl-C or SIGTERM, it prints how many messages it has moved. It keeps trying while
-the server cannot be reached or its memory is full. It ends with an error if the destination is
+At the end, after Ctrl-C or SIGTERM, it prints how many messages it has moved, but for those of
+calls whose reply was lost: `delayline stats` has all. It keeps trying while the server cannot be
+reached or its memory is full. It ends with an error if the destination is
 something else, if the user may not write to it, or if a cluster has it in another hash slot than
 the queue. `delayline acl relay --destination KEY` prints the rules that its user needs. For exit
 codes, see `delayline --help`.";

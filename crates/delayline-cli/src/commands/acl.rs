@@ -30,8 +30,8 @@ pub(crate) struct Acl {
     #[arg(long, value_name = "NAME")]
     user: String,
 
-    /// Key of a list or stream that a relay may write to
-    #[arg(long, value_name = "KEY")]
+    /// Key of a list or stream that a relay may write to; may be repeated
+    #[arg(long, value_name = "KEY", required_if_eq("role", "relay"))]
     destination: Vec<String>,
 }
 
@@ -55,6 +55,10 @@ pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(
             "user names and keys may have letters, digits and punctuation, but no quotes",
         ));
+    }
+    // In rules, keys are patterns. A backslash would escape that, but `redis-cli` takes it away.
+    if args.destination.iter().any(|key| key.contains(['*', '?', '[', ']'])) {
+        return Err(Failure::usage("a destination is a key, not a pattern with *, ?, [ or ]"));
     }
     let queue =
         QueueName::new(target.queue()?).map_err(|error| Failure::usage(error.to_string()))?;

@@ -28,7 +28,8 @@ pub struct Relay {
 
 /// Where a relay puts messages, and when the destination is full.
 ///
-/// On a cluster, the key must be in the queue's hash slot: `anything{NAME}` for the queue `NAME`.
+/// On a cluster, the key must be in the queue's hash slot: `anything{NAME}` for the queue `NAME`,
+/// without other braces before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The end of a list. An element is the payload of a message, byte for byte.

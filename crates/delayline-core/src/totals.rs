@@ -23,7 +23,10 @@ pub struct Totals {
     /// Messages that gave way to an update before they were acked.
     pub replaced: u64,
     /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry), whether the message was retried
-    /// or died of it.
+    /// or died of it. This, [`snoozed`](Self::snoozed) and [`released`](Self::released) do not
+    /// count the lease of a message whose cancellation was requested; nor does anything but
+    /// [`replaced`](Self::replaced) count an [`Outcome::Reject`](crate::Outcome::Reject) of a
+    /// message that has a follower.
     pub failed: u64,
     /// Leases ended by [`Outcome::Snooze`](crate::Outcome::Snooze).
     pub snoozed: u64,

@@ -123,8 +123,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         let (name, slot) = (&self.name, slot_of(&self.keys.named(CONTROL)));
         let other = slot_of(destination.as_bytes());
         let detail = format!(
-            "{destination} is in slot {other} and the queue {name} in slot {slot}; a key that \
-             contains {{{name}}} is in the queue's"
+            "{destination} is in slot {other} and the queue {name} in slot {slot}; a key whose \
+             first braces are {{{name}}} is in the queue's"
         );
         Error::with_detail(ErrorKind::Unsupported(ANOTHER_SLOT), detail)
     }

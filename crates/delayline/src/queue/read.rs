@@ -172,7 +172,8 @@ impl<T, C> Queue<T, C> {
     /// orders.send(&1234).await?;
     /// let history = orders.history(Resolution::Minutes).await?;
     /// for pair in history.points.windows(2) {
-    ///     let sent = pair[1].totals.enqueued - pair[0].totals.enqueued;
+    ///     // A server that lost its data counts anew.
+    ///     let sent = pair[1].totals.enqueued.saturating_sub(pair[0].totals.enqueued);
     ///     println!("{sent} messages sent in the minute from {}", pair[0].at);
     /// #   assert_eq!(sent, 1);
     /// }

@@ -83,6 +83,7 @@ return first and tonumber(first) - 4 * 281474976710656
 end
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
+local future = false
 do
 younger = redis.call('HGET', KEYS[9], consumer)
 last_claim = journal_age < 2 * 600000 and younger
@@ -512,14 +513,30 @@ return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402
 count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
 .. redis.call('GETRANGE', KEYS[12], '0', format('%d', 200 - 1))
 end
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
 redis.call('HLEN', KEYS[13])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-local hour = math.floor(minute / 60)
+local hour, latest_hour = math.floor(minute / 60), math.floor(control.minute / 60)
 snapshot = point(minute * 60000)
-hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+hourly = hour ~= latest_hour and point(hour * 3600000)
+if minute < control.minute then
+local fields = {}
+future = {}
+fields_between(fields, 'm', 360, minute, control.minute)
+fields_between(fields, 'h', 744, hour, latest_hour)
+for i, value in ipairs(redis.call('HMGET', KEYS[13], unpack(fields))) do
+if value and (#value < 94 or struct.unpack('>I6', value, 1) > now) then
+future[#future + 1] = fields[i]
 end
 end
-if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[12], KEYS[12]) and redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('GETRANGE', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[13]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HMGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7]) and redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('HSET', KEYS[9], KEYS[9], KEYS[9]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('LLEN', KEYS[11]) and redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('STRLEN', KEYS[12]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('BITFIELD', KEYS[12], KEYS[12]) and redis.acl_check_cmd('GET', KEYS[1]) and redis.acl_check_cmd('GETRANGE', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('HDEL', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HDEL', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HGET', KEYS[5], KEYS[5]) and redis.acl_check_cmd('HGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HGET', KEYS[7], KEYS[7]) and redis.acl_check_cmd('HGET', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HGET', KEYS[9], KEYS[9]) and redis.acl_check_cmd('HGET', KEYS[10], KEYS[10]) and redis.acl_check_cmd('HGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HLEN', KEYS[5]) and redis.acl_check_cmd('HLEN', KEYS[7]) and redis.acl_check_cmd('HLEN', KEYS[13]) and redis.acl_check_cmd('HLEN', KEYS[9]) and redis.acl_check_cmd('HMGET', KEYS[4], KEYS[4]) and redis.acl_check_cmd('HMGET', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HMGET', KEYS[3], KEYS[3]) and redis.acl_check_cmd('HMGET', KEYS[6], KEYS[6]) and redis.acl_check_cmd('HSET', KEYS[4], KEYS[4], KEYS[4]) and redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7]) and redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('HSET', KEYS[9], KEYS[9], KEYS[9]) and redis.acl_check_cmd('HSET', KEYS[3], KEYS[3], KEYS[3]) and redis.acl_check_cmd('HSET', KEYS[6], KEYS[6], KEYS[6]) and redis.acl_check_cmd('LLEN', KEYS[11]) and redis.acl_check_cmd('LPUSH', KEYS[11], KEYS[11]) and redis.acl_check_cmd('PEXPIRE', KEYS[7], KEYS[7]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[9], KEYS[9]) and redis.acl_check_cmd('PEXPIRE', KEYS[10], KEYS[10]) and redis.acl_check_cmd('RENAME', KEYS[7], KEYS[7]) and redis.acl_check_cmd('RENAME', KEYS[8], KEYS[8]) and redis.acl_check_cmd('RENAME', KEYS[9], KEYS[9]) and redis.acl_check_cmd('RENAME', KEYS[10], KEYS[10]) and redis.acl_check_cmd('SET', KEYS[1], KEYS[1]) and redis.acl_check_cmd('STRLEN', KEYS[12]) and redis.acl_check_cmd('UNLINK', KEYS[7]) and redis.acl_check_cmd('UNLINK', KEYS[8]) and redis.acl_check_cmd('UNLINK', KEYS[9]) and redis.acl_check_cmd('UNLINK', KEYS[10]) and redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZCARD', KEYS[2]) and redis.acl_check_cmd('ZCOUNT', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZRANGEBYSCORE', KEYS[2], KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZREM', KEYS[2], KEYS[2]) and redis.acl_check_cmd('ZSCORE', KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 do
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[7], KEYS[7], KEYS[7])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 finished_count = redis.call('HLEN', KEYS[7])
@@ -613,24 +630,15 @@ end
 end
 if snapshot then
 do
-local function fields_between(list, letter, slots, first, last)
-for number = first + 1, math.min(last, first + slots) do
-list[#list + 1] = letter .. format('%d', number % slots)
-end
-end
-local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
-local future = {}
-fields_between(future, 'm', 360, minute, latest)
-fields_between(future, 'h', 744, hour, latest_hour)
-if #future > 0 then
+if future and #future > 0 then
 redis.call('HDEL', KEYS[13], unpack(future))
 end
 redis.call('HSET', KEYS[13], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[13], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[13], format('h%d', math.floor(minute / 60) % 744), hourly)
 end
 redis.call('PEXPIRE', KEYS[13], 2678400000)
-control.minute, snapshot = minute, false
+control.minute, snapshot, future = minute, false, false
 end
 end
 if ring then
@@ -1035,11 +1043,27 @@ return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402
 count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
 .. redis.call('GETRANGE', KEYS[12], '0', format('%d', 200 - 1))
 end
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
 redis.call('HLEN', KEYS[13])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-local hour = math.floor(minute / 60)
+local hour, latest_hour = math.floor(minute / 60), math.floor(control.minute / 60)
 snapshot = point(minute * 60000)
-hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+hourly = hour ~= latest_hour and point(hour * 3600000)
+if minute < control.minute then
+local fields = {}
+future = {}
+fields_between(fields, 'm', 360, minute, control.minute)
+fields_between(fields, 'h', 744, hour, latest_hour)
+for i, value in ipairs(redis.call('HMGET', KEYS[13], unpack(fields))) do
+if value and (#value < 94 or struct.unpack('>I6', value, 1) > now) then
+future[#future + 1] = fields[i]
+end
+end
+end
 end
 end
 end
@@ -1121,24 +1145,15 @@ end
 end
 if snapshot then
 do
-local function fields_between(list, letter, slots, first, last)
-for number = first + 1, math.min(last, first + slots) do
-list[#list + 1] = letter .. format('%d', number % slots)
-end
-end
-local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
-local future = {}
-fields_between(future, 'm', 360, minute, latest)
-fields_between(future, 'h', 744, hour, latest_hour)
-if #future > 0 then
+if future and #future > 0 then
 redis.call('HDEL', KEYS[13], unpack(future))
 end
 redis.call('HSET', KEYS[13], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[13], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[13], format('h%d', math.floor(minute / 60) % 744), hourly)
 end
 redis.call('PEXPIRE', KEYS[13], 2678400000)
-control.minute, snapshot = minute, false
+control.minute, snapshot, future = minute, false, false
 end
 end
 if ring then

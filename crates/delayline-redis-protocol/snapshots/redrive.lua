@@ -161,6 +161,7 @@ return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.le
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
+local future = false
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
 ids[i - 2] = ARGV[i]
@@ -209,11 +210,27 @@ return struct.pack('>I6I8I8I8I8', at, waiting - ready, ready, count_to(4, 253402
 count_to(5, 253402300799999)) .. (control.stored and sub(control.stored, 10, 65) or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
 .. redis.call('GETRANGE', KEYS[7], '0', format('%d', 200 - 1))
 end
+local function fields_between(list, letter, slots, first, last)
+for number = first + 1, math.min(last, first + slots) do
+list[#list + 1] = letter .. format('%d', number % slots)
+end
+end
 redis.call('HLEN', KEYS[8])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[8], KEYS[8], KEYS[8]) and redis.acl_check_cmd('PEXPIRE', KEYS[8], KEYS[8]) and redis.acl_check_cmd('HDEL', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
-local hour = math.floor(minute / 60)
+local hour, latest_hour = math.floor(minute / 60), math.floor(control.minute / 60)
 snapshot = point(minute * 60000)
-hourly = hour ~= math.floor(control.minute / 60) and point(hour * 3600000)
+hourly = hour ~= latest_hour and point(hour * 3600000)
+if minute < control.minute then
+local fields = {}
+future = {}
+fields_between(fields, 'm', 360, minute, control.minute)
+fields_between(fields, 'h', 744, hour, latest_hour)
+for i, value in ipairs(redis.call('HMGET', KEYS[8], unpack(fields))) do
+if value and (#value < 94 or struct.unpack('>I6', value, 1) > now) then
+future[#future + 1] = fields[i]
+end
+end
+end
 end
 end
 do
@@ -258,24 +275,15 @@ redis.call('ZADD', KEYS[2], unpack(new_places))
 end
 if snapshot then
 do
-local function fields_between(list, letter, slots, first, last)
-for number = first + 1, math.min(last, first + slots) do
-list[#list + 1] = letter .. format('%d', number % slots)
-end
-end
-local hour, latest, latest_hour = math.floor(minute / 60), control.minute, math.floor(control.minute / 60)
-local future = {}
-fields_between(future, 'm', 360, minute, latest)
-fields_between(future, 'h', 744, hour, latest_hour)
-if #future > 0 then
+if future and #future > 0 then
 redis.call('HDEL', KEYS[8], unpack(future))
 end
 redis.call('HSET', KEYS[8], format('m%d', minute % 360), snapshot)
 if hourly then
-redis.call('HSET', KEYS[8], format('h%d', hour % 744), hourly)
+redis.call('HSET', KEYS[8], format('h%d', math.floor(minute / 60) % 744), hourly)
 end
 redis.call('PEXPIRE', KEYS[8], 2678400000)
-control.minute, snapshot = minute, false
+control.minute, snapshot, future = minute, false, false
 end
 end
 if ring then

@@ -41,6 +41,7 @@ local n = #list
 list[n + 1], list[n + 2] = first, second
 end
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
+local future = false
 local function instant(argument, position)
 local relative, ms = struct.unpack('>I1I6', argument, position)
 if relative == 1 then

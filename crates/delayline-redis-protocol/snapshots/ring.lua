@@ -32,6 +32,7 @@ armed_until = armed_until, replaced = replaced, minute = latest_minute, stored =
 }
 end
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
+local future = false
 local ring = redis.call('LLEN', KEYS[4]) == 0
 if ring then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[4], KEYS[4])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end

@@ -21,8 +21,8 @@ impl Ring {
     /// Drops the points that a clock which stepped back has not reached any more.
     pub(super) fn store(&mut self, latest: Timestamp, point: HistoryPoint) {
         let (new, old) = (self.number(point.at), self.number(latest));
-        for future in new + 1..=old.min(new + self.resolution.points()) {
-            self.slots.remove(&self.slot(future));
+        if new < old {
+            self.slots.retain(|_, stored| stored.at < point.at);
         }
         if new != old {
             self.slots.insert(self.slot(new), point);

@@ -226,18 +226,25 @@ async fn a_step_back_drops_what_has_not_come_yet(queue: &Queue) {
 }
 
 async fn a_long_step_forth_and_back_leaves_no_future(queue: &Queue) {
-    send(queue, START).await;
+    for minutes in [0, 1, 70, 130] {
+        send(queue, START + minutes * MINUTE).await;
+    }
+    // It takes the slots of minute 5 and of the first hour.
     let far = START + 3 * HISTORY_HOURS * HOUR + 5 * MINUTE;
     queue.enqueue_one(far, message("far")).await;
-    queue.enqueue_one(START + MINUTE, message("back")).await;
-    let now = START + 9 * MINUTE;
+    queue.enqueue_one(START + 131 * MINUTE, message("back")).await;
+    let now = START + 139 * MINUTE;
     let points = minutes(queue, now).await;
-    assert_eq!(times(&points, now), [MINUTE], "a step of more than a ring drops all of it");
-    assert_eq!(enqueued(&points), [2, 3]);
+    let expected = [0, 1, 70, 130, 131].map(|minute| minute * MINUTE);
+    assert_eq!(times(&points, now), expected, "a step drops nothing that has come before");
+    assert_eq!(enqueued(&points), [0, 1, 2, 3, 5, 6]);
+    let points = hours(queue, now).await;
+    assert_eq!(times(&points, now), [HOUR, 2 * HOUR]);
+    assert_eq!(enqueued(&points), [2, 5, 6], "the hour began anew");
     assert_eq!(times(&minutes(queue, far).await, far).len(), 0);
     assert_eq!(times(&hours(queue, far).await, far).len(), 0);
     queue.enqueue_one(far, message("far again")).await;
-    assert_eq!(enqueued(&hours(queue, far).await), [3, 4]);
+    assert_eq!(enqueued(&hours(queue, far).await), [6, 7]);
 }
 
 async fn the_ends_of_time_have_a_history(queue: &Queue) {

@@ -24,8 +24,9 @@ impl FredConnection {
     /// Does not use `Client::init`: if that is dropped, as after a timeout, the router continues,
     /// connects and lives forever.
     pub(crate) fn start(client: Client, tls: bool) -> Self {
-        // The router answers everything it has taken before it ends. What is still unanswered waits
-        // in its queue and will not be taken: it was certainly not sent.
+        // fred 10.1.0's router, before it ends, answers every command that it has taken, drops the
+        // ones it cannot answer, which fails them as well, and cancels the ones in its queue. A
+        // command that is still unanswered came to the queue after that: it was certainly not sent.
         let router = DriverTask::watch(client.connect(), move |ended| match ended {
             Ok(Err(error)) => failure::of_connecting(&error, tls),
             Ok(Ok(())) | Err(_) => failure::not_sent(),

@@ -10,7 +10,7 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 /// The error for a command that returned no frame.
 pub(crate) fn of_request(error: &FredError) -> Error {
     match error.kind() {
-        // fred cancels only commands that the router has not taken yet.
+        // fred 10.1.0 cancels only commands that the router has not taken yet.
         FredKind::Canceled => not_sent(),
         FredKind::Backpressure => Error::new(ErrorKind::Overloaded),
         FredKind::Protocol | FredKind::Parse => {
@@ -70,7 +70,7 @@ fn refusal(line: &str) -> Error {
 
 /// Finds known words in the `Debug` text of an I/O error.
 fn io_detail(text: &str) -> &'static str {
-    const WORDS: [(&str, &str); 8] = [
+    const WORDS: [(&str, &str); 9] = [
         ("ConnectionRefused", "connection refused"),
         ("NotFound", "no such socket"),
         ("PermissionDenied", "permission denied"),
@@ -79,6 +79,8 @@ fn io_detail(text: &str) -> &'static str {
         ("UnexpectedEof", "connection closed"),
         ("BrokenPipe", "connection closed"),
         ("Connection closed", "connection closed"),
+        // In the middle of a reply.
+        ("bytes remaining on stream", "connection closed"),
     ];
     WORDS.iter().find(|(word, _)| text.contains(word)).map_or("", |(_, words)| words)
 }

@@ -1,14 +1,16 @@
 //! What differs between drivers: opening a connection, and one request over it.
 
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinError, JoinHandle};
+use tokio::task::{AbortHandle, JoinError, JoinHandle, unconstrained};
 
 use crate::{Address, CallError, ConnectOptions, Value};
 
@@ -93,7 +95,7 @@ impl DriverTask {
         Self { abort, end }
     }
 
-    /// Returns the reply to a request, unless the task ends first.
+    /// Returns the reply to a request, unless the task ends without giving one.
     ///
     /// A request that arrives just as the task ends can remain in its queue, neither sent nor
     /// refused: the queue lives as long as the request, which waits for its reply.
@@ -104,17 +106,22 @@ impl DriverTask {
     ///
     /// # Errors
     ///
-    /// The error from `failure`, if the task has ended.
+    /// The error from `failure`, if the task has ended and has not answered the request.
     pub async fn unless_ended<T>(&self, reply: impl Future<Output = T>) -> Result<T, Error> {
         let mut end = self.end.clone();
-        tokio::select! {
+        let mut reply = pin!(reply);
+        let failure = tokio::select! {
             biased;
-            reply = reply => Ok(reply),
-            ended = end.wait_for(Option::is_some) => {
-                let failure = ended.ok().and_then(|failure| failure.clone());
-                // There is no failure if the runtime has ended.
-                Err(failure.unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost)))
-            }
+            reply = &mut reply => return Ok(reply),
+            ended = end.wait_for(Option::is_some) => ended.ok().and_then(|failure| failure.clone()),
+        };
+        // The task answers before it ends, but on another thread it can do both between the polls of
+        // `reply` and `end`. Unconstrained, because without a budget every reply looks pending.
+        let last_look = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx)));
+        match unconstrained(last_look).await {
+            Poll::Ready(reply) => Ok(reply),
+            // There is no failure if the runtime has ended.
+            Poll::Pending => Err(failure.unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost))),
         }
     }
 
@@ -159,8 +166,10 @@ pub const TCP_UPKEEP: TcpUpkeep = TcpUpkeep {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::pin::Pin;
 
     use tokio::sync::oneshot;
+    use tokio::task::consume_budget;
 
     use super::*;
 
@@ -182,6 +191,35 @@ mod tests {
         });
         end.send(()).unwrap();
         request.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_hides_no_reply_that_came_before_it() {
+        // More than tokio lets a task do at once, after which it finds everything pending.
+        for steps in 0..150 {
+            tokio::spawn(ends_between_two_looks(steps)).await.unwrap();
+        }
+    }
+
+    /// The task answers and ends after its reply was found pending and before its end is looked at.
+    async fn ends_between_two_looks(steps: usize) {
+        let (end, ended) = watch::channel(None);
+        let abort = tokio::spawn(pending::<()>()).abort_handle();
+        let task = DriverTask { abort, end: ended };
+        let (answer, mut reply) = oneshot::channel();
+        let mut answer = Some(answer);
+        let reply = poll_fn(|cx| {
+            let seen = Pin::new(&mut reply).poll(cx);
+            if let Some(answer) = answer.take() {
+                answer.send(7).unwrap();
+                end.send_replace(Some(Error::new(ErrorKind::Unreachable)));
+            }
+            seen
+        });
+        for _ in 0..steps {
+            consume_budget().await;
+        }
+        assert_eq!(task.unless_ended(reply).await.unwrap(), Ok(7), "after {steps} steps");
     }
 
     #[tokio::test]

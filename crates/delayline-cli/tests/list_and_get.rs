@@ -300,7 +300,7 @@ fn a_history_tells_what_happened() {
                 row("acked").contains('\u{2588}') && row("acked").contains("  1 in all"),
                 "{text}"
             );
-            assert!(row("scheduled").contains("60 now, at most 60"), "{text}");
+            assert!(row("waiting").contains("60 now, at most 60"), "{text}");
             assert!(row("late by").starts_with("50 % below "), "{text}");
         }
         let value = &history(&["--json"]).lines()[0];

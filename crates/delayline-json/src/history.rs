@@ -65,10 +65,11 @@ const fn units_in_part(resolution: Resolution) -> u64 {
     }
 }
 
-/// What a history says, as numbers to plot. Empty if the history has no point.
+/// What a history says, as numbers to plot. Empty if the history has no point. What was relayed,
+/// replaced, cancelled or purged is there only if any was.
 #[must_use]
 pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
-    let (Some(first), Some(last)) = (history.points.first(), history.points.last()) else {
+    let Some(last) = history.points.last() else {
         return Vec::new();
     };
     let count = resolution.points() / units_in_part(resolution);
@@ -92,27 +93,39 @@ pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
     };
     let level = |name, level: fn(&HistoryPoint) -> u64| {
         let mut parts = parts.clone();
-        // What a point tells holds until the next one.
-        parts.fill(level(first));
-        for point in &history.points {
-            if let Some(rest) = index(point).and_then(|index| parts.get_mut(index..)) {
-                rest.fill(level(point));
+        // Nothing changes between the end of a point's unit and the next point: that one tells how
+        // the parts between them ended.
+        parts.fill(level(last));
+        for point in history.points.iter().rev() {
+            if let Some(before) = index(point).and_then(|index| parts.get_mut(..index)) {
+                before.fill(level(point));
             }
         }
         Series { name, is_level: true, parts }
     };
-    vec![
+    let usual = [
         flow("sent", |totals| totals.enqueued),
         flow("delivered", Totals::delivered),
         flow("acked", |totals| totals.acked),
         flow("failed", |totals| totals.failed),
         flow("crashed", |totals| totals.crashed),
         flow("died", Totals::died),
-        level("scheduled", |point| point.scheduled),
-        level("ready", |point| point.ready),
+    ];
+    // Few queues have these.
+    let others = [
+        flow("relayed", |totals| totals.relayed),
+        flow("replaced", |totals| totals.replaced),
+        flow("cancelled", |totals| totals.cancelled),
+        flow("purged", |totals| totals.purged),
+    ];
+    let levels = [
+        // Messages become ready as time passes, which no point tells.
+        level("waiting", |point| point.scheduled.saturating_add(point.ready)),
         level("leased", |point| point.leased),
         level("dead", |point| point.dead),
-    ]
+    ];
+    let others = others.into_iter().filter(|series| series.parts.iter().any(|count| *count > 0));
+    usual.into_iter().chain(others).chain(levels).collect()
 }
 
 /// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
@@ -178,12 +191,46 @@ mod tests {
     fn what_happened_belongs_to_the_unit_of_its_first_point() {
         let points =
             vec![point(1_000, 5, 1), point(1_001, 6, 2), point(1_336, 9, 3), point(1_337, 19, 4)];
-        let sent = parts(points.clone(), "sent");
+        let sent = parts(points, "sent");
         assert_eq!(sent.len(), 60);
         // The last part begins at minute 1,332, and the one of minute 1,000 at 996.
         assert_eq!((sent[59], sent[3], sent.iter().sum::<u64>()), (10, 4, 14));
-        let ready = parts(points, "ready");
-        assert_eq!((ready[0], ready[3], ready[58], ready[59]), (1, 2, 2, 4));
+    }
+
+    #[test]
+    fn levels_are_those_at_the_end_of_each_part() {
+        // What a point tells was so from the end of the minute of the point before.
+        let points =
+            vec![point(1_000, 5, 1), point(1_001, 6, 2), point(1_336, 9, 3), point(1_337, 19, 4)];
+        let waiting = parts(points, "waiting");
+        assert_eq!(waiting, [vec![1; 3], vec![3; 56], vec![4]].concat());
+        // 500 messages were sent five hours ago, and nothing has happened since.
+        let stalled = vec![point(1_000, 0, 0), point(1_300, 500, 500)];
+        assert_eq!(parts(stalled, "waiting"), [vec![0; 9], vec![500; 51]].concat());
+        // Two were scheduled, and one of them is ready now.
+        let mut points = vec![point(1_000, 2, 0), point(1_001, 2, 1)];
+        (points[0].scheduled, points[1].scheduled) = (2, 1);
+        assert_eq!(parts(points, "waiting"), [2; 60]);
+    }
+
+    #[test]
+    fn what_few_queues_have_is_there_if_any_was() {
+        let names = |points: Vec<HistoryPoint>| {
+            let all = series(Resolution::Minutes, &History { points });
+            all.iter().map(|series| series.name).collect::<Vec<_>>().join(" ")
+        };
+        let mut points = vec![point(1_000, 9, 0); 2];
+        points[0].totals.relayed = 3;
+        points[1].totals.relayed = 3;
+        let usual = "sent delivered acked failed crashed died";
+        assert_eq!(names(points.clone()), format!("{usual} waiting leased dead"));
+        points[1].totals.relayed = 7;
+        assert_eq!(names(points.clone()), format!("{usual} relayed waiting leased dead"));
+        assert_eq!(parts(points.clone(), "relayed").iter().sum::<u64>(), 4);
+        (points[1].totals.cancelled, points[1].totals.purged) = (1, 1);
+        points[1].totals.replaced = 1;
+        let all = format!("{usual} relayed replaced cancelled purged waiting leased dead");
+        assert_eq!(names(points), all);
     }
 
     #[test]
@@ -192,7 +239,7 @@ mod tests {
         // Counters that fell, because a record was lost, and points that are not in order.
         let sent = parts(vec![point(2_000, 9, 0), point(1, 3, 0), point(0, 1, 0)], "sent");
         assert_eq!(sent.iter().sum::<u64>(), 0);
-        let alone = parts(vec![point(0, 7, 8)], "ready");
+        let alone = parts(vec![point(0, 7, 8)], "waiting");
         assert_eq!(alone, [8; 60]);
         assert_eq!(
             series(Resolution::Hours, &History { points: vec![point(0, 1, 1)] })[0].parts.len(),

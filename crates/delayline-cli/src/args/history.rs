@@ -23,6 +23,8 @@ Examples:
   delayline history --json | jq '.points[] | [.at, .delivered_total, .ready]'
 
 Each column is 6 minutes, with --hours 12 hours; the last one is not over yet. `sent` to `died`
-count what happened in it, `scheduled` to `dead` the messages that were there at its end.
+count what happened in it; so do `relayed`, `replaced`, `cancelled` and `purged`, which are shown
+only if any was. `waiting`, `leased` and `dead` are the messages that were there at its end, and
+`waiting` are those that were scheduled or ready.
 
 For exit codes, see `delayline --help`.";

@@ -90,7 +90,9 @@ fn lateness(out: &mut String, queue: &str, totals: &Totals) {
     let mut below = 0_u64;
     for (bucket, count) in totals.lateness.iter().enumerate() {
         below = below.saturating_add(*count);
-        let bound = Totals::lateness_bound(bucket).map(Duration::from);
+        // A bucket ends a millisecond before its bound, and `le` includes.
+        let bound = Totals::lateness_bound(bucket);
+        let bound = bound.map(|bound| Duration::from_millis(bound.as_ms().saturating_sub(1)));
         let bound = bound.map_or_else(|| "+Inf".to_owned(), |it| it.as_secs_f64().to_string());
         let labels = format!("queue=\"{queue}\",le=\"{bound}\"");
         line(out, &format!("{LATENESS}_bucket"), &labels, below);

@@ -133,7 +133,8 @@ fn past(history: &History) -> Markup {
 }
 
 fn columns(parts: &[u64], most: u64) -> Markup {
-    let height = |count: u64| u128::from(count) * 20 / u128::from(most.max(1));
+    // What there is can be seen, however little it is.
+    let height = |count: u64| (u128::from(count) * 20).div_ceil(u128::from(most.max(1)));
     let view = format!("0 0 {} 20", parts.len() * 10);
     html! {
         svg.bar viewBox=(view) preserveAspectRatio="none" aria-hidden="true" {

@@ -28,7 +28,7 @@ async fn metrics_have_the_counts_of_every_queue() {
         r#"delayline_queue_delivered_total{queue="orders"} 1"#,
         r#"delayline_queue_died_total{queue="orders",reason="rejected"} 1"#,
         r#"delayline_queue_died_total{queue="orders",reason="expired"} 0"#,
-        r#"delayline_queue_lateness_seconds_bucket{queue="orders",le="32.768"} 1"#,
+        r#"delayline_queue_lateness_seconds_bucket{queue="orders",le="32.767"} 1"#,
         r#"delayline_queue_lateness_seconds_bucket{queue="orders",le="+Inf"} 1"#,
         r#"delayline_queue_lateness_seconds_count{queue="orders"} 1"#,
     ] {

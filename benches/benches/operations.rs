@@ -10,8 +10,9 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use delayline_benches::{ack, claim, deliveries, enqueue};
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
-    At, Backend, Delivery, Destination, DestinationKey, Extend, List, MessageId, Millis, Op,
-    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement, Status,
+    At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, List, MessageId, Millis,
+    NewMessage, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement,
+    Status,
 };
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
@@ -30,6 +31,8 @@ enum Timed {
     Claim,
     Relay,
     Ack,
+    /// An ack that sends one message.
+    HandOff,
     Retry,
     Extend,
     Cancel,
@@ -40,11 +43,12 @@ enum Timed {
     Stats,
 }
 
-const ALL: [Timed; 12] = [
+const ALL: [Timed; 13] = [
     Timed::Enqueue,
     Timed::Claim,
     Timed::Relay,
     Timed::Ack,
+    Timed::HandOff,
     Timed::Retry,
     Timed::Extend,
     Timed::Cancel,
@@ -108,6 +112,7 @@ const fn most(timed: Timed) -> usize {
         Timed::Get => MAX_LOOK_UP,
         Timed::List => MAX_PAGE,
         Timed::Stats => 1,
+        Timed::HandOff => MAX_BATCH / 2,
         _ => MAX_BATCH,
     }
 }
@@ -141,6 +146,18 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
             Op::Relay(Relay { to, max: batch })
         }
         Timed::Ack => ack(&claimed(queue, batch).await),
+        Timed::HandOff => {
+            let items = claimed(queue, batch).await;
+            let items = items.iter().enumerate().map(|(n, delivery)| {
+                let (id, lease) = (id_of(delivery), delivery.lease);
+                let next = MessageId::new(format!("next-{id}")).expect("a short id");
+                HandOff {
+                    settlement: Settlement { id, lease, outcome: Outcome::Ack },
+                    messages: vec![NewMessage { id: next, ..messages[n].clone() }],
+                }
+            });
+            Op::HandOff(items.collect())
+        }
         Timed::Retry => {
             let error = "no luck".to_owned();
             settle(&claimed(queue, batch).await, &Outcome::Retry { delay: HOUR, error })

@@ -4,9 +4,9 @@ mod pieces;
 
 use arbitrary::Unstructured;
 use delayline_core::{
-    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, Lease,
-    List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply, Reschedule,
-    Resolution, Schedule, Settlement, Status,
+    Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, HandOff,
+    HandedOff, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply,
+    Reschedule, Resolution, Schedule, Settled, Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -49,6 +49,13 @@ fn answers(op: &Op, reply: &Reply) -> bool {
     match (op, reply) {
         (Op::Enqueue(items), Reply::Enqueue(results)) => items.len() == results.len(),
         (Op::Settle(items), Reply::Settle(results)) => items.len() == results.len(),
+        (Op::HandOff(items), Reply::HandOff(results)) => {
+            let fits = |(item, result): (&HandOff, &HandedOff)| match result.settled {
+                Settled::Done { .. } => item.messages.len() == result.messages.len(),
+                _ => result.messages.is_empty(),
+            };
+            items.len() == results.len() && items.iter().zip(results).all(fits)
+        }
         (Op::Extend(extend), Reply::Extend(results)) => extend.leases.len() == results.len(),
         (Op::Cancel(ids), Reply::Cancel(results)) => ids.len() == results.len(),
         (Op::Reschedule(items), Reply::Reschedule(results)) => items.len() == results.len(),
@@ -74,7 +81,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    match kind % 17 {
+    match kind % 18 {
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(Claim {
             consumer: ConsumerName::new("w").expect("a name of one byte"),
@@ -102,6 +109,16 @@ fn operation(kind: u8, count: u8) -> Op {
             Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 10 })
         }
         16 => Op::Repair(Check { after: None, limit: 10 }),
+        17 => Op::HandOff(
+            ids()
+                .map(|id| {
+                    let follow_up = [id.as_bytes(), &b"f"[..]].concat();
+                    let follow_up = MessageId::new(follow_up).expect("an id of two bytes");
+                    let settlement = Settlement { id, lease, outcome: Outcome::Ack };
+                    HandOff { settlement, messages: vec![NewMessage::new(follow_up, "")] }
+                })
+                .collect(),
+        ),
         _ => Op::History(if count.is_multiple_of(2) {
             Resolution::Minutes
         } else {

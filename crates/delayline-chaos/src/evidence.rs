@@ -54,6 +54,7 @@ impl Effects {
                 updates && self.places.is_empty() || items.iter().any(|item| touched(&item.id))
             }
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
+            Op::HandOff(items) => items.iter().any(|item| touched(&item.settlement.id)),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),
             Op::Purge(ids) => ids.iter().any(touched),
             // What is only flagged stays in its place.

@@ -25,9 +25,12 @@ pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
 /// Longest error text stored with a failed message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
-/// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, and most
-/// messages in one claim or relay.
+/// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, most settlements
+/// and messages together in one hand-off, and most messages in one claim or relay.
 pub const MAX_BATCH: usize = 1000;
+
+/// Most messages that follow from one settlement of a hand-off.
+pub const MAX_FOLLOW_UPS: usize = 100;
 
 /// Most payload and header bytes of a message that updates another one. Updates are stored together
 /// with what they are about, and a thousand of them may take effect in one settlement: so they are
@@ -38,7 +41,7 @@ pub const MAX_UPDATE_BYTES: usize = 16 * 1024;
 /// changes nothing (G15).
 pub const MAX_UPDATE_TOKENS: usize = 4;
 
-/// Most payload and header bytes in one enqueue. A claim or relay stops before the message that
+/// Most payload and header bytes in one enqueue or hand-off. A claim or relay stops before the message that
 /// would exceed it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 

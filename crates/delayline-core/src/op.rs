@@ -7,8 +7,8 @@ use crate::limits::{
     MIN_LEASE_MS,
 };
 use crate::{
-    ClaimId, ConsumerName, Lease, MessageId, Millis, NewMessage, Relay, Resolution, Schedule,
-    Status, Timestamp, Violation,
+    ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
+    Schedule, Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -28,6 +28,9 @@ pub enum Op {
     Relay(Relay),
     /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
+    /// Ends leases, and enqueues the messages that follow from each lease that it ends (G31).
+    /// Repeated: returns `AlreadyDone`, and enqueues nothing.
+    HandOff(Vec<HandOff>),
     /// Extends leases. Repeated: extends them again.
     Extend(Extend),
     /// Cancels messages before they are delivered. Repeated: returns `Cancelled` again (G13).
@@ -91,6 +94,17 @@ pub struct Settlement {
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
+}
+
+impl Settlement {
+    pub(crate) fn validate(&self) -> Result<(), Violation> {
+        match &self.outcome {
+            Outcome::Retry { error, .. } | Outcome::Reject { error } => {
+                Violation::at_most("the error text", "bytes", error.len(), MAX_ERROR_BYTES)
+            }
+            Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
+        }
+    }
 }
 
 /// How the handling of a message ended.
@@ -215,13 +229,9 @@ impl Op {
             Self::Relay(relay) => relay.validate(),
             Self::Settle(settlements) => {
                 batch("the settlement", settlements.iter().map(|item| &item.id))?;
-                settlements.iter().try_for_each(|item| match &item.outcome {
-                    Outcome::Retry { error, .. } | Outcome::Reject { error } => {
-                        Violation::at_most("the error text", "bytes", error.len(), MAX_ERROR_BYTES)
-                    }
-                    Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
-                })
+                settlements.iter().try_for_each(Settlement::validate)
             }
+            Self::HandOff(items) => crate::hand_off::validate(items),
             Self::Extend(extend) => {
                 batch("the extension", extend.leases.iter().map(|(id, _)| id))?;
                 lease_duration(extend.lease)
@@ -263,6 +273,7 @@ impl Op {
             Self::Enqueue(_)
             | Self::Relay(_)
             | Self::Settle(_)
+            | Self::HandOff(_)
             | Self::Cancel(_)
             | Self::Reschedule(_)
             | Self::Redrive(_)
@@ -303,6 +314,7 @@ impl Op {
             Self::Claim(_) => "claim",
             Self::Relay(_) => "relay",
             Self::Settle(_) => "settle",
+            Self::HandOff(_) => "hand_off",
             Self::Extend(_) => "extend",
             Self::Cancel(_) => "cancel",
             Self::Reschedule(_) => "reschedule",
@@ -321,7 +333,7 @@ impl Op {
     }
 }
 
-fn batch<'a>(
+pub(crate) fn batch<'a>(
     what: &'static str,
     ids: impl IntoIterator<Item = &'a MessageId>,
 ) -> Result<(), Violation> {

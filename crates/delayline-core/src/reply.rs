@@ -4,8 +4,8 @@
 //! faults.
 
 use crate::{
-    DeathReason, Delivery, History, Message, MessageId, MessageInfo, Position, Status, Timestamp,
-    Totals,
+    DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Status,
+    Timestamp, Totals,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -33,6 +33,8 @@ pub enum Reply {
     Relay(Relayed),
     /// To [`Op::Settle`](crate::Op::Settle).
     Settle(Vec<Settled>),
+    /// To [`Op::HandOff`](crate::Op::HandOff).
+    HandOff(Vec<HandedOff>),
     /// To [`Op::Extend`](crate::Op::Extend).
     Extend(Vec<Extended>),
     /// To [`Op::Cancel`](crate::Op::Cancel).

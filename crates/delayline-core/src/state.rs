@@ -4,6 +4,7 @@
 //! per operation, with the same function names as here. Its `tests/port.rs` compares the two.
 
 mod entry;
+mod hand_off;
 mod history;
 mod invariants;
 mod known;
@@ -116,6 +117,9 @@ impl State {
             Op::Settle(items) => Reply::Settle(
                 items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
             ),
+            Op::HandOff(items) => Reply::HandOff(
+                items.iter().map(|item| self.hand_off(now, item, &mut changes)).collect(),
+            ),
             Op::Extend(extend) => Reply::Extend(self.extend(now, extend, &mut changes)),
             Op::Cancel(ids) => {
                 Reply::Cancel(ids.iter().map(|id| self.cancel(now, id, &mut changes)).collect())
@@ -196,7 +200,7 @@ impl State {
                 Enqueued::Conflict { status }
             };
         }
-        self.finished.forget(now, &message.id);
+        self.forget(now, &message.id, changes);
         self.totals.enqueued += 1;
         let entry = Entry::new(now, self.totals.enqueued, digest, message);
         let due = entry.due;
@@ -529,6 +533,13 @@ impl State {
         changes.finished.push((entry.id, Finished { status, digest, lease, tokens }));
     }
 
+    /// Forgets a finished message whose id is used again.
+    fn forget(&self, now: Timestamp, id: &MessageId, changes: &mut Changes) {
+        if self.finished.get(now, id).is_some() {
+            changes.reused.push(id.clone());
+        }
+    }
+
     /// Does what happens once at the end of an operation, however many items it has.
     fn commit(&mut self, now: Timestamp, changes: Changes) {
         if let Some((first, _)) = changes.finished.first() {
@@ -536,6 +547,9 @@ impl State {
             for (id, finished) in changes.finished {
                 self.finished.insert(id, finished);
             }
+        }
+        for id in changes.reused {
+            self.finished.forget(now, &id);
         }
         if let Some(snapshot) = changes.snapshot.filter(|_| changes.any) {
             self.store_snapshot(snapshot);
@@ -573,6 +587,8 @@ struct Changes {
     /// What the queue was like before, if it is the minute's first change.
     snapshot: Option<[HistoryPoint; 2]>,
     finished: Vec<(MessageId, Finished)>,
+    /// Finished messages whose ids are used again.
+    reused: Vec<MessageId>,
 }
 
 /// Returns the earliest instant in an index.

@@ -38,8 +38,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, Op, Outcome, Reply, Settlement, Stats,
-    Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, NewMessage, Op, Outcome,
+    Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -109,7 +109,7 @@ impl Machine {
         op: Op,
         result: Result<Applied, Error>,
     ) {
-        let Self { lanes, todo, dice, summary, .. } = self;
+        let Self { lanes, todo, dice, .. } = self;
         let class = result.as_ref().map_or_else(Error::class, |_| ErrorClass::Ambiguous);
         match (op, result) {
             (Op::Claim(_), Ok(Applied { at, reply: Reply::Claim(claimed), .. })) => {
@@ -118,22 +118,20 @@ impl Machine {
             (Op::Claim(claim), _) => {
                 lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
             }
-            (Op::Settle(items), Ok(Applied { reply: Reply::Settle(settled), .. }))
-                if settled.len() == items.len() =>
-            {
-                lanes.change(queue, |lane| {
-                    if let Some(again) = lane.settles.settled(&items, settled, summary) {
-                        lane.claims.hurry(now.after(again));
-                    }
+            (Op::Settle(items), result) => {
+                let without = |settlement| HandOff { settlement, messages: Vec::new() };
+                let answers = result.map(|Applied { at, reply, .. }| match reply {
+                    Reply::Settle(all) => (at, all.into_iter().map(HandedOff::from).collect()),
+                    _ => (at, Vec::new()),
                 });
-                self.something_happened();
+                self.settled(now, queue, items.into_iter().map(without).collect(), answers);
             }
-            (Op::Settle(items), Err(error)) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
-                summary.lost = summary.lost.saturating_add(count(items.len()));
-                lanes.change(queue, |lane| lane.settles.refused());
-            }
-            (Op::Settle(items), _) => {
-                lanes.change(queue, |lane| lane.settles.failed(now, items, dice));
+            (Op::HandOff(items), result) => {
+                let answers = result.map(|Applied { at, reply, .. }| match reply {
+                    Reply::HandOff(all) => (at, all),
+                    _ => (at, Vec::new()),
+                });
+                self.settled(now, queue, items, answers);
             }
             (Op::Extend(_), Ok(Applied { reply: Reply::Extend(items), .. })) => {
                 lanes.change(queue, |lane| lane.leases.extended(items, todo));
@@ -171,13 +169,15 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// Reports that a handler has ended.
-    pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome) {
+    /// Reports that a handler has ended, and which messages follow: what fits into one
+    /// [`HandOff`].
+    pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome, messages: Vec<NewMessage>) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;
             let gone = held.grip == Grip::Gone;
             if !gone {
-                lane.settles.push(Settlement { id: held.id, lease: held.lease, outcome });
+                let settlement = Settlement { id: held.id, lease: held.lease, outcome };
+                lane.settles.push(HandOff { settlement, messages });
             }
             Some(gone)
         });
@@ -273,7 +273,8 @@ impl Machine {
             for delivery in claimed.deliveries {
                 let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
                 if run_out || !stage.is_working() {
-                    lane.settles.push(Settlement { id, lease, outcome: Outcome::Release });
+                    let settlement = Settlement { id, lease, outcome: Outcome::Release };
+                    lane.settles.push(HandOff { settlement, messages: Vec::new() });
                     continue;
                 }
                 *next_slot = next_slot.wrapping_add(1);
@@ -285,6 +286,33 @@ impl Machine {
         });
         if brought > 0 {
             self.something_happened();
+        }
+    }
+
+    fn settled(
+        &mut self,
+        now: Moment,
+        queue: usize,
+        items: Vec<HandOff>,
+        answers: Result<(Timestamp, Vec<HandedOff>), Error>,
+    ) {
+        let Self { lanes, dice, summary, .. } = self;
+        match answers {
+            Ok((at, answers)) if answers.len() == items.len() => {
+                lanes.change(queue, |lane| {
+                    if let Some(soon) = lane.settles.settled(at, &items, answers, summary) {
+                        lane.claims.hurry(now.after(soon));
+                    }
+                });
+                self.something_happened();
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
+                summary.lost = summary.lost.saturating_add(count(items.len()));
+                lanes.change(queue, |lane| lane.settles.refused());
+            }
+            _ => {
+                lanes.change(queue, |lane| lane.settles.failed(now, items, dice));
+            }
         }
     }
 

@@ -121,9 +121,9 @@ end
 
 -- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
 -- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
--- a new message comes after its entry, so that a torn send can be sent again. A message that takes the place of
--- another gets its entry, then its record, then the details that it keeps, and last the other's entry goes: the
--- one to which no record belongs is removed by whoever meets it.
+-- a new message comes after its entry and its content, so that a torn send can be sent again. A message that takes
+-- the place of another gets its entry, then its record, then the details that it keeps, and last the other's entry
+-- goes: the one to which no record belongs is removed by whoever meets it.
 --@inline
 local function write()
   --@with counted
@@ -151,13 +151,13 @@ local function write()
   if #new_places > 0 then
     redis.call('ZADD', key.index, unpack(new_places))
   end
-  --@with new_records
-  if #new_records > 0 then
-    redis.call('HSET', key.records, unpack(new_records))
-  end
   --@with new_contents
   if #new_contents > 0 then
     redis.call('HSET', key.contents, unpack(new_contents))
+  end
+  --@with new_records
+  if #new_records > 0 then
+    redis.call('HSET', key.records, unpack(new_records))
   end
   --@with carried
   if #carried > 0 then

@@ -6,9 +6,6 @@ if not now then
 local time = redis.call('TIME')
 now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local function after(delay)
-return math.min(now + delay, 253402300799999)
-end
 local control
 do
 local stored = redis.call('GET', KEYS[1])
@@ -42,17 +39,6 @@ end
 control.armed, control.armed_until = due, now + 60000
 return redis.call('LLEN', KEYS[8]) == 0
 end
-local function instant(argument, position)
-local relative, ms = struct.unpack('>I1I6', argument, position)
-if relative == 1 then
-return after(ms)
-end
-return ms
-end
-local function due_score(level, due)
-control.uses = bit.bor(control.uses, 2 ^ level)
-return format('%d', level * 281474976710656 + due)
-end
 local function remembered(past)
 local known = (#past == 9 or #past == 9 + 24
 or #past == 9 + 24 + 32)
@@ -78,19 +64,36 @@ local future = false
 local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', KEYS[3], unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)
-local results, created, first_due, last = {0, now, 0}, 0, 281474976710655, 0
+local runs, before_ids, before_results, last = ARGV[2], 2, 3, 0
+local results, first_due = {0, now, 0}, 281474976710655
 local new_places, new_records, new_contents, reused = {}, {}, {}, {}
+local placed, recorded = 0, 0
+do
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
+local function due_score(level, due)
+control.uses = bit.bor(control.uses, 2 ^ level)
+return format('%d', level * 281474976710656 + due)
+end
 local pack, char = struct.pack, string.char
 local enqueued_at = pack('>I6', now)
 local sequence, high = control.sequence, nil
-for run = 1, #ARGV[2], 11 do
-local length, flags, level = struct.unpack('>I2I1I1', ARGV[2], run)
-local due = instant(ARGV[2], run + 5 - 1)
+for run = 1, #runs, 11 do
+local length, flags, level = struct.unpack('>I2I1I1', runs, run)
+local due = instant(runs, run + 5 - 1)
 local score, expires = nil, flags >= 2
 local first = last + 1
 last = last + length
 for i = first, last do
-local id, item, known_digest, status = ARGV[2 + i], ARGV[2 + count + i], nil, nil
+local id, item, known_digest, status = ARGV[before_ids + i], ARGV[before_ids + count + i], nil, nil
 if records[i] then
 do
 local function place_of(member)
@@ -134,18 +137,18 @@ end
 end
 if status then
 local digest = expires and sub(item, 8, 15) or sub(item, 1, 8)
-results[3 + i] = known_digest == digest and -status or -10 - status
+results[before_results + i] = known_digest == digest and -status or -10 - status
 else
-sequence, created = sequence + 1, created + 1
+sequence = sequence + 1
 local low = char(sequence % 256)
 if low == '\0' or not high then
 high = sub(pack('>I8', sequence), 1, 7)
 end
 score = score or due_score(level, due)
-new_places[2 * created - 1], new_places[2 * created] = score, high .. low .. id
-new_records[2 * created - 1] = id
+new_places[placed + 1], new_places[placed + 2] = score, high .. low .. id
+new_records[recorded + 1] = id
 if not expires and byte(item, 9) < 32 then
-new_records[2 * created] = high .. low .. enqueued_at .. item
+new_records[recorded + 2] = high .. low .. enqueued_at .. item
 else
 do
 local digest, expires_at = 1, ''
@@ -165,24 +168,36 @@ record = record .. sub(item, content, content + 6 - 1)
 else
 record = record .. sub(item, content)
 end
-new_records[2 * created] = record
+new_records[recorded + 2] = record
 end
 end
+placed, recorded = placed + 2, recorded + 2
 if due < first_due then
 first_due = due
 end
-results[3 + i] = due
+results[before_results + i] = due
 end
 end
 end
 control.sequence = sequence
+end
 if #new_contents > 0 then
 control.uses = bit.bor(control.uses, 16)
 end
-local ring = created > 0 and rings(first_due)
-if created > 0 then
+local ring = placed > 0 and rings(first_due)
+if placed > 0 then
 do
 if minute ~= control.minute then
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local function instant(argument, position)
+local relative, ms = struct.unpack('>I1I6', argument, position)
+if relative == 1 then
+return after(ms)
+end
+return ms
+end
 local function count_to(band, instant)
 return redis.call('ZCOUNT', KEYS[2], format('%d', band * 281474976710656), format('%d', band * 281474976710656 + instant))
 end
@@ -242,11 +257,11 @@ do
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
-if #new_records > 0 then
-redis.call('HSET', KEYS[3], unpack(new_records))
-end
 if #new_contents > 0 then
 redis.call('HSET', KEYS[5], unpack(new_contents))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #reused > 0 then
 redis.call('HDEL', KEYS[6], unpack(reused))

@@ -31,6 +31,14 @@ finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
 }
 end
+local function rings(due)
+local sleepers_know = control.armed_until > now and control.armed <= due
+if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
+return false
+end
+control.armed, control.armed_until = due, now + 60000
+return redis.call('LLEN', KEYS[9]) == 0
+end
 local counted = false
 local results, first_due, ring = {0, now, 0}, 281474976710655, false
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
@@ -72,14 +80,6 @@ end
 local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
-end
-local function rings(due)
-local sleepers_know = control.armed_until > now and control.armed <= due
-if sleepers_know or due >= now + 60000 or control.paused ~= 0 then
-return false
-end
-control.armed, control.armed_until = due, now + 60000
-return redis.call('LLEN', KEYS[9]) == 0
 end
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
@@ -233,7 +233,7 @@ push(new_places, due_score(d.level, d.due), d.sequence .. id)
 first_due = math.min(first_due, d.due)
 return d.due > now and 1 or 2
 end
-local function settle_updated(id, entry, item, kind, update)
+local function end_lease(id, entry, item, kind, update)
 local status = kind == 0 and 5 or byte(entry, 1) == 2 and 6
 local lease, member = sub(item, 1, 24), sub(entry, 28, 35) .. id
 if has_follower(update, sub(entry, 28, 35)) then
@@ -263,11 +263,7 @@ status = settle_without_details(i, lease, kind)
 elseif readable_details(entry) and sub(entry, 4, 27) == lease then
 local settled = byte(entry, 2)
 if byte(entry, 1) ~= 0 then
-if known and known[i] then
-status = settle_updated(ARGV[1 + i], entry, item, kind, known[i])
-else
-status = give_back(ARGV[1 + i], entry, item, kind)
-end
+status = end_lease(ARGV[1 + i], entry, item, kind, known and known[i])
 elseif settled > 0 and kind == settled % 16 then
 local reason, before = byte(entry, 3), math.floor(settled / 16)
 local died = reason == 1 or reason == 3
@@ -277,8 +273,8 @@ end
 end
 results[3 + i] = status
 end
-ring = first_due < 281474976710655 and rings(first_due)
 end
+ring = first_due < 281474976710655 and rings(first_due)
 end
 if #gone > 0 or #new_places > 0 then
 do

@@ -544,11 +544,11 @@ do
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
-if #new_records > 0 then
-redis.call('HSET', KEYS[3], unpack(new_records))
-end
 if #new_contents > 0 then
 redis.call('HSET', KEYS[5], unpack(new_contents))
+end
+if #new_records > 0 then
+redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #carried > 0 then
 redis.call('HSET', KEYS[4], unpack(carried))

@@ -5,9 +5,9 @@
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
-    ErrorKind, Extended, Finding, Follower, Forecast, Found, History, Message, MessageId,
-    MessageInfo, MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed, Reply,
-    Rescheduled, Settled, Stats, Status, Timestamp, Totals,
+    ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History, Message,
+    MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed,
+    Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use crate::layout::codes::{
@@ -66,6 +66,7 @@ impl Reader {
             Op::Enqueue(items) => Reply::Enqueue(self.each(items.len(), Self::enqueued)?),
             Op::Claim(claim) => Reply::Claim(self.claimed(claim, at)?),
             Op::Relay(_) => Reply::Relay(self.relayed()?),
+            Op::HandOff(items) => Reply::HandOff(self.handed_off(items)?),
             Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
             Op::Extend(extend) => {
                 let deadline = at.after(extend.lease);
@@ -111,6 +112,17 @@ impl Reader {
             code if code < 0 => Enqueued::Duplicate { status: status_of(-code)? },
             due => Enqueued::Created { due: instant(due)? },
         })
+    }
+
+    fn handed_off(&mut self, items: &[HandOff]) -> Result<Vec<HandedOff>, Error> {
+        let settled = self.each(items.len(), Self::settled)?;
+        let pairs = settled.into_iter().zip(items);
+        let handed_off = pairs.map(|(settled, item)| {
+            let messages = self.each(item.messages.len(), Self::enqueued)?;
+            let is_done = matches!(settled, Settled::Done { .. });
+            Ok(HandedOff { settled, messages: if is_done { messages } else { Vec::new() } })
+        });
+        handed_off.collect()
     }
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {

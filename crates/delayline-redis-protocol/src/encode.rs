@@ -42,6 +42,18 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
             args.0.extend(settlements.iter().map(encode_settlement));
         }
+        Op::HandOff(items) => {
+            let settlements = || items.iter().map(|item| &item.settlement);
+            let messages = || items.iter().flat_map(|item| &item.messages);
+            settlements().for_each(|item| args.bytes(item.id.as_bytes()));
+            args.0.extend(settlements().map(encode_settlement));
+            messages().for_each(|message| args.bytes(message.id.as_bytes()));
+            args.0.extend(messages().map(encode_new_message));
+            for item in items {
+                args.packed(|bytes| put_runs(bytes, &item.messages));
+            }
+            args.count(items.len());
+        }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
             for (id, lease) in &extend.leases {

@@ -49,7 +49,7 @@ const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
-    "walk.lua" "audit.lua" "orphans.lua"
+    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua"
 };
 
 macro_rules! scripts {
@@ -80,6 +80,7 @@ scripts! {
     PURGE: "purge.lua";
     SET_PAUSED: "set_paused.lua";
     UPDATE: "update.lua";
+    HAND_OFF: "hand_off.lua";
     RELAY: "relay.lua";
     GET: "get.lua";
     LIST: "list.lua";
@@ -100,6 +101,7 @@ impl Script {
             Op::Enqueue(_) => &ENQUEUE,
             Op::Claim(_) => &CLAIM,
             Op::Settle(_) => &SETTLE,
+            Op::HandOff(_) => &HAND_OFF,
             Op::Extend(_) => &EXTEND,
             Op::Cancel(_) => &CANCEL,
             Op::Reschedule(_) => &RESCHEDULE,

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 10] = [
+const IN_RUST_ONLY: [(&str, &str); 11] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and sleepers.lua"),
+    ("forget", "`write` in write.lua does it for all messages at once"),
     ("insert", "`write` in write.lua does it for all messages at once"),
     ("remove", "`write` in write.lua does it for all messages at once"),
     ("index_mut", "keys are literal"),
@@ -30,7 +31,8 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
 fn functions_of_state() -> Vec<String> {
     let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
     let mut functions = Vec::new();
-    let files = ["known.rs", "relay.rs", "history.rs", "read.rs"].map(|file| core.join(file));
+    let files = ["known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"]
+        .map(|file| core.join(file));
     for file in [core.with_extension("rs")].into_iter().chain(files) {
         for line in fs::read_to_string(file).unwrap().lines() {
             let rest = line.trim_start();

@@ -10,6 +10,7 @@ mod dead;
 mod dedup;
 mod delivery;
 mod forms;
+mod hand_off;
 mod history;
 mod hostile;
 mod leases;
@@ -55,12 +56,13 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 20] = [
+    let topics: [fn() -> Vec<Case>; 21] = [
         delivery::cases,
         forms::cases,
         order::cases,
         leases::cases,
         settle::cases,
+        hand_off::cases,
         cancel::cases,
         dead::cases,
         dedup::cases,

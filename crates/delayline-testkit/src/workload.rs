@@ -11,7 +11,7 @@ mod ledger;
 mod moves;
 
 use delayline_core::{
-    Claim, Lease, MessageId, Millis, Op, Outcome, Position, State, Status, Timestamp,
+    Claim, Lease, MessageId, Millis, NewMessage, Op, Outcome, Position, State, Status, Timestamp,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -62,6 +62,9 @@ pub enum Action {
     Send(Op),
     /// [`Op::Settle`].
     Settle(Vec<(MessageId, LeaseRef, Outcome)>),
+    /// [`Op::HandOff`]: settlements, and messages that follow from them in turn. Without a message
+    /// that has an id of its own it is an [`Op::Settle`].
+    HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>),
     /// [`Op::Extend`].
     Extend(Vec<(MessageId, LeaseRef)>, Millis),
     /// A claim with a token that no earlier claim had.

@@ -68,14 +68,12 @@ fn kinds(reply: &Reply) -> Vec<String> {
             format!("relay, more: {}", relayed.more),
             format!("relay, held back: {}", relayed.held_back),
         ],
-        Reply::Settle(items) => items
-            .iter()
-            .map(|item| match item {
-                Settled::Done { status } => format!("settle Done {status:?}"),
-                Settled::AlreadyDone { ended } => format!("settle AlreadyDone {ended:?}"),
-                other => head("settle", other),
-            })
-            .collect(),
+        Reply::Settle(items) => items.iter().map(|item| settled("settle", item)).collect(),
+        Reply::HandOff(items) => {
+            let sent = items.iter().flat_map(|item| &item.messages);
+            let sent = sent.map(|message| head("hand_off", message));
+            items.iter().map(|item| settled("hand_off", &item.settled)).chain(sent).collect()
+        }
         Reply::Extend(items) => items
             .iter()
             .map(|item| match item {
@@ -112,6 +110,14 @@ fn kinds(reply: &Reply) -> Vec<String> {
     }
 }
 
+fn settled(op: &str, item: &Settled) -> String {
+    match item {
+        Settled::Done { status } => format!("{op} Done {status:?}"),
+        Settled::AlreadyDone { ended } => format!("{op} AlreadyDone {ended:?}"),
+        other => head(op, other),
+    }
+}
+
 fn head(op: &str, item: &impl std::fmt::Debug) -> String {
     let text = format!("{item:?}");
     let text = match text.split_once("reason: ") {
@@ -124,6 +130,19 @@ fn head(op: &str, item: &impl std::fmt::Debug) -> String {
 }
 
 const EXPECTED: &[&str] = &[
+    "hand_off AlreadyDone None",
+    "hand_off AlreadyDone Some(Acked)",
+    "hand_off Conflict Ready",
+    "hand_off Created",
+    "hand_off Done Acked",
+    "hand_off Done Cancelled",
+    "hand_off Done Dead",
+    "hand_off Done Ready",
+    "hand_off Done Replaced",
+    "hand_off Done Scheduled",
+    "hand_off Duplicate Ready",
+    "hand_off Missing",
+    "hand_off Stale",
     "cancel Cancelled",
     "cancel InFlight",
     "cancel NotFound",

@@ -73,6 +73,11 @@
 //! [`Outcome`] has everything else. Leases are renewed while a handler runs.
 //! [`Worker::run_until`] stops gracefully.
 //!
+//! # Chains
+//!
+//! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each step
+//! of a chain sends the next. [`Job::hand_over`] passes a message on to another queue.
+//!
 //! # Relay
 //!
 //! [`Queue::relay`] moves due messages to a Redis list or stream, for consumers in any language.

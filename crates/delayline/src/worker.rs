@@ -155,7 +155,8 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
         E: fmt::Display + 'static,
     {
         let codec = Arc::clone(self.queue.codec());
-        let start = handler::starter(codec, handler, self.config.handler_timeout);
+        let (limit, label) = (self.config.handler_timeout, self.queue.client().label().clone());
+        let start = handler::starter(codec, handler, limit, label);
         Lane { client: self.queue.client().clone(), config: self.config, weight, start }
     }
 }

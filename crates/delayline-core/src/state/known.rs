@@ -71,7 +71,7 @@ impl State {
         {
             return Enqueued::Duplicate { status: past.status };
         }
-        self.finished.forget(now, &message.id);
+        self.forget(now, &message.id, changes);
         self.totals.enqueued += 1;
         let mut entry = Entry::new(now, self.totals.enqueued, digest, message);
         entry.tokens = past.map(|past| past.tokens).unwrap_or_default();

@@ -12,7 +12,7 @@ use super::pauses::Pauses;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{Millis, Op, Outcome};
+use crate::{HandOff, Millis, Op, Outcome};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -107,14 +107,14 @@ impl Lane {
         let settle = self.settles.send(now);
         if let Some(items) = &settle {
             // A loop of claims and releases helps nobody.
-            if items.iter().all(|item| gives_back_at_once(&item.outcome)) {
+            if items.iter().all(|item| gives_back_at_once(&item.settlement.outcome)) {
                 self.claims.hold(now.after(self.give_backs.next(dice)));
             } else {
                 self.give_backs.reset();
             }
         }
         let extend = self.leases.beat_at(now, todo);
-        [settle.map(Op::Settle), extend.map(Op::Extend)]
+        [settle.map(settling), extend.map(Op::Extend)]
     }
 
     /// The slots that it holds, or reserves for its open claim.
@@ -143,6 +143,14 @@ impl Lane {
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
+}
+
+/// The operation for settlements that all have messages, or all have none.
+fn settling(items: Vec<HandOff>) -> Op {
+    if items.iter().any(|item| !item.messages.is_empty()) {
+        return Op::HandOff(items);
+    }
+    Op::Settle(items.into_iter().map(|item| item.settlement).collect())
 }
 
 fn gives_back_at_once(outcome: &Outcome) -> bool {

@@ -6,14 +6,15 @@ use std::time::Duration;
 use super::dice::Dice;
 use super::pauses::Pauses;
 use super::{Moment, Summary};
-use crate::limits::MAX_BATCH;
-use crate::{Settled, Settlement};
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
+use crate::{Enqueued, HandOff, HandedOff, MessageId, NewMessage, Timestamp};
 
-/// Settlements that the queue has not confirmed. Those that come in during an operation go out
-/// together in the next one. Failed ones are repeated unchanged, which is harmless (G8).
+/// Settlements that the queue has not confirmed, with the messages that follow from them. Those that
+/// come in during an operation go out together in the next one, but those with messages apart from
+/// those without. Failed ones are repeated unchanged, which is harmless (G8, G31).
 #[derive(Debug)]
 pub(super) struct Settles {
-    waiting: VecDeque<Settlement>,
+    waiting: VecDeque<HandOff>,
     under_way: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
@@ -30,8 +31,8 @@ impl Settles {
         }
     }
 
-    pub(super) fn push(&mut self, settlement: Settlement) {
-        self.waiting.push_back(settlement);
+    pub(super) fn push(&mut self, item: HandOff) {
+        self.waiting.push_back(item);
     }
 
     /// The number of unconfirmed settlements.
@@ -50,27 +51,35 @@ impl Settles {
         can_be_sent.then(|| self.retry_at.unwrap_or(Moment::START))
     }
 
-    /// Returns the batch to send, if it is time. It stops before an id that it already contains.
-    pub(super) fn send(&mut self, now: Moment) -> Option<Vec<Settlement>> {
+    /// Returns the batch to send, if it is time.
+    pub(super) fn send(&mut self, now: Moment) -> Option<Vec<HandOff>> {
         if self.next().is_none_or(|next| now < next) {
             return None;
         }
-        let mut ids = HashSet::new();
-        let fits = self.waiting.iter().take(MAX_BATCH).take_while(|item| ids.insert(&item.id));
-        self.under_way = fits.count();
+        let mut batch = Batch::default();
+        self.under_way = self.waiting.iter().take_while(|item| batch.takes(item)).count();
         Some(self.waiting.drain(..self.under_way).collect())
     }
 
-    /// Returns how soon a settled message is due again, if one is.
+    /// Returns how soon a settled message is due again, or one that follows is due, if any is.
     pub(super) fn settled(
         &mut self,
-        items: &[Settlement],
-        settled: Vec<Settled>,
+        at: Timestamp,
+        items: &[HandOff],
+        answers: Vec<HandedOff>,
         summary: &mut Summary,
     ) -> Option<Duration> {
         self.confirmed();
-        let pairs = items.iter().zip(settled);
-        pairs.filter_map(|(item, settled)| summary.note(item, settled)).min().map(Duration::from)
+        let pairs = items.iter().zip(answers);
+        let soonest = pairs.filter_map(|(item, HandedOff { settled, messages })| {
+            let again = summary.note(&item.settlement, settled).map(Duration::from);
+            let following = messages.into_iter().filter_map(|message| match message {
+                Enqueued::Created { due } => Some(due.since(at)),
+                _ => None,
+            });
+            following.chain(again).min()
+        });
+        soonest.min()
     }
 
     /// The batch can never be settled: waiting does not make a settlement valid.
@@ -78,7 +87,7 @@ impl Settles {
         self.confirmed();
     }
 
-    pub(super) fn failed(&mut self, now: Moment, items: Vec<Settlement>, dice: &mut Dice) {
+    pub(super) fn failed(&mut self, now: Moment, items: Vec<HandOff>, dice: &mut Dice) {
         self.under_way = 0;
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
         self.retry_at = Some(now.after(self.pauses.next(dice)));
@@ -88,5 +97,92 @@ impl Settles {
         self.under_way = 0;
         self.retry_at = None;
         self.pauses.reset();
+    }
+}
+
+/// What one operation can hold. It takes one item in any case.
+#[derive(Default)]
+struct Batch<'a> {
+    with_messages: Option<bool>,
+    ids: HashSet<&'a MessageId>,
+    bytes: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn takes(&mut self, HandOff { settlement, messages }: &'a HandOff) -> bool {
+        let is_first = self.with_messages.is_none();
+        let alike = *self.with_messages.get_or_insert(!messages.is_empty()) != messages.is_empty();
+        let before = self.ids.len();
+        self.ids.insert(&settlement.id);
+        self.ids.extend(messages.iter().map(|message| &message.id));
+        self.bytes += messages.iter().map(NewMessage::content_bytes).sum::<usize>();
+        let has_room = self.ids.len() <= MAX_BATCH && self.bytes <= MAX_BATCH_BYTES;
+        let are_new = self.ids.len() == before + 1 + messages.len();
+        is_first || alike && has_room && are_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClaimId, Lease, Outcome, Settlement};
+
+    fn id(text: &str) -> MessageId {
+        MessageId::try_from(text).unwrap()
+    }
+
+    fn item(name: &str, messages: Vec<NewMessage>) -> HandOff {
+        let lease = Lease { claim_id: ClaimId::from_bytes([0; 16]), epoch: 1 };
+        HandOff { settlement: Settlement { id: id(name), lease, outcome: Outcome::Ack }, messages }
+    }
+
+    fn message(name: &str) -> NewMessage {
+        NewMessage::new(id(name), "")
+    }
+
+    /// The names in each batch, while all are answered.
+    fn batches(items: Vec<HandOff>) -> Vec<Vec<String>> {
+        let mut settles = Settles::new();
+        items.into_iter().for_each(|item| settles.push(item));
+        let mut batches = Vec::new();
+        while let Some(batch) = settles.send(Moment::START) {
+            batches.push(batch.iter().map(|item| item.settlement.id.to_string()).collect());
+            settles.refused();
+        }
+        assert_eq!(settles.len(), 0);
+        batches
+    }
+
+    #[test]
+    fn settlements_with_and_without_messages_go_apart_and_in_order() {
+        let with = |name: &str| item(name, vec![message(&format!("next-{name}"))]);
+        let without = |name: &str| item(name, Vec::new());
+        let items = vec![without("a"), without("b"), with("c"), with("d"), without("e")];
+        assert_eq!(batches(items), [vec!["a", "b"], vec!["c", "d"], vec!["e"]]);
+    }
+
+    #[test]
+    fn no_id_is_twice_in_a_batch() {
+        let items = vec![
+            item("a", vec![message("x")]),
+            item("b", vec![message("x")]),
+            item("x", vec![message("y")]),
+            item("y", vec![message("a")]),
+        ];
+        assert_eq!(batches(items), [["a"], ["b"], ["x"], ["y"]]);
+    }
+
+    #[test]
+    fn batches_are_within_the_limits() {
+        let many =
+            |name: &str| item(name, (0..100).map(|n| message(&format!("{name}-{n}"))).collect());
+        let sizes: Vec<_> = batches((0..25).map(|n| many(&n.to_string())).collect());
+        assert_eq!(sizes.iter().map(Vec::len).collect::<Vec<_>>(), [9, 9, 7]);
+        let large = |name: &str| {
+            let payload = vec![0; 1_000_000];
+            item(name, vec![NewMessage::new(id(&format!("next-{name}")), payload)])
+        };
+        let sizes = batches(["a", "b", "c", "d", "e"].map(large).to_vec());
+        assert_eq!(sizes.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
     }
 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
-    DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, Known, Lease, List,
+    DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
     MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply,
     Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update, UpdateContent,
     UpdateDue, UpdateToken,
@@ -115,6 +115,12 @@ pub fn claim(token: u8, max: usize) -> Op {
 
 pub fn settle(text: &str, token: u8, outcome: Outcome) -> Op {
     Op::Settle(vec![Settlement { id: id(text), lease: lease(token), outcome }])
+}
+
+/// A settlement, and messages that follow.
+pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
+    let settlement = Settlement { id: id(text), lease: lease(token), outcome };
+    Op::HandOff(vec![HandOff { settlement, messages: next.iter().map(|it| message(it)).collect() }])
 }
 
 /// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
@@ -200,6 +206,8 @@ pub fn every_op() -> Vec<Op> {
         settle("leased", 1, Outcome::Retry { delay: millis(5), error: "e".to_owned() }),
         settle("leased", 1, Outcome::Reject { error: "e".to_owned() }),
         settle("leased", 1, Outcome::Release),
+        hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),
+        hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
         Op::Extend(Extend { leases: vec![(id("leased"), lease(1))], lease: millis(9_000) }),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),

@@ -19,7 +19,20 @@ pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
         fill(&queue).await;
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     };
-    for op in every_op().into_iter().filter(|op| !matches!(op, Op::Enqueue(_) | Op::Relay(_))) {
+    // What was refused can be repeated once there is memory.
+    for outcome in [Outcome::Ack, Outcome::Release] {
+        for next in [&["new"], &["ready"]] {
+            refilled().await;
+            let before = dump(&server, queue.keys().all());
+            let hand_off = hand_off("leased", 1, outcome.clone(), next);
+            assert_eq!(kind_of(&queue, 10, &hand_off).await, Err(ErrorKind::OutOfMemory));
+            assert_eq!(dump(&server, queue.keys().all()), before, "{hand_off:?}");
+            server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+            assert!(kind_of(&queue, 11, &hand_off).await.is_ok());
+        }
+    }
+    let takes_memory = |op: &Op| matches!(op, Op::Enqueue(_) | Op::Relay(_) | Op::HandOff(_));
+    for op in every_op().into_iter().filter(|op| !takes_memory(op)) {
         for ms in [4_500, 6_000] {
             refilled().await;
             assert!(kind_of(&queue, ms, &op).await.is_ok(), "{} at maxmemory", op.name());

@@ -182,6 +182,11 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         (4_500, Op::Cancel(vec![id("held")])),
         (4_500, Op::Enqueue(vec![update("large", 3), message("a new one")])),
         (5 * MINUTES, Op::Enqueue(vec![update("new", 3), large()])),
+        // Messages that follow.
+        (70 * MINUTES, hand_off("leased", 1, Outcome::Ack, &["new"])),
+        (130 * MINUTES, hand_off("leased", 1, Outcome::Ack, &["new"])),
+        (5 * MINUTES, hand_off("leased", 1, Outcome::Release, &["new"])),
+        (4_500, hand_off_of_every_kind()),
         // A repeated claim.
         (4_500, claim(2, 1)),
         (4_500, enqueue_large()),
@@ -214,10 +219,18 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
         (4_500, Op::Cancel(vec![id("ready")])),
         (4_500, Op::Purge(vec![id("dead")])),
         (4_500, settle("leased", 1, Outcome::Ack)),
+        (4_500, hand_off("leased", 1, Outcome::Ack, &["new"])),
         (4_500, claim(9, 10)),
         (6_000, claim(9, 10)),
         (4_500, relay_to_list(10, None)),
     ]
+}
+
+/// From a message that an update follows: a large one, and one that reuses a finished id.
+fn hand_off_of_every_kind() -> Op {
+    let settlement = Settlement { id: id("held"), lease: lease(3), outcome: Outcome::Release };
+    let again = NewMessage { finished_ids: FinishedIds::Reuse, ..message("acked") };
+    Op::HandOff(vec![HandOff { settlement, messages: vec![large(), again] }])
 }
 
 fn enqueue_large() -> Op {

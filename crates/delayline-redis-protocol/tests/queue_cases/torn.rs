@@ -16,8 +16,8 @@ mod updates;
 use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{
-    Cancelled, DeathReason, Enqueued, Found, Message, MessageState, Priority, Purged, Redriven,
-    Settled,
+    Cancelled, DeathReason, Enqueued, Found, HandedOff, Message, MessageState, Priority, Purged,
+    Redriven, Settled,
 };
 
 use self::tears::tears;
@@ -269,6 +269,11 @@ impl<'a> Before<'a> {
             let cancelled = end == Found::Finished(Status::Cancelled) && self.may_be_flagged(name);
             assert!(delivered.contains(*name) || cancelled, "{name} is not delivered: {what}");
         }
+        if next == "the same again" && !worked {
+            for name in &self.tear.creates {
+                assert!(delivered.contains(*name), "{name} was sent again in vain: {what}");
+            }
+        }
         if next == "an enqueue" {
             let after = look_up(queue, END, &["after"]).await;
             assert_eq!(after, [Found::Finished(Status::Acked)], "{what}");
@@ -352,6 +357,17 @@ impl<'a> Before<'a> {
             Reply::Settle(told) => {
                 let is_settled = |it: &Settled| !matches!(it, Settled::Stale | Settled::Missing);
                 assert!(told.iter().all(is_settled), "{told:?}: {what}");
+            }
+            Reply::HandOff(told) => {
+                for HandedOff { settled, messages } in told {
+                    let is_settled = !matches!(settled, Settled::Stale | Settled::Missing);
+                    assert!(is_settled, "{settled:?}: {what}");
+                    let is_there = |it: &Enqueued| !matches!(it, Enqueued::Conflict { .. });
+                    assert!(messages.iter().all(is_there), "{messages:?}: {what}");
+                }
+                for found in look_up(queue, self.tear.at + 1, &self.tear.creates).await {
+                    assert!(matches!(found, Found::Live(_)), "{found:?} follows: {what}");
+                }
             }
             Reply::Claim(_) | Reply::Relay(_) => return,
             other => panic!("{other:?}"),

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
-    Extend, FinishedIds, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, QueueName,
-    Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status, Timestamp,
-    Update, UpdateContent, UpdateDue, UpdateToken,
+    Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome,
+    QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status,
+    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
@@ -127,6 +127,14 @@ pub mod scenes {
         let before = vec![super::enqueue(n), super::claim(n)];
         let retry = Outcome::Retry { delay: millis(5_000), error: "later".to_owned() };
         scene(before, settle(n, retry), vec![super::cancel(n)])
+    }
+    pub fn hand_off(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n)];
+        let settlement = Settlement { id: id(n), lease: lease(n), outcome: Outcome::Ack };
+        let next = MessageId::try_from(format!("next{n}").as_str()).unwrap();
+        let messages = vec![NewMessage::new(next.clone(), "payload")];
+        let op = Op::HandOff(vec![HandOff { settlement, messages }]);
+        scene(before, op, vec![Op::Cancel(vec![next])])
     }
     pub fn extend(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
@@ -341,7 +349,7 @@ macro_rules! wire_cases {
         )*
     };
     ($connect:ty) => {
-        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry extend cancel reschedule redrive purge pause
+        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry hand_off extend cancel reschedule redrive purge pause
             resume get list stats forecast history check repair);
     };
 }

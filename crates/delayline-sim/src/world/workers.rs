@@ -217,7 +217,7 @@ impl World<'_> {
         let outcome = outcome.unwrap_or_else(|| handler.answer.into());
         self.ledger.answered(slot.queue(), &handler.id, &outcome);
         if let Some(machine) = &mut process.machine {
-            machine.handle_finished(slot, outcome);
+            machine.handle_finished(slot, outcome, Vec::new());
         }
     }
 

@@ -59,22 +59,15 @@ impl Books {
         self.latest = self.latest.max(call.applied.at);
         let at = call.applied.at;
         match (&call.op, &call.applied.reply) {
-            (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
-                messages.iter().zip(answers).try_for_each(|(message, answer)| {
-                    match answer {
-                        Enqueued::Created { due } => self.create(message, *due)?,
-                        Enqueued::Updated { .. } | Enqueued::Following { .. } => {
-                            let follows = matches!(answer, Enqueued::Following { .. });
-                            self.updated = true;
-                            let life = self.live(&message.id)?;
-                            life.updates.push(message.clone());
-                            (life.due, life.attempts) = (Timestamp::MIN, 0);
-                            life.followed |= follows;
-                            life.dead &= follows;
-                        }
-                        Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
+            (Op::Enqueue(messages), Reply::Enqueue(answers)) => self.enqueue(messages, answers),
+            (Op::HandOff(items), Reply::HandOff(answers)) => {
+                items.iter().zip(answers).try_for_each(|(item, answer)| match answer.settled {
+                    Settled::Done { status } => {
+                        self.settle(at, &item.settlement, status)?;
+                        self.enqueue(&item.messages, &answer.messages)
                     }
-                    Ok(())
+                    _ if answer.messages.is_empty() => Ok(()),
+                    _ => Err(format!("G31: {} sent messages", item.settlement.id)),
                 })
             }
             (Op::Claim(claim), Reply::Claim(claimed)) => {
@@ -233,6 +226,25 @@ impl Books {
         }
         life.ended = true;
         Ok(())
+    }
+
+    fn enqueue(&mut self, messages: &[NewMessage], answers: &[Enqueued]) -> Result<(), String> {
+        messages.iter().zip(answers).try_for_each(|(message, answer)| {
+            match answer {
+                Enqueued::Created { due } => self.create(message, *due)?,
+                Enqueued::Updated { .. } | Enqueued::Following { .. } => {
+                    let follows = matches!(answer, Enqueued::Following { .. });
+                    self.updated = true;
+                    let life = self.live(&message.id)?;
+                    life.updates.push(message.clone());
+                    (life.due, life.attempts) = (Timestamp::MIN, 0);
+                    life.followed |= follows;
+                    life.dead &= follows;
+                }
+                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
+            }
+            Ok(())
+        })
     }
 
     fn settle(&mut self, at: Timestamp, item: &Settlement, status: Status) -> Result<(), String> {

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
-    GroupName, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position, Priority,
-    Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    GroupName, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position,
+    Priority, Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::bytes::decode;
@@ -55,6 +55,7 @@ impl FromStr for Step {
                 to: destination(&mut words)?,
             }),
             "settle" => Op::Settle(words.items(settlement)?),
+            "hand_off" => Op::HandOff(words.items(hand_off)?),
             "extend" => Op::Extend(Extend {
                 lease: millis(words.required("lease")?)?,
                 leases: words.items(|item| Ok((id(item.word()?)?, lease(item.word()?)?)))?,
@@ -214,6 +215,20 @@ fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {
         other => return Err(format!("there is no outcome {other:?}")),
     };
     Ok(Settlement { id, lease, outcome })
+}
+
+fn hand_off(item: &mut Words<'_>) -> Result<HandOff, String> {
+    let words = std::mem::take(&mut item.0);
+    let mut parts = words.split(|word| *word == ">").map(|part| Words(part.to_vec()));
+    let mut first = parts.next().unwrap_or_else(|| Words(Vec::new()));
+    let settlement = settlement(&mut first)?;
+    first.end()?;
+    let messages = parts.map(|mut part| {
+        let message = message(&mut part)?;
+        part.end()?;
+        Ok(message)
+    });
+    Ok(HandOff { settlement, messages: messages.collect::<Result<_, String>>()? })
 }
 
 fn destination(words: &mut Words<'_>) -> Result<Destination, String> {

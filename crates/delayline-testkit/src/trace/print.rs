@@ -4,7 +4,7 @@ use std::fmt::{self, Formatter};
 
 use delayline_core::{
     Destination, FinishedIds, Known, Lease, List, MessageId, NewMessage, Op, Outcome, Position,
-    Priority, Resolution, Schedule, Update, UpdateContent, UpdateDue,
+    Priority, Resolution, Schedule, Settlement, Update, UpdateContent, UpdateDue,
 };
 
 use super::bytes::Word;
@@ -33,10 +33,13 @@ impl fmt::Display for Step {
                 write!(f, " max={}", relay.max)?;
                 destination(f, &relay.to)
             }
-            Op::Settle(settlements) => items(f, settlements, |f, item| {
-                id(f, &item.id)?;
-                lease(f, item.lease)?;
-                outcome(f, &item.outcome)
+            Op::Settle(settlements) => items(f, settlements, settlement),
+            Op::HandOff(hand_offs) => items(f, hand_offs, |f, item| {
+                settlement(f, &item.settlement)?;
+                item.messages.iter().try_for_each(|follow_up| {
+                    f.write_str(" >")?;
+                    message(f, follow_up)
+                })
             }),
             Op::Extend(extend) => {
                 write!(f, " lease={}", extend.lease.as_ms())?;
@@ -141,6 +144,12 @@ fn destination(f: &mut Formatter<'_>, to: &Destination) -> fmt::Result {
     write!(f, " {kind}={}", Word(to.key().as_bytes()))?;
     group.map_or(Ok(()), |group| write!(f, " group={}", Word(group.as_bytes())))?;
     to.limit().map_or(Ok(()), |limit| write!(f, " full={limit}"))
+}
+
+fn settlement(f: &mut Formatter<'_>, item: &Settlement) -> fmt::Result {
+    id(f, &item.id)?;
+    lease(f, item.lease)?;
+    outcome(f, &item.outcome)
 }
 
 fn outcome(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {

@@ -53,6 +53,7 @@ const fn items(op: &Op) -> usize {
     match op {
         Op::Enqueue(items) => items.len(),
         Op::Settle(items) => items.len(),
+        Op::HandOff(items) => items.len(),
         Op::Extend(extend) => extend.leases.len(),
         Op::Reschedule(items) => items.len(),
         Op::Redrive(redrive) => redrive.ids.len(),
@@ -65,6 +66,7 @@ fn without_item(op: &Op, n: usize) -> Option<Op> {
     Some(match op {
         Op::Enqueue(items) => Op::Enqueue(without(items, n)?),
         Op::Settle(items) => Op::Settle(without(items, n)?),
+        Op::HandOff(items) => Op::HandOff(without(items, n)?),
         Op::Extend(extend) => {
             Op::Extend(Extend { leases: without(&extend.leases, n)?, lease: extend.lease })
         }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use delayline_core::{
-    Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, Lease, List, MessageId, Millis,
-    Op, Position, Redriven, Reply, Rescheduled, Settlement, Status, Timestamp,
+    Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, HandOff, Lease, List, MessageId,
+    Millis, NewMessage, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement, Status,
+    Timestamp,
 };
 
 use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
@@ -56,13 +57,8 @@ impl Ledger {
     pub(super) fn concrete(&mut self, action: &Action) -> Op {
         let op = match action {
             Action::Send(op) => op.clone(),
-            Action::Settle(items) => {
-                let items = items.iter().map(|(id, lease, outcome)| {
-                    let (id, lease) = self.lease(id, *lease);
-                    (id.clone(), Settlement { id, lease, outcome: outcome.clone() })
-                });
-                Op::Settle(without_repetitions(items))
-            }
+            Action::Settle(items) => Op::Settle(self.settlements(items)),
+            Action::HandOff(items, messages) => hand_off(self.settlements(items), messages),
             Action::Extend(leases, lease) => {
                 let leases = leases.iter().map(|(id, lease)| {
                     let (id, lease) = self.lease(id, *lease);
@@ -94,12 +90,19 @@ impl Ledger {
 
     /// Learns from a reply.
     pub(super) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
-        if let Op::Enqueue(messages) = op {
-            let expiries = messages.iter().filter_map(|message| message.expires);
-            self.instants.extend(expiries.map(|expires| expires.instant(now)));
-        }
+        let messages: Vec<_> = match op {
+            Op::Enqueue(messages) => messages.iter().collect(),
+            Op::HandOff(items) => items.iter().flat_map(|item| &item.messages).collect(),
+            _ => Vec::new(),
+        };
+        let expiries = messages.into_iter().filter_map(|message| message.expires);
+        self.instants.extend(expiries.map(|expires| expires.instant(now)));
         match reply {
             Reply::Enqueue(items) => self.instants.extend(items.iter().filter_map(created)),
+            Reply::HandOff(items) => {
+                let answers = items.iter().flat_map(|item| &item.messages);
+                self.instants.extend(answers.filter_map(created));
+            }
             Reply::Claim(claimed) => {
                 self.instants.extend(claimed.next);
                 claimed
@@ -159,6 +162,13 @@ impl Ledger {
         known.unwrap_or_else(|| (id.clone(), Lease { claim_id: numbered(1), epoch: 1 }))
     }
 
+    fn settlements(&self, items: &[(MessageId, LeaseRef, Outcome)]) -> Vec<Settlement> {
+        without_repetitions(items.iter().map(|(id, lease, outcome)| {
+            let (id, lease) = self.lease(id, *lease);
+            (id.clone(), Settlement { id, lease, outcome: outcome.clone() })
+        }))
+    }
+
     fn position(&self, cursor: Cursor) -> Option<Position> {
         match cursor {
             Cursor::Start => None,
@@ -166,6 +176,21 @@ impl Ledger {
             Cursor::Recent(back) => recent(&self.positions, back).copied(),
         }
     }
+}
+
+/// Hand-offs of the messages whose ids are not settled, or else just the settlements.
+fn hand_off(settlements: Vec<Settlement>, messages: &[NewMessage]) -> Op {
+    let is_settled = |id: &MessageId| settlements.iter().any(|item| item.id == *id);
+    let messages: Vec<_> = messages.iter().filter(|message| !is_settled(&message.id)).collect();
+    if messages.is_empty() {
+        return Op::Settle(settlements);
+    }
+    let most = settlements.len().min(messages.len());
+    let items = settlements.into_iter().take(most).enumerate().map(|(n, settlement)| {
+        let own = messages.iter().skip(n).step_by(most).map(|message| (*message).clone());
+        HandOff { settlement, messages: own.collect() }
+    });
+    Op::HandOff(items.collect())
 }
 
 /// The item `back` from the end, or the first if there are fewer.

@@ -1,8 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, Millis, Op, Redrive, Relay, Reschedule, Resolution,
-    Status,
+    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewMessage, Op, Redrive, Relay,
+    Reschedule, Resolution, Settlement, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,9 +26,17 @@ pub(super) fn one() -> impl Strategy<Value = Move> {
 
 /// One random operation.
 pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
-    let settle = for_ids((lease_ref(), outcome()));
-    let settle = settle.prop_map(|items| {
-        Action::Settle(items.into_iter().map(|(id, (lease, how))| (id, lease, how)).collect())
+    let settlements = || {
+        let items = for_ids((lease_ref(), outcome()));
+        items.prop_map(|items| {
+            items.into_iter().map(|(id, (lease, how))| (id, lease, how)).collect::<Vec<_>>()
+        })
+    };
+    let settle = settlements().prop_map(Action::Settle);
+    let hand_off = (settlements(), for_ids(content())).prop_map(|(settlements, messages)| {
+        let messages = messages.into_iter().map(message);
+        let messages = messages.map(|message| NewMessage { known: Known::Refuse, ..message });
+        Action::HandOff(settlements, messages.collect())
     });
     let extend = (for_ids(lease_ref()), lease_duration());
     prop_oneof![
@@ -38,6 +46,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         7 => claim().prop_map(Action::ClaimAnew),
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
+        2 => hand_off,
         2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
@@ -99,6 +108,10 @@ fn invalid() -> impl Strategy<Value = Op> {
     prop_oneof![
         id().prop_map(|id| Op::Cancel(vec![id.clone(), id])),
         Just(Op::Enqueue(Vec::new())),
+        (id(), outcome()).prop_map(|(id, outcome)| {
+            let settlement = Settlement { id, lease: no_lease(), outcome };
+            Op::HandOff(vec![HandOff { settlement, messages: Vec::new() }])
+        }),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
         Just(Op::Relay(Relay { to: list("a-list", Some(0)), max: 1 })),
         Just(Op::Relay(Relay { to: stream("a-stream", None), max: 1001 })),

@@ -89,6 +89,17 @@ impl Draft {
         })
     }
 
+    /// Names the message unless it has a name.
+    pub(crate) fn or_id(mut self, id: impl FnOnce() -> Result<MessageId, Violation>) -> Self {
+        if std::mem::replace(&mut self.named, true) {
+            return self;
+        }
+        self.try_with(|message| {
+            message.id = id()?;
+            Ok(())
+        })
+    }
+
     /// Accepts the message even if its id was handled, cancelled or purged recently: for ids that
     /// recur, such as one reminder per shop.
     ///

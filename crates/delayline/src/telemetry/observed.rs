@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline_core::{
     Applied, At, Backend, Cancelled, Death, DeathReason, Durability, Enqueued, Error, Extended,
-    MessageId, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply, Rescheduled, Settled,
-    Settlement, Status, Wakeup,
+    MessageId, NewMessage, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply,
+    Rescheduled, Settled, Settlement, Status, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -64,9 +64,14 @@ impl Observed {
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
                 meters::batch(&self.queue, op.name(), messages.len());
-                for (message, &outcome) in messages.iter().zip(outcomes) {
-                    meters::enqueued(&self.queue, outcome);
-                    tell(&message.id, enqueued(outcome));
+                self.tell_enqueued(messages, outcomes, tell);
+            }
+            (Op::HandOff(items), Reply::HandOff(results)) => {
+                meters::batch(&self.queue, op.name(), items.len());
+                for (item, result) in items.iter().zip(results) {
+                    let settlement = &item.settlement;
+                    tell(&settlement.id, self.settled(settlement, result.settled));
+                    self.tell_enqueued(&item.messages, &result.messages, tell);
                 }
             }
             (Op::Claim(_), Reply::Claim(claimed)) => {
@@ -117,6 +122,18 @@ impl Observed {
                 }
             }
             _ => changes(op, &applied.reply, tell),
+        }
+    }
+
+    fn tell_enqueued(
+        &self,
+        messages: &[NewMessage],
+        outcomes: &[Enqueued],
+        tell: impl Fn(&MessageId, EventKind),
+    ) {
+        for (message, &outcome) in messages.iter().zip(outcomes) {
+            meters::enqueued(&self.queue, outcome);
+            tell(&message.id, enqueued(outcome));
         }
     }
 

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use delayline_core::{
-    Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, MessageId, Millis, Op,
-    Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp, limits,
+    Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, HandOff, MessageId, Millis,
+    NewMessage, Op, Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp, limits,
 };
 use uuid::Uuid;
 
@@ -150,14 +150,18 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         O: Into<Outcome> + 'static,
         E: Display + 'static,
     {
-        let alone = Alone::new(self.queue().codec().clone(), handler);
+        let alone = Alone::new(
+            self.queue().codec().clone(),
+            handler,
+            self.queue().client().label().clone(),
+        );
         let mut drained = Drained::default();
         loop {
             let (at, Claimed { deliveries, more, next, .. }) = self.claim().await;
             let none = deliveries.is_empty();
             for delivery in deliveries {
                 if drained.handled.len() >= self.max_deliveries {
-                    self.settle(&delivery, Settle::Release).await;
+                    self.settle(&delivery, Settle::Release, Vec::new()).await;
                     fail(&gave_up(&drained));
                 }
                 drained.handled.push(self.handle(&alone, at, delivery).await);
@@ -189,21 +193,33 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
         let failures = info.failures.saturating_add(1);
         let outcome = alone.handle(delivery.clone(), at.since(due)).await;
-        let settle = outcome.clone().settled(|error| self.retry.longest_delay(failures, error));
-        let status = self.settle(&delivery, settle).await;
+        let (end, messages) = outcome.clone().of(&id);
+        let settle = end.settled(|error| self.retry.longest_delay(failures, error));
+        let status = self.settle(&delivery, settle, messages).await;
         Handled { id, epoch, due, at, outcome, status }
     }
 
-    async fn settle(&self, delivery: &Delivery, outcome: Settle) -> Option<Status> {
+    async fn settle(
+        &self,
+        delivery: &Delivery,
+        outcome: Settle,
+        messages: Vec<NewMessage>,
+    ) -> Option<Status> {
         let id = delivery.message.info.id.clone();
         let settlement = Settlement { id, lease: delivery.lease, outcome };
-        match self.apply(Op::Settle(vec![settlement])).await.reply {
-            Reply::Settle(settled) => match settled.first() {
-                Some(Settled::Done { status }) => Some(*status),
-                Some(Settled::AlreadyDone { ended }) => *ended,
-                _ => None,
-            },
+        let op = match messages.is_empty() {
+            true => Op::Settle(vec![settlement]),
+            false => Op::HandOff(vec![HandOff { settlement, messages }]),
+        };
+        let settled = match self.apply(op).await.reply {
+            Reply::Settle(all) => all.first().copied(),
+            Reply::HandOff(all) => all.first().map(|one| one.settled),
             _ => fail("the reply to a settlement belongs to another operation"),
+        };
+        match settled {
+            Some(Settled::Done { status }) => Some(status),
+            Some(Settled::AlreadyDone { ended }) => ended,
+            _ => None,
         }
     }
 

@@ -68,6 +68,11 @@ impl Backend for Recorder {
         if let (Op::Enqueue(messages), Reply::Enqueue(outcomes)) = (op, &applied.reply) {
             self.record(messages, outcomes, applied.at);
         }
+        if let (Op::HandOff(items), Reply::HandOff(results)) = (op, &applied.reply) {
+            for (item, result) in items.iter().zip(results) {
+                self.record(&item.messages, &result.messages, applied.at);
+            }
+        }
         Ok(applied)
     }
 

@@ -12,12 +12,13 @@ use super::control::Control;
 use super::handler::{Start, starter, without_outcome};
 use super::{Job, Outcome};
 use crate::Codec;
+use crate::telemetry::Label;
 
 /// Handles deliveries one by one, as a worker would.
 pub(crate) struct Alone(Start);
 
 impl Alone {
-    pub(crate) fn new<T, C, H, F, O, E>(codec: Arc<C>, handler: H) -> Self
+    pub(crate) fn new<T, C, H, F, O, E>(codec: Arc<C>, handler: H, queue: Label) -> Self
     where
         T: Send + 'static,
         C: Codec<T>,
@@ -26,7 +27,7 @@ impl Alone {
         O: Into<Outcome> + 'static,
         E: Display + 'static,
     {
-        Self(starter(codec, handler, None))
+        Self(starter(codec, handler, None, queue))
     }
 
     /// Returns the handler's result. Dropping the future drops the handler.

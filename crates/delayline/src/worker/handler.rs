@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::{CancelReason, Job, Outcome};
 use crate::Codec;
+use crate::telemetry::Label;
 
 /// Makes the future that handles a delivery, given how late it was claimed.
 pub(super) type Start = Arc<
@@ -25,7 +26,12 @@ pub(super) type Start = Arc<
 
 /// All user code (codec, handler, conversions) runs inside the returned future, so that a panic
 /// affects only its own message.
-pub(super) fn starter<T, C, H, F, O, E>(codec: Arc<C>, handler: H, limit: Option<Duration>) -> Start
+pub(super) fn starter<T, C, H, F, O, E>(
+    codec: Arc<C>,
+    handler: H,
+    limit: Option<Duration>,
+    queue: Label,
+) -> Start
 where
     T: Send + 'static,
     C: Codec<T>,
@@ -36,7 +42,7 @@ where
 {
     let handler = Arc::new(handler);
     Arc::new(move |delivery, lateness, control| {
-        let (codec, handler) = (Arc::clone(&codec), Arc::clone(&handler));
+        let (codec, handler, queue) = (Arc::clone(&codec), Arc::clone(&handler), queue.clone());
         Box::pin(async move {
             let message = delivery.message;
             let payload = match codec.decode(&message.payload) {
@@ -53,6 +59,7 @@ where
                 delivery.lease,
                 lateness,
                 Arc::clone(&control),
+                queue,
             );
             let work = handler(job);
             let result = match limit {

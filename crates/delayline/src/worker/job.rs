@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use delayline_core::{Headers, Lease, MessageId, MessageInfo, Timestamp};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use super::CancelReason;
 use super::control::Control;
+use super::{CancelReason, Outcome};
+use crate::telemetry::Label;
+use crate::{Draft, Error};
 
 /// A delivered message, decoded: what a handler receives.
 ///
@@ -21,6 +24,7 @@ pub struct Job<T> {
     lease: Lease,
     lateness: Duration,
     control: Arc<Control>,
+    queue: Label,
 }
 
 impl<T> Job<T> {
@@ -31,8 +35,9 @@ impl<T> Job<T> {
         lease: Lease,
         lateness: Duration,
         control: Arc<Control>,
+        queue: Label,
     ) -> Self {
-        Self { payload, info, headers, lease, lateness, control }
+        Self { payload, info, headers, lease, lateness, control, queue }
     }
 
     /// The payload.
@@ -99,6 +104,62 @@ impl<T> Job<T> {
         self.lease
     }
 
+    /// Sends a message to another queue, on any server, and returns [`Outcome::Ack`] once that has
+    /// accepted it: return this outcome from the handler. In the job's own queue,
+    /// [`Outcome::then`] does both in one step.
+    ///
+    /// A draft without an id gets one that is derived from this queue, the job's id and its sequence
+    /// number. So if the handler runs again, because its ack was lost, the other queue recognizes the
+    /// message for as long as it remembers it, at least an hour after it has finished (G15): the
+    /// message is sent at least once, and within that time exactly once. If the other queue refuses
+    /// the message, as a conflict or because it knows it as dead, cancelled or purged, this returns
+    /// a failure: [`Outcome::Retry`].
+    ///
+    /// ```
+    /// # use delayline::{Error, Job, Queue, Worker};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let connection = delayline::connect("memory:").await?;
+    /// let orders: Queue<u64> = connection.queue("orders").await?;
+    /// let invoices: Queue<u64> = connection.queue("invoices").await?;
+    /// let _ = orders.message(&17).send().await?;
+    ///
+    /// let target = invoices.clone();
+    /// let worker = Worker::builder(orders).until_empty(true).build()?;
+    /// let summary = worker
+    ///     .run(move |job: Job<u64>| {
+    ///         let draft = target.message(job.payload());
+    ///         async move { job.hand_over(draft).await }
+    ///     })
+    ///     .await;
+    /// assert_eq!((summary.acked, invoices.stats().await?.ready), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the message in the other queue. The next run of the handler
+    /// finds it there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Draft::send`].
+    pub async fn hand_over(&self, draft: Draft) -> Result<Outcome, Error> {
+        let draft = draft.or_id(|| {
+            let (queue, id) = (self.queue.as_str(), self.info.id.as_bytes());
+            let lengths = format!("{} {} {} ", queue.len(), id.len(), self.info.sequence);
+            let name = [lengths.as_bytes(), queue.as_bytes(), id].concat();
+            MessageId::try_from(Uuid::new_v5(&HAND_OVER, &name).to_string())
+        });
+        let sent = draft.send().await?;
+        Ok(if sent.is_accepted() {
+            Outcome::Ack
+        } else {
+            Outcome::retry(format!("the other queue refuses {}: {:?}", sent.id, sent.outcome))
+        })
+    }
+
     /// A token that fires when it is no longer useful to continue: see [`CancelReason`]. The
     /// handler is not forced to end; its result counts as long as the lease is valid.
     pub fn cancellation(&self) -> &CancellationToken {
@@ -111,6 +172,9 @@ impl<T> Job<T> {
         self.control.reason()
     }
 }
+
+/// The namespace of the ids of messages that are handed over to another queue.
+const HAND_OVER: Uuid = Uuid::from_u128(0x6df1_a7c2_53e0_4b8e_9a0b_27d1_4cf3_60f5);
 
 impl<T> fmt::Debug for Job<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

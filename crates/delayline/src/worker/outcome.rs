@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use delayline_core::limits::MAX_ERROR_BYTES;
-use delayline_core::{Millis, Outcome as Settled};
+use delayline_core::{
+    ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, Op, Outcome as Settled, Settlement,
+};
+
+use crate::Error;
 
 /// How the handling of a message ended.
 ///
@@ -37,6 +41,13 @@ pub enum Outcome {
     /// Hopeless: the message becomes a dead letter, with this text as the error.
     #[doc(alias = "DLQ")]
     Reject(String),
+    /// An outcome, and messages that follow from it: made by [`then`](Self::then).
+    Then {
+        /// What becomes of the handled message.
+        outcome: Box<Self>,
+        /// What follows.
+        messages: Vec<NewMessage>,
+    },
 }
 
 impl Outcome {
@@ -58,6 +69,96 @@ impl Outcome {
         Self::Reject(error.into())
     }
 
+    /// Sends messages together with this outcome, in one step (G31): they are created if and only if
+    /// the outcome is accepted, however often a reply is lost, and whatever this process meets. If the
+    /// lease is lost, or the server is full, nothing of it happens. So a chain of messages neither
+    /// breaks nor forks.
+    ///
+    /// They go to the queue of the handled message, whatever queue has made the drafts; for another
+    /// queue, use [`Job::hand_over`](crate::Job::hand_over). A message whose id the queue knows
+    /// already is not created, and the outcome counts all the same (G15).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use delayline::{Error, Job, Outcome, Queue, Worker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("steps").await?;
+    /// queue.message(&1).id("step-1").send().await?;
+    ///
+    /// let next = queue.clone();
+    /// let worker = Worker::builder(queue).until_empty(true).build()?;
+    /// let summary = worker
+    ///     .run(move |job: Job<u64>| {
+    ///         let next = next.clone();
+    ///         async move {
+    ///             let step = job.payload() + 1;
+    ///             if step > 3 {
+    ///                 return Ok(Outcome::Ack);
+    ///             }
+    ///             let draft = next.message(&step).id(format!("step-{step}"));
+    ///             Outcome::Ack.then([draft.due_in(Duration::from_millis(5))])
+    ///         }
+    ///     })
+    ///     .await;
+    /// assert_eq!(summary.acked, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Encode`] if a value has no payload. [`Error::Backend`] if a message is outside its
+    /// limits, is an update, or has the id of another one, or if there are none, more than
+    /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
+    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). A message with the id of the handled one
+    /// is noticed later: it makes the handling a failure.
+    #[doc(alias = "chain")]
+    #[doc(alias = "follow_up")]
+    pub fn then<M>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error>
+    where
+        M: TryInto<NewMessage, Error: Into<Error>>,
+    {
+        let (outcome, mut all) = self.parts();
+        for message in messages {
+            all.push(message.try_into().map_err(Into::into)?);
+        }
+        // The id of the handled message is not known here.
+        let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
+        hand_off(other, all.clone()).validate()?;
+        Ok(Self::Then { outcome: Box::new(outcome), messages: all })
+    }
+
+    /// The outcome itself, and the messages that follow.
+    fn parts(self) -> (Self, Vec<NewMessage>) {
+        match self {
+            Self::Then { outcome, mut messages } => {
+                let (outcome, earlier) = outcome.parts();
+                messages.splice(0..0, earlier);
+                (outcome, messages)
+            }
+            outcome => (outcome, Vec::new()),
+        }
+    }
+
+    /// The outcome of the message `id`, and the messages that follow. If these cannot be sent, it is a
+    /// failure.
+    pub(crate) fn of(self, id: &MessageId) -> (Self, Vec<NewMessage>) {
+        let (outcome, messages) = self.parts();
+        if messages.is_empty() {
+            return (outcome, messages);
+        }
+        match hand_off(id.clone(), messages.clone()).validate() {
+            Ok(()) => (outcome, messages),
+            Err(violation) => {
+                let error = format!("the messages that follow cannot be sent: {violation}");
+                (Self::retry(error), Vec::new())
+            }
+        }
+    }
+
     /// Converts to the outcome of the contract. `policy` returns the delay for a retry without one,
     /// given its error.
     pub(crate) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
@@ -70,6 +171,7 @@ impl Outcome {
             Self::Snooze(delay) => Settled::Snooze { delay: millis(delay) },
             Self::Release => Settled::Release,
             Self::Reject(error) => Settled::Reject { error: truncated(error) },
+            Self::Then { outcome, .. } => outcome.settled(policy),
         }
     }
 }
@@ -78,6 +180,13 @@ impl From<()> for Outcome {
     fn from((): ()) -> Self {
         Self::Ack
     }
+}
+
+/// To be validated: the lease does not matter.
+fn hand_off(id: MessageId, messages: Vec<NewMessage>) -> Op {
+    let lease = Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 1 };
+    let settlement = Settlement { id, lease, outcome: Settled::Ack };
+    Op::HandOff(vec![HandOff { settlement, messages }])
 }
 
 fn millis(duration: Duration) -> Millis {

@@ -262,11 +262,12 @@ impl Run {
         self.tasks.remove(&slot);
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = failures.saturating_add(1);
+        let (outcome, messages) = outcome.of(&id);
         if let Outcome::Retry { error, .. } = &outcome {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
         let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
-        self.machine.handle_finished(slot, outcome);
+        self.machine.handle_finished(slot, outcome, messages);
     }
 
     /// Logs what people need to know, and stops after a refusal if the run should end on empty
@@ -350,14 +351,18 @@ fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
 
 /// Logs leases that were lost.
 fn log_late(op: &Op, reply: &Reply) {
+    let late = |(item, settled): (&Settlement, Settled)| {
+        if matches!(settled, Settled::Stale | Settled::Missing) {
+            tracing::warn!(id = %item.id, epoch = item.lease.epoch, "settled too late");
+        }
+    };
     match (op, reply) {
         (Op::Settle(items), Reply::Settle(settled)) => {
-            let late = |(item, settled): (&Settlement, &Settled)| {
-                if matches!(settled, Settled::Stale | Settled::Missing) {
-                    tracing::warn!(id = %item.id, epoch = item.lease.epoch, "settled too late");
-                }
-            };
-            items.iter().zip(settled).for_each(late);
+            items.iter().zip(settled.iter().copied()).for_each(late);
+        }
+        (Op::HandOff(items), Reply::HandOff(results)) => {
+            let settlements = items.iter().map(|item| &item.settlement);
+            settlements.zip(results.iter().map(|result| result.settled)).for_each(late);
         }
         (Op::Extend(extend), Reply::Extend(extended)) => {
             let late = |(lease, extended): (&(MessageId, delayline_core::Lease), &Extended)| {

@@ -45,6 +45,14 @@ pub(super) fn tears() -> Vec<Tear> {
     let move_to = |name| Reschedule { id: id(name), schedule };
     let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
     let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
+    let hand_off = |outcome: &Outcome| {
+        let item = |(held, next): (&&str, &str)| {
+            let outcome = outcome.clone();
+            let settlement = Settlement { id: id(held), lease: lease(3), outcome };
+            HandOff { settlement, messages: vec![content(next)] }
+        };
+        Op::HandOff(LEASED.iter().zip(new).map(item).collect())
+    };
     let mut tears = vec![
         Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
         Tear {
@@ -96,6 +104,15 @@ pub(super) fn tears() -> Vec<Tear> {
         Tear {
             finishes: vec!["leased", "flagged"],
             ..tear("settlements of all kinds", &LEASED, one_each())
+        },
+        Tear {
+            creates: new.to_vec(),
+            ..finish("hand-off after acks", &LEASED, hand_off(&Outcome::Ack))
+        },
+        Tear {
+            creates: new.to_vec(),
+            finishes: flagged.to_vec(),
+            ..tear("hand-off after releases", &LEASED, hand_off(&Outcome::Release))
         },
         tear(
             "extend",

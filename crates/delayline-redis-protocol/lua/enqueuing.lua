@@ -1,0 +1,98 @@
+-- For the scripts that enqueue messages which are no updates.
+
+-- The record of a message that expires or is large. Sets new_records and new_contents.
+--@inline
+local function put_unusual_record()
+  local digest, expires_at = NEW_MESSAGE_DIGEST_FROM, ''
+  if expires then
+    digest = EXPIRING_MESSAGE_DIGEST_FROM
+    expires_at = pack(INSTANT, instant(item, EXPIRING_MESSAGE_EXPIRES_FROM))
+  end
+  local form, content = byte(item, digest + NEW_MESSAGE_FORM - 1), digest + NEW_MESSAGE_BYTES
+  if bit.band(form, LIMITED) ~= 0 then
+    content = content + LIMITS_BYTES
+  end
+  local record = high .. low .. enqueued_at .. sub(item, digest, content - 1) .. expires_at
+  if form >= LARGE then
+    local n = #new_contents
+    new_contents[n + 1], new_contents[n + 2] = id, sub(item, content + LENGTHS_BYTES)
+    record = record .. sub(item, content, content + LENGTHS_BYTES - 1)
+  else
+    record = record .. sub(item, content)
+  end
+  new_records[recorded + 2] = record
+end
+
+-- For a record of this id. Reads its place; sets known_digest and status if the message is live.
+--@inline
+local function judge_live()
+  local record = records[i]
+  local band, instant = place_of(member_of(record, id))
+  if band or not is_over(record, past[i], past[i] and redis.call('HGET', key.details, id)) then
+    known_digest, status = digest_of(record), READY
+    if band == AT_DEAD then
+      status = DEAD
+    elseif band == AT_LEASED then
+      status = LEASED
+    elseif band and instant > now then
+      status = SCHEDULED
+    end
+  end
+end
+
+-- State::enqueue, for each message of these runs. Reads count, the number of messages; runs, ids and messages in
+-- ARGV, with before_ids arguments before them; records and past of the ids. Sets results, with before_results
+-- before them; new_places and new_records, which have `placed` and `recorded` elements; new_contents, reused,
+-- first_due and last, the number of the latest message.
+--@inline
+local function enqueue_runs()
+  local pack, char = struct.pack, string.char
+  local enqueued_at = pack(INSTANT, now)
+  -- All but the last byte of a sequence number is mostly that of the one before.
+  local sequence, high = control.sequence, nil
+  for run = 1, #runs, RUN_BYTES do
+    local length, flags, level = struct.unpack(RUN_FORMAT, runs, run)
+    local due = instant(runs, run + RUN_DUE_FROM - 1)
+    local score, expires = nil, flags >= EXPIRING
+    local first = last + 1
+    last = last + length
+    for i = first, last do
+      local id, item, known_digest, status = ARGV[before_ids + i], ARGV[before_ids + count + i], nil, nil
+      if records[i] then
+        judge_live()
+      end
+      if not status and past[i] then
+        if flags % 2 == REUSES then
+          reused[#reused + 1] = id
+        else
+          known_digest, status = sub(past[i], FINISHED_DIGEST), byte(past[i], FINISHED_STATUS)
+        end
+      end
+      if status then
+        local digest = expires and sub(item, EXPIRING_MESSAGE_DIGEST) or sub(item, NEW_MESSAGE_DIGEST)
+        results[before_results + i] = known_digest == digest and -status or ENQUEUE_CONFLICT - status
+      else
+        sequence = sequence + 1
+        local low = char(sequence % 256)
+        if low == '\0' or not high then
+          high = sub(pack(U64, sequence), HIGH_SEQUENCE)
+        end
+        score = score or due_score(level, due)
+        new_places[placed + 1], new_places[placed + 2] = score, high .. low .. id
+        new_records[recorded + 1] = id
+        if not expires and byte(item, NEW_MESSAGE_FORM) < LARGE then
+          -- Shortcuts put_unusual_record.
+          new_records[recorded + 2] = high .. low .. enqueued_at .. item
+        else
+          put_unusual_record()
+        end
+        placed, recorded = placed + 2, recorded + 2
+        if due < first_due then
+          first_due = due
+        end
+        results[before_results + i] = due
+      end
+    end
+  end
+  control.sequence = sequence
+end

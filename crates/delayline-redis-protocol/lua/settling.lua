@@ -1,0 +1,108 @@
+-- For the scripts that settle leases.
+
+-- For an id without details: it was never claimed, or it is gone.
+local function settle_without_details(i, lease, kind)
+  if redis.call('HEXISTS', key.records, ARGV[1 + i]) == 1 then
+    return SETTLE_STALE
+  end
+  local past = finished_of(1 + i, 1 + i)[1]
+  if past and lease ~= NO_LEASE and sub(past, FINISHED_LEASE) == lease
+    and (kind == ACK) == (byte(past, FINISHED_STATUS) == ACKED) then
+    return SETTLE_ALREADY_ENDED - byte(past, FINISHED_STATUS)
+  end
+  return SETTLE_MISSING
+end
+
+-- Gives a message back, or buries it. Answers its status.
+local function give_back(id, entry, item, kind)
+  local d = read_details(entry)
+  d.settled, d.state, d.reason = kind, LEASE_CLOSED, 0
+  local delay, text = struct.unpack(INSTANT, item, SETTLEMENT_DELAY_FROM), sub(item, SETTLEMENT_ERROR_FROM)
+  if kind == SNOOZE then
+    d.due = after(delay)
+    tally(TOTAL_SNOOZED, 1)
+  elseif kind == RELEASE then
+    tally(TOTAL_RELEASED, 1)
+  elseif kind == RETRY then
+    d.failures = d.failures + 1
+    tally(TOTAL_FAILED, 1)
+    note_error(d, text)
+    if d.failures >= d.max_failures then
+      d.reason = MAX_FAILURES
+    else
+      d.due = after(delay)
+    end
+  elseif kind == REJECT then
+    note_error(d, text)
+    d.reason = REJECTED
+  end
+  push(new_details, id, write_details(d))
+  if d.reason ~= 0 then
+    push(new_places, bury(d.reason), d.sequence .. id)
+    return DEAD
+  end
+  push(new_places, due_score(d.level, d.due), d.sequence .. id)
+  first_due = math.min(first_due, d.due)
+  return d.due > now and SCHEDULED or READY
+end
+
+-- Ends a lease. `update` is what stands in `updates`, if anything does. Answers the message's status.
+local function end_lease(id, entry, item, kind, update)
+  local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
+  local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id
+  if has_follower(update, sub(entry, DETAILS_SEQUENCE)) then
+    if not status then
+      status = REPLACED
+      local counter = kind == RETRY and TOTAL_FAILED or kind == SNOOZE and TOTAL_SNOOZED
+        or kind == RELEASE and TOTAL_RELEASED
+      if counter then
+        tally(counter, 1)
+      end
+    end
+    local due = take_over(id, member, status, lease, kind + ENDED * status, update)
+    first_due = math.min(first_due, due)
+  elseif status then
+    finish(id, sub(entry, DETAILS_DIGEST), status, lease, update)
+    ended[#gone] = member
+  else
+    status = give_back(id, entry, item, kind)
+  end
+  return status
+end
+
+-- State::settle, for the settlements whose numbers stand in others. Reads count; ids and settlements, which follow
+-- the clock in ARGV; stored, their details; known, what stands of them in `updates`, if anything was updated.
+--@inline
+local function settle_others()
+  for _, i in ipairs(others) do
+    local entry, item, status = stored[i], ARGV[1 + count + i], SETTLE_STALE
+    local lease, kind = sub(item, SETTLEMENT_LEASE), byte(item, SETTLEMENT_KIND) or ACK
+    if not entry then
+      status = settle_without_details(i, lease, kind)
+    elseif readable_details(entry) and sub(entry, DETAILS_LEASE) == lease then
+      local settled = byte(entry, DETAILS_SETTLED)
+      if byte(entry, DETAILS_STATE) ~= LEASE_CLOSED then
+        status = end_lease(ARGV[1 + i], entry, item, kind, known and known[i])
+      elseif settled > 0 and kind == settled % ENDED then
+        local reason, before = byte(entry, DETAILS_REASON), math.floor(settled / ENDED)
+        local died = reason == MAX_FAILURES or reason == REJECTED
+        status = before > 0 and SETTLE_ALREADY_ENDED - before
+          or died and SETTLE_ALREADY_ENDED - DEAD or SETTLE_ALREADY_DONE
+      end
+    end
+    results[3 + i] = status
+  end
+end
+
+-- For write: some of the messages that ended were not in the index. Details may be all that was left of them,
+-- and a newer message of that id stays then.
+--@inline
+local function spare_newer()
+  for n = #gone, 1, -1 do
+    local record = redis.call('HGET', key.records, gone[n])
+    if record and sub(record, RECORD_SEQUENCE) ~= sub(ended[n], MEMBER_SEQUENCE) then
+      redis.call('HDEL', key.details, gone[n])
+      table.remove(gone, n)
+    end
+  end
+end

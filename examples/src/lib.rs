@@ -30,6 +30,8 @@ mod guides {
     mod several_queues {}
     #[doc = include_str!("../../docs/guides/testing.md")]
     mod testing {}
+    #[doc = include_str!("../../docs/guides/chains.md")]
+    mod chains {}
     #[doc = include_str!("../../docs/guides/relay.md")]
     mod relay {}
     #[doc = include_str!("../../docs/guides/dashboard.md")]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayline::{
-    Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Outcome, Queue, Status,
-    Worker, limits,
+    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Outcome, Queue,
+    Status, Worker, limits,
 };
 use support::{Fault, Faulty};
 
@@ -117,7 +117,7 @@ async fn what_cannot_follow_is_refused() {
         (Outcome::Ack.then([draft("a").or_replace()]), "must not be an update"),
         (Outcome::Ack.then(many()), "100"),
         (Outcome::Ack.then([draft("")]), "the message id is empty"),
-        (Outcome::Ack.then([draft("a"); 0]), "hand-off"),
+        (Outcome::Ack.then(Vec::<Draft>::new()), "hand-off"),
     ] {
         let error: Error = refused.unwrap_err();
         assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error:?}");

@@ -22,7 +22,7 @@ use delayline_core::{
     QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status,
     Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
-use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
+use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{End, Fault, Proxy};
 
@@ -204,6 +204,19 @@ pub struct Seen {
     lost: usize,
 }
 
+/// Opens a queue. A busy machine can take longer than [`PATIENCE`], although nothing is cut yet.
+async fn opened<T: Transport>(transport: Arc<T>, name: QueueName) -> ScriptBackend<T> {
+    for _ in 0..200 {
+        match ScriptBackend::open(Arc::clone(&transport), name.clone(), false).await {
+            Ok(queue) => return queue,
+            Err(error) => assert_ne!(error.class(), ErrorClass::Rejected, "{error}"),
+        }
+        // The next attempt to connect is some milliseconds away.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{name} is never opened");
+}
+
 /// Cuts one operation everywhere.
 pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
     let server = Server::start();
@@ -246,7 +259,7 @@ impl<C: Connect> Lane<C> {
         options.connect_timeout = Duration::from_secs(5);
         let transport = Arc::new(C::connect(&options).await.unwrap());
         let name = QueueName::new(format!("q{lane}{end:?}")).unwrap();
-        let queue = ScriptBackend::open(transport, name, false).await.unwrap();
+        let queue = opened(transport, name).await;
         let mut lane_ = Self { queue, proxy, model: State::new(), clock: 0 };
         let mut seen = Seen::default();
         let mut number = 1;

@@ -58,7 +58,7 @@ pub(super) fn overdue(stats: &Stats, now: Timestamp) -> Markup {
         Some(due) if due <= now && stats.ready > 0 => html! {
             span.late[now.since(due).as_secs() >= 10] { "due " (relative(now, due)) }
         },
-        Some(due) => html! { "next " (relative(now, due)) },
+        Some(due) => html! { span.next { "next " (relative(now, due)) } },
         None => html! { span.far { "nothing to do" } },
     }
 }

@@ -112,7 +112,7 @@ fn past(history: &History) -> Markup {
     html! {
         table.forecast {
             thead {
-                tr { th scope="col" { "What" } th.number scope="col" { "Most in 6 minutes" } th {} }
+                tr { th scope="col" { "What" } th.number scope="col" { "Most in 6 minutes" } td {} }
             }
             tbody {
                 @for series in series.iter().filter(|series| !series.is_level) {
@@ -160,7 +160,7 @@ fn coming(forecast: &Forecast) -> Markup {
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
     html! {
         table.forecast {
-            thead { tr { th scope="col" { "Due" } th.number scope="col" { "Messages" } th {} } }
+            thead { tr { th scope="col" { "Due" } th.number scope="col" { "Messages" } td {} } }
             tbody {
                 @for (label, count) in &rows {
                     tr {

@@ -2,6 +2,7 @@
 
 mod alone;
 mod bench;
+mod browser;
 mod chaos;
 mod ci;
 mod consumers;
@@ -64,6 +65,8 @@ fn run() -> Result<()> {
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
         "peers" => peers::run(&shell, args),
+        "browser" => browser::run(&shell, args),
+        "screenshots" => browser::screenshots(&shell, args),
         "chaos" => chaos::run(&shell, args),
         "consumers" => consumers::run(&shell),
         "soak" => soak::run(&shell, args),
@@ -118,6 +121,14 @@ cargo xtask minimal-versions
 cargo xtask consumers
     Run the consumers in Python and Node of docs/guides/relay.md as they are printed there. Needs both,
     and gets their Redis clients from PyPI and npm.
+
+cargo xtask browser [CARGO TEST ARGS]
+    Use the dashboard as a person does, in a Chromium without a window: journeys, hostile content,
+    small screens, accessibility. Installs Debian's chromium and chromium-driver where it may; gets
+    axe-core from npm.
+
+cargo xtask screenshots
+    Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

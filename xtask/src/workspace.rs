@@ -32,8 +32,8 @@ pub(crate) struct Package {
 }
 
 /// The workspace, and those that stand apart because daily builds do not need what they need.
-pub(crate) const MANIFESTS: [&str; 3] =
-    ["Cargo.toml", "fuzz/Cargo.toml", "benches/peers/Cargo.toml"];
+pub(crate) const MANIFESTS: [&str; 4] =
+    ["Cargo.toml", "fuzz/Cargo.toml", "benches/peers/Cargo.toml", "browser/Cargo.toml"];
 
 /// What `cargo run` says, under a name of our own.
 const MANIFEST_DIR: &str = "XTASK_MANIFEST_DIR";

@@ -1,0 +1,12 @@
+//! The dashboard in Chromium, as a person uses it. `cargo xtask browser` runs the journeys in
+//! `tests/`, `cargo xtask screenshots` takes the pictures of the guide.
+
+mod driver;
+mod page;
+mod samples;
+mod site;
+
+pub use driver::{Settings, with_browser};
+pub use page::Page;
+pub use samples::samples;
+pub use site::Site;

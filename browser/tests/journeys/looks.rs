@@ -1,0 +1,95 @@
+//! Pages fit small screens, and can be read by all.
+
+use std::env;
+use std::fs;
+
+use delayline_browser::{Settings, Site, samples, with_browser};
+use delayline_web::Role;
+
+/// Every kind of page.
+const PAGES: [&str; 12] = [
+    "queues",
+    "queue?queue=orders",
+    "queue?queue=texts&note=paused",
+    "messages?queue=orders&state=scheduled",
+    "messages?queue=orders&state=ready",
+    "messages?queue=orders&state=leased",
+    "message?queue=orders&id=order-9123",
+    "message?queue=orders&id=order-1386",
+    "message?queue=orders&id=unknown",
+    "dead?queue=orders",
+    "check",
+    "check?queue=orders",
+];
+
+#[tokio::test]
+async fn no_page_is_wider_than_the_screen() {
+    let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
+    with_browser(Settings::default(), async |page| {
+        for address in PAGES {
+            page.open(&site.at(address)).await?;
+            for width in [360, 768, 1_280, 3_840] {
+                page.resize(width).await?;
+                // Anything that is cut off would make the page wider.
+                let widest = page.run("return document.documentElement.scrollWidth").await?;
+                assert!(
+                    widest.as_u64().unwrap() <= u64::from(width),
+                    "{address}: {widest}/{width}"
+                );
+            }
+        }
+        assert_eq!(page.faults().await?, Vec::<String>::new());
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn every_page_is_accessible_in_light_and_dark() {
+    let path = env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask browser` gets it from npm");
+    let axe = fs::read_to_string(path).unwrap();
+    let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
+    with_browser(Settings::default(), async |page| {
+        let mut faults = Vec::new();
+        for address in PAGES {
+            page.open(&site.at(address)).await?;
+            page.run(&axe).await?;
+            for (dark, width) in [(false, 1_280), (true, 1_280), (false, 360), (true, 360)] {
+                page.prefer(dark).await?;
+                page.resize(width).await?;
+                let found = page
+                    .run_until_done(
+                        "const done = arguments[arguments.length - 1];
+                         axe.run(document).then(
+                             (result) => done(result.violations.map((it) => it.id + ': ' +
+                                 it.nodes.map((node) => node.html).join(' '))),
+                             (error) => done(['' + error]));",
+                    )
+                    .await?;
+                for fault in found.as_array().unwrap() {
+                    faults.push(format!("{address}, dark: {dark}, {width}: {fault}"));
+                }
+            }
+        }
+        assert_eq!(faults, Vec::<String>::new());
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_dark_page_is_dark() {
+    let site = Site::serve(&samples().await.unwrap(), Role::Viewer).await.unwrap();
+    for (dark, back) in [(false, "rgb(251, 251, 250)"), (true, "rgb(18, 22, 27)")] {
+        with_browser(Settings { dark, ..Settings::default() }, async |page| {
+            page.open(&site.at("queues")).await?;
+            let script = "return getComputedStyle(document.documentElement).backgroundColor";
+            assert_eq!(page.run(script).await?, back);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}

@@ -1,0 +1,10 @@
+//! What a person does with the dashboard, in Chromium.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod dead;
+mod hostile;
+mod live;
+mod looks;
+mod messages;
+mod support;

@@ -1,0 +1,64 @@
+//! One message: where it is and why, and what can be done about it.
+
+use delayline::{Found, Status};
+use delayline_browser::Settings;
+
+use crate::support::{HOUR, Raws, orders, send, visit};
+
+async fn status(queue: &Raws, id: &str) -> Option<Status> {
+    match queue.get(id).await.unwrap() {
+        Found::Live(message) => Some(message.info.state.status()),
+        Found::Finished(status) => Some(status),
+        Found::Unreadable | Found::Unknown => None,
+    }
+}
+
+/// Finds a message by its id, learns why it waits, changes its due time, runs it now, cancels it.
+async fn journey(settings: Settings) {
+    let orders = orders().await;
+    send(&orders, "order-1234", HOUR * 5).await;
+    visit(&orders, settings, async |page, _| {
+        page.click("orders").await?;
+        page.type_into("Id", "order-1234").await?;
+        page.click("Show").await?;
+        page.says("It is due in 4 h 59 min").await?;
+        page.says("\"total\": 9").await?;
+
+        page.type_into("Due in, or at", "2h").await?;
+        page.click("Reschedule").await?;
+        page.says("Rescheduled.").await?;
+        page.says("It is due in 1 h 59 min").await?;
+        page.click("Run now").await?;
+        page.says("waits for a free worker").await?;
+        assert_eq!(status(&orders, "order-1234").await, Some(Status::Ready));
+
+        page.click("Cancel...").await?;
+        page.says("Cancel order-1234?").await?;
+        page.click("Back").await?;
+        assert_eq!(status(&orders, "order-1234").await, Some(Status::Ready));
+        page.click("Cancel...").await?;
+        page.click("Cancel").await?;
+        page.says("Cancelled.").await?;
+        assert_eq!(status(&orders, "order-1234").await, Some(Status::Cancelled));
+
+        page.click("Queue").await?;
+        page.click("Pause deliveries").await?;
+        page.says("Paused: nothing is delivered").await?;
+        assert!(orders.stats().await?.paused);
+        page.click("Resume deliveries").await?;
+        page.says("Resumed.").await?;
+        assert!(!orders.stats().await?.paused);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_message_is_found_explained_moved_and_cancelled() {
+    journey(Settings::default()).await;
+}
+
+#[tokio::test]
+async fn all_of_it_works_without_scripts_on_a_narrow_screen() {
+    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+}

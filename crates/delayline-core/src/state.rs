@@ -533,13 +533,6 @@ impl State {
         changes.finished.push((entry.id, Finished { status, digest, lease, tokens }));
     }
 
-    /// Forgets a finished message whose id is used again.
-    fn forget(&self, now: Timestamp, id: &MessageId, changes: &mut Changes) {
-        if self.finished.get(now, id).is_some() {
-            changes.reused.push(id.clone());
-        }
-    }
-
     /// Does what happens once at the end of an operation, however many items it has.
     fn commit(&mut self, now: Timestamp, changes: Changes) {
         if let Some((first, _)) = changes.finished.first() {

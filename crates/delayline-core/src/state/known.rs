@@ -2,7 +2,9 @@
 
 use super::entry::{Entry, Next, Place};
 use super::{Changes, State};
-use crate::{Enqueued, FinishedIds, NewMessage, Status, Timestamp, Update, UpdateContent};
+use crate::{
+    Enqueued, FinishedIds, MessageId, NewMessage, Status, Timestamp, Update, UpdateContent,
+};
 
 impl State {
     /// Updates the message of an id: one that waits is changed, one that is leased gets a follower,
@@ -80,6 +82,13 @@ impl State {
         self.insert(entry);
         changes.any = true;
         Enqueued::Created { due }
+    }
+
+    /// Forgets a finished message whose id is used again.
+    pub(super) fn forget(&self, now: Timestamp, id: &MessageId, changes: &mut Changes) {
+        if self.finished.get(now, id).is_some() {
+            changes.reused.push(id.clone());
+        }
     }
 
     /// Updates a removed message that waits.

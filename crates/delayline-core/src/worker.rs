@@ -33,13 +33,14 @@ use self::lanes::{Lanes, Totals};
 use self::leases::Grip;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
+use self::settles::Settling;
 use self::stage::Stage;
 pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, NewMessage, Op, Outcome,
-    Reply, Settlement, Stats, Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandedOff, NewMessage, Op, Outcome, Reply,
+    Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -58,7 +59,8 @@ use crate::{
 /// # Behaviour
 ///
 /// - Handlers, plus messages that open claims may return, never exceed the slots.
-/// - Each queue has at most one claim, settlement, extension and count in progress at a time.
+/// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
+///   time.
 /// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
 ///   executed keeps its id (G16).
 /// - Once stopped, the worker ends within the grace period, [`AFTER_TOKENS`] and
@@ -119,12 +121,11 @@ impl Machine {
                 lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
             }
             (Op::Settle(items), result) => {
-                let without = |settlement| HandOff { settlement, messages: Vec::new() };
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
                     Reply::Settle(all) => (at, all.into_iter().map(HandedOff::from).collect()),
                     _ => (at, Vec::new()),
                 });
-                self.settled(now, queue, items.into_iter().map(without).collect(), answers);
+                self.settled(now, queue, items, answers);
             }
             (Op::HandOff(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
@@ -176,8 +177,7 @@ impl Machine {
             let held = lane.leases.remove(slot)?;
             let gone = held.grip == Grip::Gone;
             if !gone {
-                let settlement = Settlement { id: held.id, lease: held.lease, outcome };
-                lane.settles.push(HandOff { settlement, messages });
+                lane.settle(Settlement { id: held.id, lease: held.lease, outcome }, messages);
             }
             Some(gone)
         });
@@ -273,8 +273,7 @@ impl Machine {
             for delivery in claimed.deliveries {
                 let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
                 if run_out || !stage.is_working() {
-                    let settlement = Settlement { id, lease, outcome: Outcome::Release };
-                    lane.settles.push(HandOff { settlement, messages: Vec::new() });
+                    lane.settle(Settlement { id, lease, outcome: Outcome::Release }, Vec::new());
                     continue;
                 }
                 *next_slot = next_slot.wrapping_add(1);
@@ -289,18 +288,19 @@ impl Machine {
         }
     }
 
-    fn settled(
+    fn settled<T: Settling>(
         &mut self,
         now: Moment,
         queue: usize,
-        items: Vec<HandOff>,
+        items: Vec<T>,
         answers: Result<(Timestamp, Vec<HandedOff>), Error>,
     ) {
         let Self { lanes, dice, summary, .. } = self;
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
                 lanes.change(queue, |lane| {
-                    if let Some(soon) = lane.settles.settled(at, &items, answers, summary) {
+                    let settles = T::of_lane(lane);
+                    if let Some(soon) = settles.settled(at, &items, answers, summary) {
                         lane.claims.hurry(now.after(soon));
                     }
                 });
@@ -308,10 +308,13 @@ impl Machine {
             }
             Err(error) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
                 summary.lost = summary.lost.saturating_add(count(items.len()));
-                lanes.change(queue, |lane| lane.settles.refused());
+                lanes.change(queue, |lane| T::of_lane(lane).refused());
             }
-            _ => {
-                lanes.change(queue, |lane| lane.settles.failed(now, items, dice));
+            answers => {
+                let error = answers.err();
+                lanes.change(queue, |lane| {
+                    T::of_lane(lane).failed(now, items, error.as_ref(), dice);
+                });
             }
         }
     }

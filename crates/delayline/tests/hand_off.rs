@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayline::{
-    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Outcome, Queue,
+    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Op, Outcome, Queue,
     Status, Worker, limits,
 };
 use support::{Fault, Faulty};
@@ -67,6 +67,40 @@ async fn a_chain_neither_breaks_nor_forks_when_calls_fail() {
     assert_eq!((acked, runs), (8, 8));
     let totals = backend.stats().await.totals;
     assert_eq!((totals.enqueued, totals.acked, totals.crashed), (8, 8, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_server_refuses_holds_up_nothing_else() {
+    // Full until the messages without others have given memory back.
+    let acks = Arc::new(AtomicU64::new(0));
+    let backend = Faulty::new();
+    let seen = Arc::clone(&acks);
+    backend.set_plan(move |op| {
+        if let Op::Settle(items) = op {
+            seen.fetch_add(u64::try_from(items.len()).unwrap(), Ordering::Relaxed);
+        }
+        let is_full = op.name() == "hand_off" && seen.load(Ordering::Relaxed) < 20;
+        if is_full { Fault::Full } else { Fault::None }
+    });
+    let queue = over(&backend);
+    let _ = queue.message(&0).id("chain").send().await.unwrap();
+    for n in 1..=20 {
+        let _ = queue.message(&n).send().await.unwrap();
+    }
+    let runs = Arc::new(AtomicU64::new(0));
+    let worker = Worker::builder(queue.clone()).concurrency(1).until_empty(true).build().unwrap();
+    let (next, count) = (queue.clone(), Arc::clone(&runs));
+    let summary = worker
+        .run(move |job: Job<u64>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let draft = (*job.payload() == 0).then(|| next.message(&21).id("next"));
+            async move { draft.map_or(Ok(Outcome::Ack), |draft| Outcome::Ack.then([draft])) }
+        })
+        .await;
+    assert_eq!((summary.acked, summary.lost, runs.load(Ordering::Relaxed)), (22, 0, 22));
+    assert!(backend.sent("hand_off").len() > 1);
+    assert!(backend.elapsed() < Duration::from_secs(5), "{:?}", backend.elapsed());
+    assert_eq!(queue.get("next").await.unwrap(), Found::Finished(Status::Acked));
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,8 +25,8 @@ impl Slot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Apply an operation to a queue, and report the result with
-    /// [`handle_answer`](super::Machine::handle_answer). A claim, a settlement, an extension and a
-    /// count may be in progress at once, but never two of one kind.
+    /// [`handle_answer`](super::Machine::handle_answer). A claim, a settlement, a hand-off, an
+    /// extension and a count may be in progress at once, but never two of one kind.
     Send {
         /// The queue.
         queue: usize,

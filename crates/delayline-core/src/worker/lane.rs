@@ -12,14 +12,17 @@ use super::pauses::Pauses;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{HandOff, Millis, Op, Outcome};
+use crate::{HandOff, Millis, NewMessage, Op, Outcome, Settlement};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) claims: Claims,
     pub(super) leases: Leases,
-    pub(super) settles: Settles,
+    /// The results of handlers.
+    pub(super) settles: Settles<Settlement>,
+    /// Those with messages that follow. Apart, since a full server refuses them only.
+    pub(super) hand_offs: Settles<HandOff>,
     pub(super) bell: Bell,
     /// Pauses while handlers give everything back at once.
     give_backs: Pauses,
@@ -56,6 +59,7 @@ impl Lane {
             leases: Leases::new(&plan),
             claims: Claims::new(plan.consumer, plan.lease, longest_poll),
             settles: Settles::new(),
+            hand_offs: Settles::new(),
             bell: Bell::new(),
             give_backs: Pauses::of_give_backs(),
             weight: u64::from(plan.weight.get()),
@@ -66,11 +70,11 @@ impl Lane {
 
     /// When it needs what, in the order of [`Errand`]. `among_others`: it shares its worker.
     pub(super) fn errands(&self, among_others: bool) -> [Option<Moment>; ERRANDS] {
-        let Self { claims, leases, settles, bell, .. } = self;
-        let upkeep = [settles.next(), leases.next()].into_iter().flatten().min();
+        let Self { claims, leases, settles, hand_offs, bell, .. } = self;
+        let upkeep = [settles.next(), hand_offs.next(), leases.next()].into_iter().flatten().min();
         // While nothing can be settled, claimed messages could not be settled either; and a claim
         // could take back the expired lease of a waiting settlement.
-        let may_claim = !settles.is_failing();
+        let may_claim = !settles.is_failing() && !hand_offs.is_failing();
         let has_room = self.taken() < self.most;
         let hears = may_claim && has_room && !claims.is_failing();
         let unheard_since = if among_others { bell.unheard_since() } else { None };
@@ -97,24 +101,36 @@ impl Lane {
         if self.claims.promised { self.claims.new_at(None) } else { None }
     }
 
-    /// Returns the settlements and the extension to send, if it is time for them.
+    /// Takes the result of a handler, and the messages that follow from it.
+    pub(super) fn settle(&mut self, settlement: Settlement, messages: Vec<NewMessage>) {
+        if messages.is_empty() {
+            self.settles.push(settlement);
+        } else {
+            self.hand_offs.push(HandOff { settlement, messages });
+        }
+    }
+
+    /// Returns the settlements, the hand-offs and the extension to send, if it is time for them.
     pub(super) fn send(
         &mut self,
         now: Moment,
         dice: &mut Dice,
         todo: &mut VecDeque<Action>,
-    ) -> [Option<Op>; 2] {
-        let settle = self.settles.send(now);
-        if let Some(items) = &settle {
+    ) -> [Option<Op>; 3] {
+        let (settle, hand_off) = (self.settles.send(now), self.hand_offs.send(now));
+        let settled = settle.iter().flatten();
+        let handed_off = hand_off.iter().flatten().map(|item| &item.settlement);
+        let mut outcomes = settled.chain(handed_off).map(|item| &item.outcome).peekable();
+        if outcomes.peek().is_some() {
             // A loop of claims and releases helps nobody.
-            if items.iter().all(|item| gives_back_at_once(&item.settlement.outcome)) {
+            if outcomes.all(gives_back_at_once) {
                 self.claims.hold(now.after(self.give_backs.next(dice)));
             } else {
                 self.give_backs.reset();
             }
         }
         let extend = self.leases.beat_at(now, todo);
-        [settle.map(settling), extend.map(Op::Extend)]
+        [settle.map(Op::Settle), hand_off.map(Op::HandOff), extend.map(Op::Extend)]
     }
 
     /// The slots that it holds, or reserves for its open claim.
@@ -124,7 +140,7 @@ impl Lane {
 
     pub(super) fn totals(&self) -> Totals {
         let (handlers, reserved) = (self.leases.len(), self.claims.reserved());
-        Totals { handlers, reserved, unsettled: self.settles.len() }
+        Totals { handlers, reserved, unsettled: self.settles.len() + self.hand_offs.len() }
     }
 
     /// Returns how many of `free` slots it may take.
@@ -143,14 +159,6 @@ impl Lane {
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
-}
-
-/// The operation for settlements that all have messages, or all have none.
-fn settling(items: Vec<HandOff>) -> Op {
-    if items.iter().any(|item| !item.messages.is_empty()) {
-        return Op::HandOff(items);
-    }
-    Op::Settle(items.into_iter().map(|item| item.settlement).collect())
 }
 
 fn gives_back_at_once(outcome: &Outcome) -> bool {

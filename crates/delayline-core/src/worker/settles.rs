@@ -4,34 +4,75 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::dice::Dice;
+use super::lane::Lane;
 use super::pauses::Pauses;
 use super::{Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
-use crate::{Enqueued, HandOff, HandedOff, MessageId, NewMessage, Timestamp};
+use crate::{
+    Enqueued, Error, ErrorKind, HandOff, HandedOff, MessageId, NewMessage, Settlement, Timestamp,
+};
 
-/// Settlements that the queue has not confirmed, with the messages that follow from them. Those that
-/// come in during an operation go out together in the next one, but those with messages apart from
-/// those without. Failed ones are repeated unchanged, which is harmless (G8, G31).
+/// Settlements, or hand-offs, that the queue has not confirmed. Those that come in during an
+/// operation go out together in the next one. Failed ones are repeated unchanged, which is harmless
+/// (G8, G31).
 #[derive(Debug)]
-pub(super) struct Settles {
-    waiting: VecDeque<HandOff>,
+pub(super) struct Settles<T> {
+    waiting: VecDeque<T>,
     under_way: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
+    /// Whether the server lacked the memory for the latest ones.
+    is_refused_memory: bool,
     pauses: Pauses,
 }
 
-impl Settles {
+/// A settlement, with or without messages that follow.
+pub(super) trait Settling: Sized {
+    fn settlement(&self) -> &Settlement;
+    fn messages(&self) -> &[NewMessage];
+    fn of_lane(lane: &mut Lane) -> &mut Settles<Self>;
+}
+
+impl Settling for Settlement {
+    fn settlement(&self) -> &Settlement {
+        self
+    }
+
+    fn messages(&self) -> &[NewMessage] {
+        &[]
+    }
+
+    fn of_lane(lane: &mut Lane) -> &mut Settles<Self> {
+        &mut lane.settles
+    }
+}
+
+impl Settling for HandOff {
+    fn settlement(&self) -> &Settlement {
+        &self.settlement
+    }
+
+    fn messages(&self) -> &[NewMessage] {
+        &self.messages
+    }
+
+    fn of_lane(lane: &mut Lane) -> &mut Settles<Self> {
+        &mut lane.hand_offs
+    }
+}
+
+impl<T: Settling> Settles<T> {
     pub(super) const fn new() -> Self {
         Self {
             waiting: VecDeque::new(),
             under_way: 0,
             retry_at: None,
+            is_refused_memory: false,
             pauses: Pauses::of_failures(),
         }
     }
 
-    pub(super) fn push(&mut self, item: HandOff) {
+    pub(super) fn push(&mut self, item: T) {
         self.waiting.push_back(item);
     }
 
@@ -40,9 +81,10 @@ impl Settles {
         self.waiting.len().saturating_add(self.under_way)
     }
 
-    /// Whether the latest attempt failed. Nothing new should be claimed then.
+    /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
+    /// fail as well. A full server takes them, and they give memory back.
     pub(super) const fn is_failing(&self) -> bool {
-        self.retry_at.is_some()
+        self.retry_at.is_some() && !self.is_refused_memory
     }
 
     /// When a batch should be sent.
@@ -52,12 +94,12 @@ impl Settles {
     }
 
     /// Returns the batch to send, if it is time.
-    pub(super) fn send(&mut self, now: Moment) -> Option<Vec<HandOff>> {
+    pub(super) fn send(&mut self, now: Moment) -> Option<Vec<T>> {
         if self.next().is_none_or(|next| now < next) {
             return None;
         }
         let mut batch = Batch::default();
-        self.under_way = self.waiting.iter().take_while(|item| batch.takes(item)).count();
+        self.under_way = self.waiting.iter().take_while(|item| batch.takes(*item)).count();
         Some(self.waiting.drain(..self.under_way).collect())
     }
 
@@ -65,14 +107,14 @@ impl Settles {
     pub(super) fn settled(
         &mut self,
         at: Timestamp,
-        items: &[HandOff],
+        items: &[T],
         answers: Vec<HandedOff>,
         summary: &mut Summary,
     ) -> Option<Duration> {
         self.confirmed();
         let pairs = items.iter().zip(answers);
         let soonest = pairs.filter_map(|(item, HandedOff { settled, messages })| {
-            let again = summary.note(&item.settlement, settled).map(Duration::from);
+            let again = summary.note(item.settlement(), settled).map(Duration::from);
             let following = messages.into_iter().filter_map(|message| match message {
                 Enqueued::Created { due } => Some(due.since(at)),
                 _ => None,
@@ -87,8 +129,16 @@ impl Settles {
         self.confirmed();
     }
 
-    pub(super) fn failed(&mut self, now: Moment, items: Vec<HandOff>, dice: &mut Dice) {
+    pub(super) fn failed(
+        &mut self,
+        now: Moment,
+        items: Vec<T>,
+        error: Option<&Error>,
+        dice: &mut Dice,
+    ) {
         self.under_way = 0;
+        self.is_refused_memory =
+            error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
         self.retry_at = Some(now.after(self.pauses.next(dice)));
     }
@@ -103,29 +153,27 @@ impl Settles {
 /// What one operation can hold. It takes one item in any case.
 #[derive(Default)]
 struct Batch<'a> {
-    with_messages: Option<bool>,
     ids: HashSet<&'a MessageId>,
     bytes: usize,
 }
 
 impl<'a> Batch<'a> {
-    fn takes(&mut self, HandOff { settlement, messages }: &'a HandOff) -> bool {
-        let is_first = self.with_messages.is_none();
-        let alike = *self.with_messages.get_or_insert(!messages.is_empty()) != messages.is_empty();
+    fn takes(&mut self, item: &'a impl Settling) -> bool {
+        let is_first = self.ids.is_empty();
         let before = self.ids.len();
-        self.ids.insert(&settlement.id);
-        self.ids.extend(messages.iter().map(|message| &message.id));
-        self.bytes += messages.iter().map(NewMessage::content_bytes).sum::<usize>();
+        self.ids.insert(&item.settlement().id);
+        self.ids.extend(item.messages().iter().map(|message| &message.id));
+        self.bytes += item.messages().iter().map(NewMessage::content_bytes).sum::<usize>();
         let has_room = self.ids.len() <= MAX_BATCH && self.bytes <= MAX_BATCH_BYTES;
-        let are_new = self.ids.len() == before + 1 + messages.len();
-        is_first || alike && has_room && are_new
+        let are_new = self.ids.len() == before + 1 + item.messages().len();
+        is_first || has_room && are_new
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClaimId, Lease, Outcome, Settlement};
+    use crate::{ClaimId, Lease, Outcome};
 
     fn id(text: &str) -> MessageId {
         MessageId::try_from(text).unwrap()
@@ -151,14 +199,6 @@ mod tests {
         }
         assert_eq!(settles.len(), 0);
         batches
-    }
-
-    #[test]
-    fn settlements_with_and_without_messages_go_apart_and_in_order() {
-        let with = |name: &str| item(name, vec![message(&format!("next-{name}"))]);
-        let without = |name: &str| item(name, Vec::new());
-        let items = vec![without("a"), without("b"), with("c"), with("d"), without("e")];
-        assert_eq!(batches(items), [vec!["a", "b"], vec!["c", "d"], vec!["e"]]);
     }
 
     #[test]

@@ -108,8 +108,8 @@ impl<T> Job<T> {
     /// accepted it: return this outcome from the handler. In the job's own queue,
     /// [`Outcome::then`] does both in one step.
     ///
-    /// A draft without an id gets one that is derived from this queue, the job's id and its sequence
-    /// number. So if the handler runs again, because its ack was lost, the other queue recognizes the
+    /// A draft without an id gets one that is derived from this queue and from the job's id, sequence
+    /// number and time of enqueuing. So if the handler runs again, because its ack was lost, the other queue recognizes the
     /// message for as long as it remembers it, at least an hour after it has finished (G15): the
     /// message is sent at least once, and within that time exactly once. If the other queue refuses
     /// the message, as a conflict or because it knows it as dead, cancelled or purged, this returns
@@ -147,9 +147,11 @@ impl<T> Job<T> {
     /// Those of [`Draft::send`].
     pub async fn hand_over(&self, draft: Draft) -> Result<Outcome, Error> {
         let draft = draft.or_id(|| {
-            let (queue, id) = (self.queue.as_str(), self.info.id.as_bytes());
-            let lengths = format!("{} {} {} ", queue.len(), id.len(), self.info.sequence);
-            let name = [lengths.as_bytes(), queue.as_bytes(), id].concat();
+            let (queue, info) = (self.queue.as_str(), &self.info);
+            let (id, sent_at) = (info.id.as_bytes(), info.enqueued_at.as_ms());
+            // A queue that was removed and made anew counts its messages from the beginning.
+            let numbers = format!("{} {} {} {sent_at} ", queue.len(), id.len(), info.sequence);
+            let name = [numbers.as_bytes(), queue.as_bytes(), id].concat();
             MessageId::try_from(Uuid::new_v5(&HAND_OVER, &name).to_string())
         });
         let sent = draft.send().await?;

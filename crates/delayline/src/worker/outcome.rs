@@ -5,6 +5,7 @@ use std::time::Duration;
 use delayline_core::limits::MAX_ERROR_BYTES;
 use delayline_core::{
     ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, Op, Outcome as Settled, Settlement,
+    Violation,
 };
 
 use crate::Error;
@@ -127,8 +128,7 @@ impl Outcome {
         }
         // The id of the handled message is not known here.
         let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
-        hand_off(other, all.clone()).validate()?;
-        Ok(Self::Then { outcome: Box::new(outcome), messages: all })
+        Ok(Self::Then { outcome: Box::new(outcome), messages: validated(other, all)? })
     }
 
     /// The outcome itself, and the messages that follow.
@@ -150,8 +150,8 @@ impl Outcome {
         if messages.is_empty() {
             return (outcome, messages);
         }
-        match hand_off(id.clone(), messages.clone()).validate() {
-            Ok(()) => (outcome, messages),
+        match validated(id.clone(), messages) {
+            Ok(messages) => (outcome, messages),
             Err(violation) => {
                 let error = format!("the messages that follow cannot be sent: {violation}");
                 (Self::retry(error), Vec::new())
@@ -182,11 +182,17 @@ impl From<()> for Outcome {
     }
 }
 
-/// To be validated: the lease does not matter.
-fn hand_off(id: MessageId, messages: Vec<NewMessage>) -> Op {
+/// Returns the messages if they may follow from the message `id`.
+fn validated(id: MessageId, messages: Vec<NewMessage>) -> Result<Vec<NewMessage>, Violation> {
+    // Leases and outcomes have no limits that matter here.
     let lease = Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 1 };
     let settlement = Settlement { id, lease, outcome: Settled::Ack };
-    Op::HandOff(vec![HandOff { settlement, messages }])
+    let op = Op::HandOff(vec![HandOff { settlement, messages }]);
+    op.validate()?;
+    match op {
+        Op::HandOff(items) => Ok(items.into_iter().flat_map(|item| item.messages).collect()),
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn millis(duration: Duration) -> Millis {

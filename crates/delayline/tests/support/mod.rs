@@ -31,6 +31,8 @@ pub enum Fault {
     SlowReply,
     /// It is refused for now.
     Busy,
+    /// It is refused by a server that is out of memory.
+    Full,
     /// It is refused for good.
     Denied,
 }
@@ -167,6 +169,7 @@ impl Backend for Faulty {
             }
             Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
             Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+            Fault::Full => Err(Error::new(ErrorKind::OutOfMemory)),
             Fault::Denied => Err(Error::new(ErrorKind::PermissionDenied)),
         }
     }

@@ -16,6 +16,12 @@ use support::{Fault, Faulty, logged};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+const DRIVERS: &[Driver] = &[
+    #[cfg(feature = "redis")]
+    Driver::Redis,
+    #[cfg(feature = "fred")]
+    Driver::Fred,
+];
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn list(max_len: Option<u64>) -> Destination {
@@ -208,7 +214,7 @@ async fn a_paused_queue_is_not_empty() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_relays_share_the_messages_of_a_server() {
-    for driver in [Driver::Redis, Driver::Fred] {
+    for &driver in DRIVERS {
         let server = Server::start();
         let connect = Connect::new(&server.url()).unwrap().driver(driver);
         let queue: Queue<u64> = connect.connect().await.unwrap().queue("q").await.unwrap();
@@ -246,7 +252,7 @@ async fn several_relays_share_the_messages_of_a_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_gets_what_was_sent() {
-    for driver in [Driver::Redis, Driver::Fred] {
+    for &driver in DRIVERS {
         let server = Server::start();
         let connect = Connect::new(&server.url()).unwrap().driver(driver);
         let queue: Queue<String> = connect.connect().await.unwrap().queue("q").await.unwrap();

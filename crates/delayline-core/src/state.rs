@@ -117,9 +117,7 @@ impl State {
             Op::Settle(items) => Reply::Settle(
                 items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
             ),
-            Op::HandOff(items) => Reply::HandOff(
-                items.iter().map(|item| self.hand_off(now, item, &mut changes)).collect(),
-            ),
+            Op::HandOff(items) => Reply::HandOff(self.hand_off(now, items, &mut changes)),
             Op::Extend(extend) => Reply::Extend(self.extend(now, extend, &mut changes)),
             Op::Cancel(ids) => {
                 Reply::Cancel(ids.iter().map(|id| self.cancel(now, id, &mut changes)).collect())

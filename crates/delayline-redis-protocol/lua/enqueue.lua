@@ -37,6 +37,7 @@ if placed > 0 then
   look_at_minute()
   --@first ZADD index
   ask()
+  keep_uses()
   write()
   commit()
 end

@@ -43,7 +43,7 @@ end
 -- State::enqueue, for each message of these runs. Reads count, the number of messages; runs, ids and messages in
 -- ARGV, with before_ids arguments before them; records and past of the ids. Sets results, with before_results
 -- before them; new_places and new_records, which have `placed` and `recorded` elements; new_contents, reused,
--- first_due and last, the number of the latest message.
+-- first_due and last, the number of the latest message. The result of those in `unsent` is 0.
 --@inline
 local function enqueue_runs()
   local pack, char = struct.pack, string.char
@@ -61,6 +61,10 @@ local function enqueue_runs()
       if records[i] then
         judge_live()
       end
+      --@with unsent
+      if unsent[i] then
+        status, known_digest = 0, nil
+      end
       if not status and past[i] then
         if flags % 2 == REUSES then
           reused[#reused + 1] = id
@@ -70,7 +74,8 @@ local function enqueue_runs()
       end
       if status then
         local digest = expires and sub(item, EXPIRING_MESSAGE_DIGEST) or sub(item, NEW_MESSAGE_DIGEST)
-        results[before_results + i] = known_digest == digest and -status or ENQUEUE_CONFLICT - status
+        local is_known = status == 0 or known_digest == digest
+        results[before_results + i] = is_known and -status or ENQUEUE_CONFLICT - status
       else
         sequence = sequence + 1
         local low = char(sequence % 256)

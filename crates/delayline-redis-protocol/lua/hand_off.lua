@@ -1,5 +1,6 @@
 -- State::hand_off. ARGV: now, the ids of the settlements, the settlements as `settle` takes them, the ids of the
--- messages, the messages as `enqueue` takes them, the runs of each settlement's messages, the number of settlements.
+-- messages, the messages as `enqueue` takes them, how many messages follow from each settlement (`hand_off`,
+-- layout.rs), the runs of the messages, the number of settlements.
 -- Results: for each settlement as `settle`, then for each message as `enqueue`, or 0 if it was not enqueued.
 
 --@include prelude.lua
@@ -16,8 +17,8 @@
 local results, first_due = {ANSWER_RESULTS, now, 0}, NEVER
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
-local reused = {}
--- Places, contents and records of the messages that follow.
+-- The numbers of the messages whose settlements are not done, and what the others are written as.
+local unsent, reused = {}, {}
 local sent_places, sent_contents, sent_records = {}, {}, {}
 
 --@include finish.lua
@@ -26,19 +27,25 @@ local sent_places, sent_contents, sent_records = {}, {}, {}
 --@include enqueuing.lua
 --@include write.lua
 
--- The number of messages in these runs.
-local function messages_in(runs)
-  local total = 0
-  for run = 1, #runs, RUN_BYTES do
-    total = total + struct.unpack(RUN_FORMAT, runs, run)
+-- Notes the messages of settlements that are not done.
+--@inline
+local function hold_back()
+  local last = 0
+  for settlement = 1, settlements do
+    local follow = struct.unpack(U16, counts, (settlement - 1) * HAND_OFF_BYTES + 1)
+    if results[3 + settlement] <= 0 then
+      for i = last + 1, last + follow do
+        unsent[i] = true
+      end
+    end
+    last = last + follow
   end
-  return total
 end
 
 -- READ
 --@reads details, records
-local settlements = tonumber(ARGV[#ARGV])
-local messages, before_messages = (#ARGV - 2 - 3 * settlements) / 2, 1 + 2 * settlements
+local settlements, runs, counts = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
+local messages, before_messages = (#ARGV - 4 - 2 * settlements) / 2, 1 + 2 * settlements
 local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + settlements))
 local known = bit.band(control.uses, USES_UPDATES) ~= 0
   and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + settlements))
@@ -47,24 +54,19 @@ local records =
 local past = finished_of(before_messages + 1, before_messages + messages)
 
 -- DECIDE
-local last = 0
-for settlement = 1, settlements do
-  local count, others = settlements, {settlement}
-  settle_others()
-  local runs = ARGV[before_messages + 2 * messages + settlement]
-  if results[3 + settlement] > 0 then
-    local before_ids, before_results = before_messages, 3 + settlements
-    local new_places, new_contents, new_records = sent_places, sent_contents, sent_records
-    local placed, recorded = #new_places, #new_records
-    count = messages
-    enqueue_runs()
-  else
-    local first = last + 1
-    last = last + messages_in(runs)
-    for i = first, last do
-      results[3 + settlements + i] = 0
-    end
+do
+  local count, others = settlements, {}
+  for i = 1, settlements do
+    others[i] = i
   end
+  settle_others()
+end
+hold_back()
+do
+  local count, before_ids, before_results, last = messages, before_messages, 3 + settlements, 0
+  local new_places, new_contents, new_records = sent_places, sent_contents, sent_records
+  local placed, recorded = 0, 0
+  enqueue_runs()
 end
 if #sent_contents > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
@@ -87,6 +89,7 @@ if #gone > 0 or #new_places > 0 then
     --@ask HSET contents
   end
   redis.call('BITFIELD', key.totals)
+  keep_uses()
   if #sent_places > 0 then
     redis.call('ZADD', key.index, unpack(sent_places))
     if #sent_contents > 0 then

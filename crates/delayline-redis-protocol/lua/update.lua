@@ -106,6 +106,7 @@ local function follow()
     rest = content == UPDATE_KEEP and sub(update, UPDATES_LEVEL_FROM)
   end
   rest = rest or limits_of(tail, level) .. since .. tail
+  control.uses = bit.bor(control.uses, 2 ^ level)
   push(new_updates, id,
     with_token(tokens, token) .. sub(record, RECORD_SEQUENCE) .. pack(INSTANT, its_due) .. rest)
   results[3 + i] = answer
@@ -240,9 +241,7 @@ end
 if #new_contents > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
 end
-local first_use = false
 if #new_updates > 0 then
-  first_use = control.stored and bit.band(control.uses, USES_UPDATES) == 0
   control.uses = bit.bor(control.uses, USES_UPDATES)
 end
 local ring = first_due < NEVER and rings(first_due)
@@ -253,6 +252,7 @@ if #new_places > 0 or #new_updates > 0 then
   look_at_minute()
   --@first ZADD index
   ask()
+  keep_uses()
   write()
   commit()
 end

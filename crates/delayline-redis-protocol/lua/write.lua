@@ -5,7 +5,6 @@
 --   new_finished                    id, value     remembered as finished
 --   new_details, new_records, new_contents, new_updates   id, value
 --   carried                         id, details   of messages that take the place of others
---   first_use                       true          nothing stood in `updates` before
 --   replaced_contents               id            large contents that go, whose messages stay
 --   revived                         id, value     records that lose their expiry
 --   new_places                      score, member places that messages go to
@@ -119,6 +118,17 @@ local function begin_writes()
   redis.call('HDEL', key.records, '')
 end
 
+-- For scripts that enqueue. Messages of a level, contents and updates are looked for only if the control record
+-- says that there are some: so the first is announced before it is there.
+--@inline
+local function keep_uses()
+  if control.stored and control.uses ~= control.known_uses then
+    --@ask ZADD index
+    redis.call('SET', key.control, sub(control.stored, 1, CONTROL_USES_FROM - 1)
+      .. struct.pack(U32, control.uses) .. sub(control.stored, CONTROL_FINISHED_SINCE_FROM))
+  end
+end
+
 -- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
 -- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
 -- a new message comes after its entry and its content, so that a torn send can be sent again. A message that takes
@@ -162,12 +172,6 @@ local function write()
   --@with carried
   if #carried > 0 then
     redis.call('HSET', key.details, unpack(carried))
-  end
-  --@with first_use
-  if first_use then
-    -- Whoever ends a message looks into `updates` only if the control record says that something is there.
-    redis.call('SET', key.control, sub(control.stored, 1, CONTROL_USES_FROM - 1)
-      .. struct.pack(U32, control.uses) .. sub(control.stored, CONTROL_FINISHED_SINCE_FROM))
   end
   --@with new_updates
   if #new_updates > 0 then
@@ -220,7 +224,7 @@ local function write()
   end
 end
 
--- State::commit. The last write. Only the first update of a queue writes the control record before.
+-- State::commit. The last write.
 --@inline
 local function commit()
   control.revision = control.revision + 1

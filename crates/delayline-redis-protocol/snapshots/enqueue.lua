@@ -29,6 +29,7 @@ revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
+known_uses = uses,
 }
 end
 local function rings(due)
@@ -137,7 +138,8 @@ end
 end
 if status then
 local digest = expires and sub(item, 8, 15) or sub(item, 1, 8)
-results[before_results + i] = known_digest == digest and -status or -10 - status
+local is_known = status == 0 or known_digest == digest
+results[before_results + i] = is_known and -status or -10 - status
 else
 sequence = sequence + 1
 local low = char(sequence % 256)
@@ -251,6 +253,12 @@ if redis.acl_check_cmd and not (redis.acl_check_cmd('HDEL', KEYS[6], KEYS[6]) an
 end
 if ring then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[8], KEYS[8])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
+end
+do
+if control.stored and control.uses ~= control.known_uses then
+redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
+.. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
 end
 end
 do

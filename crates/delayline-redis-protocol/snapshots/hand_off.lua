@@ -29,6 +29,7 @@ revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
+known_uses = uses,
 }
 end
 local function rings(due)
@@ -63,29 +64,24 @@ end
 local results, first_due = {0, now, 0}, 281474976710655
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
-local reused = {}
+local unsent, reused = {}, {}
 local sent_places, sent_contents, sent_records = {}, {}, {}
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local future = false
-local function messages_in(runs)
-local total = 0
-for run = 1, #runs, 11 do
-total = total + struct.unpack('>I2I1I1', runs, run)
-end
-return total
-end
-local settlements = tonumber(ARGV[#ARGV])
-local messages, before_messages = (#ARGV - 2 - 3 * settlements) / 2, 1 + 2 * settlements
+local settlements, runs, counts = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
+local messages, before_messages = (#ARGV - 4 - 2 * settlements) / 2, 1 + 2 * settlements
 local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + settlements))
 local known = bit.band(control.uses, 32) ~= 0
 and redis.call('HMGET', KEYS[6], unpack(ARGV, 2, 1 + settlements))
 local records =
 redis.call('HMGET', KEYS[3], unpack(ARGV, before_messages + 1, before_messages + messages))
 local past = finished_of(before_messages + 1, before_messages + messages)
-local last = 0
-for settlement = 1, settlements do
-local count, others = settlements, {settlement}
+do
+local count, others = settlements, {}
+for i = 1, settlements do
+others[i] = i
+end
 do
 local function after(delay)
 return math.min(now + delay, 253402300799999)
@@ -267,12 +263,23 @@ end
 results[3 + i] = status
 end
 end
-local runs = ARGV[before_messages + 2 * messages + settlement]
-if results[3 + settlement] > 0 then
-local before_ids, before_results = before_messages, 3 + settlements
+end
+do
+local last = 0
+for settlement = 1, settlements do
+local follow = struct.unpack('>I2', counts, (settlement - 1) * 2 + 1)
+if results[3 + settlement] <= 0 then
+for i = last + 1, last + follow do
+unsent[i] = true
+end
+end
+last = last + follow
+end
+end
+do
+local count, before_ids, before_results, last = messages, before_messages, 3 + settlements, 0
 local new_places, new_contents, new_records = sent_places, sent_contents, sent_records
-local placed, recorded = #new_places, #new_records
-count = messages
+local placed, recorded = 0, 0
 do
 local function after(delay)
 return math.min(now + delay, 253402300799999)
@@ -333,6 +340,9 @@ end
 end
 end
 end
+if unsent[i] then
+status, known_digest = 0, nil
+end
 if not status and past[i] then
 if flags % 2 == 1 then
 reused[#reused + 1] = id
@@ -342,7 +352,8 @@ end
 end
 if status then
 local digest = expires and sub(item, 8, 15) or sub(item, 1, 8)
-results[before_results + i] = known_digest == digest and -status or -10 - status
+local is_known = status == 0 or known_digest == digest
+results[before_results + i] = is_known and -status or -10 - status
 else
 sequence = sequence + 1
 local low = char(sequence % 256)
@@ -385,13 +396,6 @@ end
 end
 end
 control.sequence = sequence
-end
-else
-local first = last + 1
-last = last + messages_in(runs)
-for i = first, last do
-results[3 + settlements + i] = 0
-end
 end
 end
 if #sent_contents > 0 then
@@ -514,6 +518,13 @@ redis.call('HLEN', KEYS[5])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 redis.call('BITFIELD', KEYS[10])
+do
+if control.stored and control.uses ~= control.known_uses then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
+.. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
+end
+end
 if #sent_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(sent_places))
 if #sent_contents > 0 then

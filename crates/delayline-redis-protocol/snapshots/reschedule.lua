@@ -32,6 +32,7 @@ revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
+known_uses = uses,
 }
 end
 local function push(list, first, second)

@@ -32,6 +32,7 @@ revision = revision, sequence = sequence, acked = acked, cancelled = cancelled,
 purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
 finished_since = finished_since, journal_since = journal_since, armed = armed,
 armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
+known_uses = uses,
 }
 end
 local function rings(due)
@@ -240,6 +241,7 @@ its_due = due_after(moves, at_most, due, (struct.unpack('>I6', update, 41)),
 rest = content == 0 and sub(update, 47)
 end
 rest = rest or limits_of(tail, level) .. since .. tail
+control.uses = bit.bor(control.uses, 2 ^ level)
 push(new_updates, id,
 with_token(tokens, token) .. sub(record, 1, 8) .. pack('>I6', its_due) .. rest)
 results[3 + i] = answer
@@ -462,9 +464,7 @@ end
 if #new_contents > 0 then
 control.uses = bit.bor(control.uses, 16)
 end
-local first_use = false
 if #new_updates > 0 then
-first_use = control.stored and bit.band(control.uses, 32) == 0
 control.uses = bit.bor(control.uses, 32)
 end
 local ring = first_due < 281474976710655 and rings(first_due)
@@ -541,6 +541,12 @@ if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[9], KEYS[9])) 
 end
 end
 do
+if control.stored and control.uses ~= control.known_uses then
+redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
+.. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
+end
+end
+do
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
@@ -552,10 +558,6 @@ redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #carried > 0 then
 redis.call('HSET', KEYS[4], unpack(carried))
-end
-if first_use then
-redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
-.. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
 end
 if #new_updates > 0 then
 redis.call('HSET', KEYS[6], unpack(new_updates))

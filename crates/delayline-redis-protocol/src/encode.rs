@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 use delayline_core::{At, Destination, Op, Outcome, Position, Resolution, Settlement, Status};
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
-use crate::layout::settlement;
+use crate::layout::{hand_off, settlement};
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
 /// The arguments of the script that carries out `op`.
@@ -45,13 +45,13 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         Op::HandOff(items) => {
             let settlements = || items.iter().map(|item| &item.settlement);
             let messages = || items.iter().flat_map(|item| &item.messages);
+            let counts = items.iter().map(|item| item.messages.len() as u64);
             settlements().for_each(|item| args.bytes(item.id.as_bytes()));
             args.0.extend(settlements().map(encode_settlement));
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.0.extend(messages().map(encode_new_message));
-            for item in items {
-                args.packed(|bytes| put_runs(bytes, &item.messages));
-            }
+            args.packed(|bytes| counts.for_each(|count| hand_off::COUNT.put(bytes, count)));
+            args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
         }
         Op::Extend(extend) => {

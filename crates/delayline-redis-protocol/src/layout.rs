@@ -326,8 +326,16 @@ structure! {
     }
 }
 
+structure! {
+    /// How many messages follow from each settlement of a hand-off.
+    hand_off in "an argument" {
+        COUNT: U16, "how many messages";
+    }
+    groups {}
+}
+
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 20] = [
+pub const STRUCTURES: [&Structure; 21] = [
     &control::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
@@ -348,4 +356,5 @@ pub const STRUCTURES: [&Structure; 20] = [
     &expiring_message::STRUCTURE,
     &update::STRUCTURE,
     &settlement::STRUCTURE,
+    &hand_off::STRUCTURE,
 ];

@@ -1,6 +1,8 @@
 //! Messages as bytes: what stands in Redis, and what goes there. Where which field stands is told by the
 //! `layout` module.
 
+use std::borrow::Borrow;
+
 use bytes::{Buf, BufMut, Bytes};
 use delayline_core::{
     ClaimId, DeathReason, FinishedIds, Headers, Known, Lease, NewMessage, Priority, Schedule,
@@ -67,8 +69,9 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
 
 /// How messages are scheduled, as `enqueue.lua` takes it: one entry for all that follow each other and
 /// are scheduled alike.
-pub(crate) fn put_runs(bytes: &mut Vec<u8>, messages: &[NewMessage]) {
-    let plan = |message: &NewMessage| {
+pub(crate) fn put_runs<T: Borrow<NewMessage>>(bytes: &mut Vec<u8>, messages: &[T]) {
+    let plan = |message: &T| {
+        let message = message.borrow();
         let reuses = message.finished_ids == FinishedIds::Reuse;
         let flags = bit(reuses, argument::REUSES)
             | bit(message.expires.is_some(), argument::EXPIRING)

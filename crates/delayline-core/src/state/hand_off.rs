@@ -4,20 +4,21 @@ use super::{Changes, State};
 use crate::{HandOff, HandedOff, Settled, Timestamp};
 
 impl State {
-    /// Ends a lease, and enqueues what follows if that has ended it.
+    /// Ends leases, and then enqueues what follows from those that this has ended.
     pub(super) fn hand_off(
         &mut self,
         now: Timestamp,
-        item: &HandOff,
+        items: &[HandOff],
         changes: &mut Changes,
-    ) -> HandedOff {
-        let settled = self.settle(now, &item.settlement, changes);
-        let messages = match settled {
-            Settled::Done { .. } => {
-                item.messages.iter().map(|message| self.enqueue(now, message, changes)).collect()
-            }
-            _ => Vec::new(),
+    ) -> Vec<HandedOff> {
+        let settled = items.iter().map(|item| self.settle(now, &item.settlement, changes));
+        let settled: Vec<_> = settled.collect();
+        let send = |(item, settled): (&HandOff, Settled)| {
+            let messages =
+                if matches!(settled, Settled::Done { .. }) { &item.messages[..] } else { &[] };
+            let messages = messages.iter().map(|message| self.enqueue(now, message, changes));
+            HandedOff { settled, messages: messages.collect() }
         };
-        HandedOff { settled, messages }
+        items.iter().zip(settled).map(send).collect()
     }
 }

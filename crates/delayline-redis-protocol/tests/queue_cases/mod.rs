@@ -321,6 +321,7 @@ macro_rules! queue_cases {
             followers: junk_in_place_of_updates_harms_nobody;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;
+            torn: a_torn_send_can_be_repeated;
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
             torn: a_torn_first_update_is_not_lost;
             torn: a_torn_end_of_a_lease_brings_its_follower_once;

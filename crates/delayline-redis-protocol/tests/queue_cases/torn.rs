@@ -199,6 +199,44 @@ pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
     assert!(created > 50, "{created} messages were sent again");
 }
 
+/// Whoever sends messages and gets no answer sends them again. However much of the first attempt is
+/// there, they are there then, whole, and are delivered before anybody repairs.
+pub async fn a_torn_send_can_be_repeated<C: Connect>() {
+    let server = Recorded::start("no");
+    let queue = open::<C>(&server.server.url()).await.unwrap();
+    let mut torn = 0;
+    for tear in tears().into_iter().filter(|tear| !tear.creates.is_empty()) {
+        server.server.command(&["FLUSHALL"]);
+        populate(&queue).await;
+        for op in &tear.before {
+            apply(&queue, POPULATED, op.clone()).await;
+        }
+        let sound = server.keys();
+        let known = Before::of(&queue, &tear).await;
+        let known_names = known.before.keys().copied().collect();
+        let commands = server.record(&queue, tear.at, &tear.op).await;
+        for kept in 1..commands.len() {
+            let what = format!("{} torn before command {kept}, sent again", tear.what);
+            server.restore(&sound);
+            server.server.commands(&commands[..kept]);
+            apply(&queue, tear.at + 1, tear.op.clone()).await;
+            for (name, found) in
+                tear.creates.iter().zip(look_up(&queue, tear.at + 1, &tear.creates).await)
+            {
+                let Found::Live(found) = found else { panic!("{name} is {found:?}: {what}") };
+                assert_content(&found, &what);
+            }
+            known.revive(&queue, tear.at + 2, &known_names, &what).await;
+            let delivered = drain(&queue, &what).await;
+            for name in &tear.creates {
+                assert!(delivered.contains(*name), "{name} is not delivered: {what}");
+            }
+            torn += 1;
+        }
+    }
+    assert!(torn > 10, "{torn} sends torn");
+}
+
 /// What is known of a queue before an operation is torn.
 struct Before<'a> {
     tear: &'a Tear,

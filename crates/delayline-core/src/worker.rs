@@ -171,7 +171,7 @@ impl Machine {
     }
 
     /// Reports that a handler has ended, and which messages follow: what fits into one
-    /// [`HandOff`].
+    /// [`HandOff`](crate::HandOff).
     pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome, messages: Vec<NewMessage>) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;

@@ -35,6 +35,13 @@ impl Program {
         let root = workspace::root();
         self.source.strip_prefix(root).unwrap_or(&self.source).display().to_string()
     }
+
+    /// How to run it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        command
+    }
 }
 
 /// Builds all test programs of the workspace.
@@ -84,13 +91,8 @@ fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
     let log = logs.join(name).with_extension("log");
     let output = File::create(&log)?;
     let start = Instant::now();
-    let status = Command::new(&program.executable)
-        .args(args)
-        .current_dir(&program.directory)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .status()?;
+    let status =
+        program.command().args(args).stdout(output.try_clone()?).stderr(output).status()?;
     let mut out = io::stdout().lock();
     let source = program.name();
     writeln!(out, "xtask: {source}: {status} after {:.1} s", start.elapsed().as_secs_f64())?;

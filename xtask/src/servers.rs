@@ -4,12 +4,15 @@ mod get;
 mod list;
 
 use std::fs;
-use std::path::PathBuf;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail};
-use xshell::{Shell, cmd};
+use xshell::Shell;
 
-use list::{NEWEST, RELEASES, Release};
+use self::list::{NEWEST, RELEASES, Release};
+use crate::programs::{self, Program};
 
 /// Gets the servers that `args` name, or all; after `test` it runs the conformance suite on them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -24,14 +27,21 @@ pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
     get::get(shell, find(name)?)
 }
 
-/// Runs the conformance suite on the newest servers.
-pub(crate) fn test_newest(shell: &Shell) -> Result<()> {
-    for name in NEWEST {
-        let release = find(name)?;
-        let passed = conformance(shell, release)?;
-        println!("xtask: {name}: {passed}");
-    }
-    Ok(())
+/// Runs the conformance suite, which is one of `programs`, on the newest servers: at the same time,
+/// since each run leaves a core idle.
+pub(crate) fn test_newest(shell: &Shell, programs: &[Program]) -> Result<()> {
+    let suite = suite(programs)?;
+    let newest = NEWEST.map(|name| Ok((name, get(shell, name)?)));
+    let newest = newest.into_iter().collect::<Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        let start = |(name, server)| (name, scope.spawn(move || conformance(suite, server)));
+        let runs: Vec<_> = newest.iter().map(|(name, server)| start((name, server))).collect();
+        for (name, run) in runs {
+            let passed = run.join().unwrap_or_else(|panic| resume_unwind(panic)).context(*name)?;
+            println!("xtask: the conformance suite on {name}: {passed}");
+        }
+        Ok(())
+    })
 }
 
 fn find(name: &str) -> Result<&'static Release> {
@@ -66,10 +76,13 @@ fn list_paths(shell: &Shell, releases: &[&Release]) -> Result<()> {
 /// Writes the table only if it holds all servers.
 fn test(shell: &Shell, names: &[String]) -> Result<()> {
     let releases = named(names)?;
+    let programs = programs::build(shell)?;
+    let suite = suite(&programs)?;
     let mut rows = String::new();
     let mut failed = Vec::new();
     for release in &releases {
-        let result = conformance(shell, release);
+        println!("xtask: the conformance suite on {}", release.name);
+        let result = get::get(shell, release).and_then(|server| conformance(suite, &server));
         let told = match &result {
             Ok(passed) => passed.clone(),
             Err(error) => format!("**failed**: {}", error.root_cause()),
@@ -90,13 +103,17 @@ fn test(shell: &Shell, names: &[String]) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("these failed: {}", failed.join(", ")) }
 }
 
-/// The conformance suite with one driver and RESP2. Answers how many cases passed.
-fn conformance(shell: &Shell, release: &Release) -> Result<String> {
-    let server = get::get(shell, release)?;
-    let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    println!("xtask: the conformance suite on {}", release.name);
-    let suite = ["-p", "delayline-redis", "--test", "conformance"];
-    let output = cmd!(shell, "cargo test --locked {suite...}").quiet().ignore_status().output()?;
+/// The conformance suite with one driver and RESP2.
+fn suite(programs: &[Program]) -> Result<&Program> {
+    let found = programs.iter().find(|program| program.name() == SUITE);
+    found.with_context(|| format!("there is no test program {SUITE}"))
+}
+
+const SUITE: &str = "crates/delayline-redis/tests/conformance.rs";
+
+/// Runs the suite on a server. Answers how many cases passed.
+fn conformance(suite: &Program, server: &Path) -> Result<String> {
+    let output = suite.command().env("REDIS_SERVER_BIN", server).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let summary = text.lines().find_map(|line| line.strip_prefix("test result: "));
     match summary.and_then(|summary| summary.strip_prefix("ok. ")) {

@@ -32,7 +32,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         sim::run(shell, &[])?;
         chaos::run(shell, &[])?;
         if own_server {
-            servers::test_newest(shell)?;
+            servers::test_newest(shell, &programs)?;
         }
     } else {
         // Without its features a test program may have no test, and pass.

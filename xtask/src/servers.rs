@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use xshell::Shell;
 
 use self::list::{NEWEST, RELEASES, Release};
-use crate::programs::{self, Program};
+use crate::programs::{self, Program, Programs};
 
 /// Gets the servers that `args` name, or all; after `test` it runs the conformance suite on them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -29,8 +29,8 @@ pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
 
 /// Runs the conformance suite, which is one of `programs`, on the newest servers: at the same time,
 /// since each run leaves a core idle.
-pub(crate) fn test_newest(shell: &Shell, programs: &[Program]) -> Result<()> {
-    let suite = suite(programs)?;
+pub(crate) fn test_newest(shell: &Shell, programs: &Programs) -> Result<()> {
+    let suite = programs.test(SUITE)?;
     let newest = NEWEST.map(|name| Ok((name, get(shell, name)?)));
     let newest = newest.into_iter().collect::<Result<Vec<_>>>()?;
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn list_paths(shell: &Shell, releases: &[&Release]) -> Result<()> {
 fn test(shell: &Shell, names: &[String]) -> Result<()> {
     let releases = named(names)?;
     let programs = programs::build(shell)?;
-    let suite = suite(&programs)?;
+    let suite = programs.test(SUITE)?;
     let mut rows = String::new();
     let mut failed = Vec::new();
     for release in &releases {
@@ -104,11 +104,6 @@ fn test(shell: &Shell, names: &[String]) -> Result<()> {
 }
 
 /// The conformance suite with one driver and RESP2.
-fn suite(programs: &[Program]) -> Result<&Program> {
-    let found = programs.iter().find(|program| program.name() == SUITE);
-    found.with_context(|| format!("there is no test program {SUITE}"))
-}
-
 const SUITE: &str = "crates/delayline-redis/tests/conformance.rs";
 
 /// Runs the suite on a server. Answers how many cases passed.

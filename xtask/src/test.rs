@@ -22,15 +22,16 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (cargo, tests) = args.split_at(split);
     if cargo.is_empty() {
         let programs = programs::build(shell)?;
-        inventory::check(shell, &programs)?;
-        programs::run(shell, &programs, tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests))?;
+        inventory::check(shell, &programs.tests)?;
+        let args = tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests);
+        programs::run(shell, &programs.tests, args)?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
         // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
         let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
         sim::run(shell, &[])?;
-        chaos::run(shell, &[])?;
+        chaos::run_built(&programs)?;
         if own_server {
             servers::test_newest(shell, &programs)?;
         }

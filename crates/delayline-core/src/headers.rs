@@ -14,6 +14,15 @@ use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES};
 pub struct Headers(Vec<(String, Bytes)>);
 
 impl Headers {
+    /// The name of the header with the position in a distributed trace, as defined by the W3C
+    /// recommendation *Trace Context*. It is no content: see [`NewMessage::digest`].
+    ///
+    /// [`NewMessage::digest`]: crate::NewMessage::digest
+    pub const TRACEPARENT: &str = "traceparent";
+
+    /// The name of the header with the data of tracing systems. It is no content either.
+    pub const TRACESTATE: &str = "tracestate";
+
     /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
@@ -80,8 +89,17 @@ impl Headers {
     /// byte), the name, the length of its value (2 bytes, big-endian), the value.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_those(|_| true)
+    }
+
+    /// Encodes the headers that are content: all but the trace context.
+    pub(crate) fn encode_content(&self) -> Vec<u8> {
+        self.encode_those(|name| ![Self::TRACEPARENT, Self::TRACESTATE].contains(&name))
+    }
+
+    fn encode_those(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());
-        for (name, value) in &self.0 {
+        for (name, value) in self.0.iter().filter(|(name, _)| is_wanted(name)) {
             // `validate` keeps both lengths well below these maxima.
             bytes.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             bytes.put_slice(name.as_bytes());

@@ -128,8 +128,10 @@ impl NewMessage {
         self.payload.len().saturating_add(self.headers.encoded_len())
     }
 
-    /// Returns a 64-bit digest (XXH3) of the content: priority, limits, headers and payload, but
-    /// not the schedule or expiry, which a repeated `In` would shift.
+    /// Returns a 64-bit digest (XXH3) of the content: priority, limits, headers and payload. The
+    /// schedule and the expiry, which a repeated `In` would shift, are no content, and neither are
+    /// the headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE):
+    /// whoever repeats a send may do so in another trace.
     ///
     /// Enqueuing a known id returns `Duplicate` if the digests are equal, else `Conflict`.
     #[must_use]
@@ -138,7 +140,7 @@ impl NewMessage {
         hasher.update(&[self.priority.level()]);
         hasher.update(&self.max_failures.to_be_bytes());
         hasher.update(&self.max_crashes.to_be_bytes());
-        let headers = self.headers.encode();
+        let headers = self.headers.encode_content();
         hasher.update(&u64::try_from(headers.len()).unwrap_or(u64::MAX).to_be_bytes());
         hasher.update(&headers);
         hasher.update(&self.payload);

@@ -122,7 +122,7 @@ structure! {
     record in "a value of `records`" {
         SEQUENCE: U64, "sequence number, from 1 on";
         ENQUEUED_AT: Instant, "when it was enqueued";
-        DIGEST: U64, "XXH3 of priority, limits, headers and payload; 0 in place of a lost record";
+        DIGEST: U64, "XXH3 of priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 in place of a lost record";
         FORM: U8, "the priority level, and a bit for each thing that is not as usual";
         MAX_FAILURES: U16 if "LIMITED", "failures after which it is dead";
         MAX_CRASHES: U16 if "LIMITED", "crashes after which it is dead";

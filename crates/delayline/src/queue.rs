@@ -144,9 +144,8 @@ impl<T, C> Queue<T, C> {
     /// Sets a function that is called at each send and returns the trace context of the message.
     /// `None` means no context.
     ///
-    /// Messages that already have a context keep it. Messages with an [`id`](Draft::id) chosen by
-    /// the caller get none: headers are content (G15), so sending the same id from another trace
-    /// would be a conflict. Use [`Draft::trace_context`] for those.
+    /// Messages that already have a context keep it. A context is no content: sending the same id
+    /// from another trace is a duplicate (G15), and the first context stays.
     ///
     /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///

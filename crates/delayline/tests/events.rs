@@ -4,11 +4,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayline::{
-    DeathReason, EventKind, Job, Millis, NewMessage, Op, Outcome, Queue, Schedule, TraceContext,
-    Worker,
+    DeathReason, Enqueued, EventKind, Found, Job, Millis, NewMessage, Op, Outcome, Queue, Schedule,
+    TraceContext, Worker,
 };
 use delayline_core::{Claim, ClaimId};
 use futures_util::StreamExt as _;
@@ -111,6 +113,25 @@ async fn a_trace_context_travels_with_its_message() {
         })
         .await;
     assert_eq!((summary.acked, summary.failed), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_is_repeated_in_another_trace_is_a_duplicate() {
+    let spans = Arc::new(AtomicU64::new(0));
+    let next = Arc::clone(&spans);
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let queue = queue.trace_source(move || {
+        TraceContext::new(7, next.fetch_add(1, Ordering::Relaxed) + 1, true).ok()
+    });
+    for expected in [true, false] {
+        let sent = queue.message(&1).id("a").send().await.unwrap();
+        assert_eq!(matches!(sent.outcome, Enqueued::Created { .. }), expected, "{sent:?}");
+        assert!(sent.is_accepted());
+    }
+    assert_eq!(spans.load(Ordering::Relaxed), 2);
+    let Found::Live(message) = queue.get("a").await.unwrap() else { panic!("it is gone") };
+    let context = TraceContext::from_headers(&message.headers).unwrap();
+    assert_eq!((context.trace_id(), context.span_id()), (7, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ super::cases! { "dedup",
     a_repeated_enqueue_tells_where_the_message_stands: "G15",
     another_content_is_a_conflict: "G15",
     another_schedule_is_no_other_content: "G15",
+    another_trace_is_no_other_content: "G15",
     finished_ids_are_remembered_for_the_retention: "G15",
     finished_ids_can_be_reused: "G14",
     a_live_id_is_never_reused: "G14",
@@ -81,6 +82,28 @@ async fn another_schedule_is_no_other_content(queue: &Queue) {
     let again = queue.enqueue_one(1, other).await;
     assert_eq!(again, Enqueued::Duplicate { status: Status::Scheduled });
     assert_eq!(queue.live(1, "a").await.info.due, at(50));
+}
+
+async fn another_trace_is_no_other_content(queue: &Queue) {
+    let traced = |headers: &[(&str, &'static str)]| {
+        let mut all = Headers::new();
+        for (name, value) in headers {
+            all.set(*name, *value).unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        NewMessage { headers: all, ..message("a") }
+    };
+    let (parent, state) = (Headers::TRACEPARENT, Headers::TRACESTATE);
+    queue.enqueue_one(0, traced(&[("tenant", "7"), (parent, "first")])).await;
+    for again in
+        [traced(&[("tenant", "7")]), traced(&[(parent, "second"), (state, "x=1"), ("tenant", "7")])]
+    {
+        let told = queue.enqueue_one(1, again).await;
+        assert_eq!(told, Enqueued::Duplicate { status: Status::Ready });
+    }
+    let other = queue.enqueue_one(1, traced(&[("tenant", "8"), (parent, "first")])).await;
+    assert_eq!(other, Enqueued::Conflict { status: Status::Ready });
+    let headers = queue.live(1, "a").await.headers;
+    assert_eq!(headers, traced(&[("tenant", "7"), (parent, "first")]).headers, "the first stays");
 }
 
 async fn finished_ids_are_remembered_for_the_retention(queue: &Queue) {

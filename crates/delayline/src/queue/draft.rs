@@ -261,8 +261,8 @@ impl Draft {
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
     ///
-    /// Headers are content (G15): the same id with another context is a conflict. To repeat a send,
-    /// repeat its context too.
+    /// A context is no content: the same id with another context is a duplicate (G15), and the first
+    /// context stays.
     pub fn trace_context(self, context: &TraceContext) -> Self {
         self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }
@@ -328,12 +328,9 @@ impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 
     fn try_from(draft: Draft) -> Result<Self, Error> {
-        let Draft { client, message, named } = draft;
+        let Draft { client, message, .. } = draft;
         let mut message = message?;
-        // A context is content. One that the caller did not ask for must not turn a repeated send
-        // of the caller's id into a conflict.
-        if !named
-            && message.headers.get(TraceContext::TRACEPARENT).is_none()
+        if message.headers.get(TraceContext::TRACEPARENT).is_none()
             && let Some(context) = client.trace_context()
             && let Err(violation) = context.put(&mut message.headers)
         {

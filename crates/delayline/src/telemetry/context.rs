@@ -34,10 +34,10 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// The name of the header with the ids.
-    pub const TRACEPARENT: &str = "traceparent";
+    pub const TRACEPARENT: &str = Headers::TRACEPARENT;
 
     /// The name of the header with the data of tracing systems.
-    pub const TRACESTATE: &str = "tracestate";
+    pub const TRACESTATE: &str = Headers::TRACESTATE;
 
     /// The span `span_id` of the trace `trace_id`; `sampled` if it is recorded.
     ///

@@ -5,7 +5,7 @@ mod signature;
 
 use std::time::Duration;
 
-use delayline::{Bytes, CancelReason, Outcome};
+use delayline::{Bytes, CancelReason, Outcome, TraceContext};
 use delayline_json::{headers as headers_json, rfc3339};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -103,7 +103,7 @@ impl Post {
             let json = ascii(&headers_json(job.headers()).to_string());
             request = request.header("delayline-headers", json);
         }
-        for name in ["traceparent", "tracestate"] {
+        for name in [TraceContext::TRACEPARENT, TraceContext::TRACESTATE] {
             if let Some(value) = header(name) {
                 request = request.header(name, value);
             }

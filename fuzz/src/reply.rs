@@ -6,7 +6,7 @@ use arbitrary::Unstructured;
 use delayline_core::{
     Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, HandOff,
     HandedOff, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply,
-    Reschedule, Resolution, Schedule, Settled, Settlement, Status,
+    Reschedule, Resolution, Schedule, Settled, Settlement, Status, Turn,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -49,6 +49,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
     match (op, reply) {
         (Op::Enqueue(items), Reply::Enqueue(results)) => items.len() == results.len(),
         (Op::Settle(items), Reply::Settle(results)) => items.len() == results.len(),
+        (Op::Turn(turn), Reply::Turn(turned)) => turn.settlements.len() == turned.settled.len(),
         (Op::HandOff(items), Reply::HandOff(results)) => {
             let fits = |(item, result): (&HandOff, &HandedOff)| match result.settled {
                 Settled::Done { .. } => item.messages.len() == result.messages.len(),
@@ -81,15 +82,18 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    match kind % 18 {
+    let settlements = || ids().map(|id| Settlement { id, lease, outcome: Outcome::Ack });
+    let claim = || Claim {
+        consumer: ConsumerName::new("w").expect("a name of one byte"),
+        claim_id: lease.claim_id,
+        max: 10,
+        lease: Millis::MAX,
+    };
+    match kind % 19 {
+        18 => Op::Turn(Turn { settlements: settlements().collect(), claim: claim() }),
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
-        1 => Op::Claim(Claim {
-            consumer: ConsumerName::new("w").expect("a name of one byte"),
-            claim_id: lease.claim_id,
-            max: 10,
-            lease: Millis::MAX,
-        }),
-        2 => Op::Settle(ids().map(|id| Settlement { id, lease, outcome: Outcome::Ack }).collect()),
+        1 => Op::Claim(claim()),
+        2 => Op::Settle(settlements().collect()),
         3 => {
             Op::Extend(Extend { leases: ids().map(|id| (id, lease)).collect(), lease: Millis::MAX })
         }

@@ -33,6 +33,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/delayline-redis-protocol/snapshots/hand_off.lua", "put together from smaller files"),
     ("crates/delayline-redis-protocol/snapshots/relay.lua", "put together from smaller files"),
     ("crates/delayline-redis-protocol/snapshots/repair.lua", "put together from smaller files"),
+    ("crates/delayline-redis-protocol/snapshots/turn.lua", "put together from smaller files"),
     ("crates/delayline-redis-protocol/snapshots/update.lua", "put together from smaller files"),
 ];
 

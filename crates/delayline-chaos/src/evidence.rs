@@ -54,6 +54,8 @@ impl Effects {
                 updates && self.places.is_empty() || items.iter().any(|item| touched(&item.id))
             }
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
+            // Its claim may have touched any.
+            Op::Turn(_) => !self.places.is_empty(),
             Op::HandOff(items) => items.iter().any(|item| touched(&item.settlement.id)),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),
             Op::Purge(ids) => ids.iter().any(touched),

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::{
     ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
-    Schedule, Status, Timestamp, Violation,
+    Schedule, Status, Timestamp, Turn, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -31,6 +31,9 @@ pub enum Op {
     /// Ends leases, and enqueues the messages that follow from each lease that it ends (G31).
     /// Repeated: returns `AlreadyDone`, and enqueues nothing.
     HandOff(Vec<HandOff>),
+    /// Ends leases, then claims. Repeated: returns `AlreadyDone` (G8), or `Stale` where the claim has
+    /// leased again what a settlement had given back, and the same leases (G16).
+    Turn(Turn),
     /// Extends leases. Repeated: extends them again.
     Extend(Extend),
     /// Cancels messages before they are delivered. Repeated: returns `Cancelled` again (G13).
@@ -222,16 +225,14 @@ impl Op {
                 let bytes = messages.iter().map(NewMessage::content_bytes).sum();
                 Violation::at_most("the enqueue", "bytes", bytes, MAX_BATCH_BYTES)
             }
-            Self::Claim(claim) => {
-                count("the claim's max", claim.max, MAX_BATCH)?;
-                lease_duration(claim.lease)
-            }
+            Self::Claim(claim) => validate_claim(claim),
             Self::Relay(relay) => relay.validate(),
             Self::Settle(settlements) => {
                 batch("the settlement", settlements.iter().map(|item| &item.id))?;
                 settlements.iter().try_for_each(Settlement::validate)
             }
             Self::HandOff(items) => crate::hand_off::validate(items),
+            Self::Turn(turn) => crate::turn::validate(turn),
             Self::Extend(extend) => {
                 batch("the extension", extend.leases.iter().map(|(id, _)| id))?;
                 lease_duration(extend.lease)
@@ -274,6 +275,7 @@ impl Op {
             | Self::Relay(_)
             | Self::Settle(_)
             | Self::HandOff(_)
+            | Self::Turn(_)
             | Self::Cancel(_)
             | Self::Reschedule(_)
             | Self::Redrive(_)
@@ -315,6 +317,7 @@ impl Op {
             Self::Relay(_) => "relay",
             Self::Settle(_) => "settle",
             Self::HandOff(_) => "hand_off",
+            Self::Turn(_) => "turn",
             Self::Extend(_) => "extend",
             Self::Cancel(_) => "cancel",
             Self::Reschedule(_) => "reschedule",
@@ -347,6 +350,11 @@ pub(crate) fn batch<'a>(
         return Err(Violation::Empty { what });
     }
     Violation::at_most(what, "items", seen.len(), MAX_BATCH)
+}
+
+pub(crate) fn validate_claim(claim: &Claim) -> Result<(), Violation> {
+    count("the claim's max", claim.max, MAX_BATCH)?;
+    lease_duration(claim.lease)
 }
 
 fn ascending(delays: &[Millis]) -> Result<(), Violation> {

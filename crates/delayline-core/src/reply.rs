@@ -5,7 +5,7 @@
 
 use crate::{
     DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Status,
-    Timestamp, Totals,
+    Timestamp, Totals, Turned,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -35,6 +35,8 @@ pub enum Reply {
     Settle(Vec<Settled>),
     /// To [`Op::HandOff`](crate::Op::HandOff).
     HandOff(Vec<HandedOff>),
+    /// To [`Op::Turn`](crate::Op::Turn).
+    Turn(Turned),
     /// To [`Op::Extend`](crate::Op::Extend).
     Extend(Vec<Extended>),
     /// To [`Op::Cancel`](crate::Op::Cancel).

@@ -11,6 +11,7 @@ mod known;
 mod read;
 mod relay;
 mod ring;
+mod turn;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +27,7 @@ use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
     DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Known, Lease,
     MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
-    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
+    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals, Turn, Turned,
 };
 
 /// An index: the messages of one kind, by instant and then by sequence number.
@@ -118,6 +119,7 @@ impl State {
                 items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
             ),
             Op::HandOff(items) => Reply::HandOff(self.hand_off(now, items, &mut changes)),
+            Op::Turn(turn) => Reply::Turn(self.turn(now, turn, &mut changes)),
             Op::Extend(extend) => Reply::Extend(self.extend(now, extend, &mut changes)),
             Op::Cancel(ids) => {
                 Reply::Cancel(ids.iter().map(|id| self.cancel(now, id, &mut changes)).collect())
@@ -155,14 +157,14 @@ impl State {
         let before = self.next_claimable();
         let applied = self.apply(now, op);
         let after = self.next_claimable();
-        let hint = match &applied.reply {
-            Reply::Claim(claimed) => {
-                let is_full =
-                    matches!(op, Op::Claim(claim) if claimed.deliveries.len() >= claim.max);
+        let hint = match (op, &applied.reply) {
+            (Op::Claim(claim), Reply::Claim(claimed))
+            | (Op::Turn(Turn { claim, .. }), Reply::Turn(Turned { claimed, .. })) => {
+                let is_full = claimed.deliveries.len() >= claim.max;
                 after.is_some_and(|after| is_full || after <= now)
             }
-            Reply::Relay(relayed) => {
-                let is_full = matches!(op, Op::Relay(relay) if relayed.ids.len() >= relay.max);
+            (Op::Relay(relay), Reply::Relay(relayed)) => {
+                let is_full = relayed.ids.len() >= relay.max;
                 // A relay that is held back comes again by itself.
                 !relayed.held_back && after.is_some_and(|after| is_full || after <= now)
             }

@@ -20,16 +20,10 @@
 
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
-local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, -1}, 0, {}, false
+local results, before_claim = {ANSWER_RESULTS, now, 0, 0, -1}, 3
 local new_details, new_places, new_records, removed = {}, {}, {}, {}
-local journaled, ring = false, false
--- The due instant of the first message that stays where it is; nil if the queue is paused.
-local first_left
 
---@include journal.lua
---@include claimed_before.lua
---@include reclaim.lua
---@include take.lua
+--@include claiming.lua
 --@include finish.lua
 --@include take_over.lua
 --@include write.lua
@@ -41,39 +35,10 @@ local is_repeated = last_claim and sub(last_claim, JOURNAL_CLAIM_ID) == claim_id
 local lease_end = first_end_of_lease('0')
 
 -- DECIDE
-local next
-if is_repeated then
-  claimed_before()
-  if control.paused == 0 then
-    local _
-    _, _, _, first_left = ready_messages(0)
-  end
-else
-  if lease_end and lease_end <= now then
-    reclaim()
-    lease_end = first_end_of_lease('0')
-  end
-  if control.paused == 0 then
-    take()
-    if delivered > 0 then
-      lease_end = math.min(lease_end or NEVER, deadline)
-    end
-  end
-end
-local leaving = #new_places / 2 + #removed
-next_claimable()
-local more = next and next <= now
-results[4], results[5] = more and 1 or 0, next or -1
-for i = 1, #deaths do
-  results[#results + 1] = deaths[i]
-end
-
-local sleeps = not more and delivered < max
-local hands_on, is_news
-tell_sleepers()
+local next, hands_on, is_news
+claim_all()
 
 -- WRITE
-changed = changed or #new_places > 0 or #removed > 0
 if changed or hands_on or is_news then
   if changed then
     look_at_minute()

@@ -78,6 +78,16 @@ local function take_back()
   end
 end
 
+-- Looks at what a whole claim may write, so that it fails before anything is written.
+--@inline
+local function look_at_all()
+  redis.call('LLEN', key.bell)
+  redis.call('STRLEN', key.totals)
+  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
+    redis.call('HLEN', key.contents)
+  end
+end
+
 -- State::reclaim: takes back leases that have run out.
 -- Reads the first of them with their details; adds to deaths and writes what it decides.
 --@inline
@@ -85,12 +95,7 @@ local function reclaim()
   -- READ
   local members, ids, stored, known
   read_ended_leases()
-  -- Looks at what the whole claim may write, so that it fails before anything is written.
-  redis.call('LLEN', key.bell)
-  redis.call('STRLEN', key.totals)
-  if bit.band(control.uses, USES_CONTENTS) ~= 0 then
-    redis.call('HLEN', key.contents)
-  end
+  look_at_all()
 
   -- DECIDE
   local new_finished, new_details, new_places, new_records = {}, {}, {}, {}

@@ -1,4 +1,13 @@
--- For the scripts that settle leases.
+-- For the scripts that settle leases. ARGV: now, the ids, then for each a `settlement` (layout.rs).
+
+-- Reads count, how many settlements there are; sets stored, the details of their messages, and known, what stands
+-- of them in `updates`, or false if nothing was updated.
+--@inline
+local function read_leases()
+  stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + count))
+  known = bit.band(control.uses, USES_UPDATES) ~= 0
+    and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + count))
+end
 
 -- For an id without details: it was never claimed, or it is gone.
 local function settle_without_details(i, lease, kind)
@@ -70,8 +79,39 @@ local function end_lease(id, entry, item, kind, update)
   return status
 end
 
--- State::settle, for the settlements whose numbers stand in others. Reads count; ids and settlements, which follow
--- the clock in ARGV; stored, their details; known, what stands of them in `updates`, if anything was updated.
+-- State::settle, for all settlements. Reads count, stored and known; sets results, first_due and what is to be
+-- written. Shortcuts finish: most settlements end their message.
+--@inline
+local function settle_all()
+  local others, gone_count = {}, 0
+  for i = 1, count do
+    local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
+    local is_ack = #item == LEASE_BYTES
+    local lease = is_ack and item or sub(item, SETTLEMENT_LEASE)
+    -- What else stands in the details of a message that goes does not matter.
+    local state = entry and #entry >= DETAILS_BYTES and sub(entry, DETAILS_LEASE) == lease
+      and byte(entry, DETAILS_STATE)
+    if (state == LEASE_CANCELLING or is_ack and state == LEASE_OPEN) and not (known and known[i]) then
+      local status = CANCELLED_BYTE
+      if is_ack then
+        status, results[3 + i], control.acked = ACKED_BYTE, ACKED, control.acked + 1
+      else
+        results[3 + i], control.cancelled = CANCELLED, control.cancelled + 1
+      end
+      gone_count = gone_count + 1
+      gone[gone_count], ended[gone_count] = id, sub(entry, DETAILS_SEQUENCE) .. id
+      new_finished[2 * gone_count - 1] = id
+      new_finished[2 * gone_count] = status .. sub(entry, DETAILS_DIGEST) .. lease
+    else
+      others[#others + 1] = i
+    end
+  end
+  if #others > 0 then
+    settle_others()
+  end
+end
+
+-- For settle_all, and hand_off: the settlements whose numbers stand in others.
 --@inline
 local function settle_others()
   for _, i in ipairs(others) do

@@ -71,8 +71,8 @@ local function take()
         new_details[m + 1], new_details[m + 2] = id, its_details
         delivered = delivered + 1
         taken[delivered], lengths[delivered] = id, #id
-        n = 3 * delivered
-        results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
+        n = before_claim + 3 * delivered
+        results[n], results[n + 1], results[n + 2] = id, whole, answer
       else
         bury_due()
       end

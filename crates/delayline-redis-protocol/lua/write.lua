@@ -140,15 +140,7 @@ local function write()
   if counted then
     add_to_totals()
   end
-  --@with new_finished
-  if #new_finished > 0 then
-    rotate_finished()
-    redis.call('HSET', key.finished_new, unpack(new_finished))
-    if finished_count == 0 then
-      -- Only to give memory back when the queue falls idle: what counts is `finished_since`.
-      redis.call('PEXPIRE', key.finished_new, 2 * FINISHED_RETENTION)
-    end
-  end
+  remember_finished()
   --@with revived
   if #revived > 0 then
     redis.call('HSET', key.records, unpack(revived))
@@ -190,22 +182,7 @@ local function write()
   if #removed > 0 then
     redis.call('ZREM', key.index, unpack(removed))
   end
-  --@with ended
-  if #ended > 0 and redis.call('ZREM', key.index, unpack(ended)) < #ended then
-    spare_newer()
-  end
-  --@with gone
-  if #gone > 0 then
-    -- Contents first: an audit finds the record of one that is gone, and looks through no contents.
-    if bit.band(control.uses, USES_CONTENTS) ~= 0 then
-      redis.call('HDEL', key.contents, unpack(gone))
-    end
-    if bit.band(control.uses, USES_UPDATES) ~= 0 then
-      redis.call('HDEL', key.updates, unpack(gone))
-    end
-    redis.call('HDEL', key.records, unpack(gone))
-    redis.call('HDEL', key.details, unpack(gone))
-  end
+  remove_gone()
   --@with journaled
   if journaled then
     rotate_journal()
@@ -221,6 +198,41 @@ local function write()
   --@with ring
   if ring then
     redis.call('LPUSH', key.bell, '1')
+  end
+end
+
+-- For write: the messages that have ended are remembered.
+--@inline
+local function remember_finished()
+  --@with new_finished
+  if #new_finished > 0 then
+    rotate_finished()
+    redis.call('HSET', key.finished_new, unpack(new_finished))
+    if finished_count == 0 then
+      -- Only to give memory back when the queue falls idle: what counts is `finished_since`.
+      redis.call('PEXPIRE', key.finished_new, 2 * FINISHED_RETENTION)
+    end
+  end
+end
+
+-- For write: they leave the index, and all of them is removed.
+--@inline
+local function remove_gone()
+  --@with ended
+  if #ended > 0 and redis.call('ZREM', key.index, unpack(ended)) < #ended then
+    spare_newer()
+  end
+  --@with gone
+  if #gone > 0 then
+    -- Contents first: an audit finds the record of one that is gone, and looks through no contents.
+    if bit.band(control.uses, USES_CONTENTS) ~= 0 then
+      redis.call('HDEL', key.contents, unpack(gone))
+    end
+    if bit.band(control.uses, USES_UPDATES) ~= 0 then
+      redis.call('HDEL', key.updates, unpack(gone))
+    end
+    redis.call('HDEL', key.records, unpack(gone))
+    redis.call('HDEL', key.details, unpack(gone))
   end
 end
 

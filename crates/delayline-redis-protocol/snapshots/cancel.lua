@@ -199,6 +199,7 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -218,6 +219,7 @@ if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 end
+end
 if #new_details > 0 then
 redis.call('HSET', KEYS[4], unpack(new_details))
 end
@@ -227,6 +229,7 @@ end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
@@ -236,6 +239,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if snapshot then
 do

@@ -37,6 +37,35 @@ known_uses = uses,
 end
 local counted = false
 local seen = {}
+local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local deadline = after(tonumber(ARGV[5]))
+local results, before_claim = {0, now, 0, 0, -1}, 3
+local new_details, new_places, new_records, removed = {}, {}, {}, {}
+local delivered, deaths, changed = 0, {}, false
+local journaled, ring = false, false
+local first_left
+local journal_age = now - control.journal_since
+local younger, last_claim
+local journal_count, journal_rotates
+local function first_end_of_lease(but)
+local first =
+redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', but, '1')[2]
+return first and tonumber(first) - 4 * 281474976710656
+end
+local finished_count, finished_rotates
+local snapshot, hourly, minute = false, false, math.floor(now / 60000)
+local future = false
+do
+younger = redis.call('HGET', KEYS[9], consumer)
+last_claim = journal_age < 2 * 600000 and younger
+if not last_claim and journal_age < 600000 then
+last_claim = redis.call('HGET', KEYS[10], consumer)
+end
+end
+local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
+local lease_end = first_end_of_lease('0')
+local next, hands_on, is_news
+do
 local function ready_messages(wanted)
 local ids, members, due, count, first_left = {}, {}, {}, 0, 281474976710655
 local levels, due_of = control.uses, {}
@@ -68,33 +97,6 @@ end
 end
 return ids, members, due, first_left
 end
-local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local deadline = after(tonumber(ARGV[5]))
-local results, delivered, deaths, changed = {0, now, 0, 0, -1}, 0, {}, false
-local new_details, new_places, new_records, removed = {}, {}, {}, {}
-local journaled, ring = false, false
-local first_left
-local journal_age = now - control.journal_since
-local younger, last_claim
-local journal_count, journal_rotates
-local function first_end_of_lease(but)
-local first =
-redis.call('ZRANGEBYSCORE', KEYS[2], '1125899906842624', '1379302207642623', 'WITHSCORES', 'LIMIT', but, '1')[2]
-return first and tonumber(first) - 4 * 281474976710656
-end
-local finished_count, finished_rotates
-local snapshot, hourly, minute = false, false, math.floor(now / 60000)
-local future = false
-do
-younger = redis.call('HGET', KEYS[9], consumer)
-last_claim = journal_age < 2 * 600000 and younger
-if not last_claim and journal_age < 600000 then
-last_claim = redis.call('HGET', KEYS[10], consumer)
-end
-end
-local is_repeated = last_claim and sub(last_claim, 1, 16) == claim_id
-local lease_end = first_end_of_lease('0')
-local next
 if is_repeated then
 do
 local function instant(argument, position)
@@ -239,10 +241,12 @@ end
 stored = redis.call('HMGET', KEYS[4], unpack(ids))
 known = bit.band(control.uses, 32) ~= 0 and redis.call('HMGET', KEYS[6], unpack(ids)) or {}
 end
+do
 redis.call('LLEN', KEYS[11])
 redis.call('STRLEN', KEYS[12])
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HLEN', KEYS[5])
+end
 end
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
 local removed, gone, first_back = {}, {}, 281474976710655
@@ -563,6 +567,7 @@ redis.call('BITFIELD', KEYS[12], unpack(increments))
 counted = false
 end
 end
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -580,6 +585,7 @@ end
 redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+end
 end
 end
 if #new_details > 0 then
@@ -600,6 +606,7 @@ end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
@@ -609,6 +616,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if journaled then
 do
@@ -827,8 +835,8 @@ new_places[n + 1], new_places[n + 2] = leased_score, member
 new_details[m + 1], new_details[m + 2] = id, its_details
 delivered = delivered + 1
 taken[delivered], lengths[delivered] = id, #id
-n = 3 * delivered
-results[n + 3], results[n + 4], results[n + 5] = id, whole, answer
+n = before_claim + 3 * delivered
+results[n], results[n + 1], results[n + 2] = id, whole, answer
 else
 do
 local function push(list, first, second)
@@ -1004,12 +1012,11 @@ end
 end
 end
 local more = next and next <= now
-results[4], results[5] = more and 1 or 0, next or -1
+results[before_claim + 1], results[before_claim + 2] = more and 1 or 0, next or -1
 for i = 1, #deaths do
 results[#results + 1] = deaths[i]
 end
 local sleeps = not more and delivered < max
-local hands_on, is_news
 do
 local armed, armed_until = 0, 0
 if sleeps then
@@ -1021,6 +1028,7 @@ is_news = armed ~= control.armed or math.abs(armed_until - control.armed_until) 
 control.armed, control.armed_until = armed, armed_until
 end
 changed = changed or #new_places > 0 or #removed > 0
+end
 if changed or hands_on or is_news then
 if changed then
 do
@@ -1113,6 +1121,8 @@ redis.call('BITFIELD', KEYS[12], unpack(increments))
 counted = false
 end
 end
+do
+end
 if #new_details > 0 then
 redis.call('HSET', KEYS[4], unpack(new_details))
 end
@@ -1124,6 +1134,8 @@ redis.call('HSET', KEYS[3], unpack(new_records))
 end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
+end
+do
 end
 if journaled then
 do

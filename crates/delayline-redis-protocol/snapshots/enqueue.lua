@@ -262,6 +262,8 @@ redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
 end
 end
 do
+do
+end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
@@ -274,6 +276,8 @@ end
 if #reused > 0 then
 redis.call('HDEL', KEYS[6], unpack(reused))
 redis.call('HDEL', KEYS[7], unpack(reused))
+end
+do
 end
 if snapshot then
 do

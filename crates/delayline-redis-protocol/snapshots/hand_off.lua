@@ -545,6 +545,7 @@ redis.call('BITFIELD', KEYS[10], unpack(increments))
 counted = false
 end
 end
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -562,6 +563,7 @@ end
 redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+end
 end
 end
 if #new_details > 0 then
@@ -586,6 +588,7 @@ end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #ended > 0 and redis.call('ZREM', KEYS[2], unpack(ended)) < #ended then
 do
 for n = #gone, 1, -1 do
@@ -606,6 +609,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if snapshot then
 do

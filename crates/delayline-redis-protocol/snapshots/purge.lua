@@ -180,6 +180,7 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -199,9 +200,11 @@ if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
 end
 end
+end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
@@ -211,6 +214,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if snapshot then
 do

@@ -265,6 +265,8 @@ redis.call('BITFIELD', KEYS[7], unpack(increments))
 counted = false
 end
 end
+do
+end
 if #revived > 0 then
 redis.call('HSET', KEYS[3], unpack(revived))
 end
@@ -273,6 +275,8 @@ redis.call('HSET', KEYS[4], unpack(new_details))
 end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
+end
+do
 end
 if snapshot then
 do

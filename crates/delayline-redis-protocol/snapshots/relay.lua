@@ -865,6 +865,7 @@ redis.call('BITFIELD', KEYS[10], unpack(increments))
 counted = false
 end
 end
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -882,6 +883,7 @@ end
 redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+end
 end
 end
 if #new_details > 0 then
@@ -902,6 +904,7 @@ end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #gone > 0 then
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
@@ -911,6 +914,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if snapshot then
 do

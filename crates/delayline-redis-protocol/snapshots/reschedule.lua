@@ -195,8 +195,12 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+do
+end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
+end
+do
 end
 if snapshot then
 do

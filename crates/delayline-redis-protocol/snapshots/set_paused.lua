@@ -87,6 +87,10 @@ do
 redis.call('HDEL', KEYS[3], '')
 end
 do
+do
+end
+do
+end
 if snapshot then
 do
 if future and #future > 0 then

@@ -47,10 +47,13 @@ local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local future = false
-local count = (#ARGV - 1) / 2
-local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + count))
-local known = bit.band(control.uses, 32) ~= 0
+local count, stored, known = (#ARGV - 1) / 2, nil, nil
+do
+stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + count))
+known = bit.band(control.uses, 32) ~= 0
 and redis.call('HMGET', KEYS[6], unpack(ARGV, 2, 1 + count))
+end
+do
 local others, gone_count = {}, 0
 for i = 1, count do
 local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
@@ -275,8 +278,9 @@ end
 results[3 + i] = status
 end
 end
-ring = first_due < 281474976710655 and rings(first_due)
 end
+end
+ring = first_due < 281474976710655 and rings(first_due)
 if #gone > 0 or #new_places > 0 then
 do
 if minute ~= control.minute then
@@ -396,6 +400,7 @@ redis.call('BITFIELD', KEYS[10], unpack(increments))
 counted = false
 end
 end
+do
 if #new_finished > 0 then
 do
 if now - control.finished_since >= 2 * 3600000 then
@@ -413,6 +418,7 @@ end
 redis.call('HSET', KEYS[7], unpack(new_finished))
 if finished_count == 0 then
 redis.call('PEXPIRE', KEYS[7], 2 * 3600000)
+end
 end
 end
 if #new_details > 0 then
@@ -433,6 +439,7 @@ end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
 end
+do
 if #ended > 0 and redis.call('ZREM', KEYS[2], unpack(ended)) < #ended then
 do
 for n = #gone, 1, -1 do
@@ -453,6 +460,7 @@ redis.call('HDEL', KEYS[6], unpack(gone))
 end
 redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
+end
 end
 if snapshot then
 do

@@ -547,6 +547,8 @@ redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
 end
 end
 do
+do
+end
 if #new_places > 0 then
 redis.call('ZADD', KEYS[2], unpack(new_places))
 end
@@ -571,6 +573,8 @@ redis.call('HDEL', KEYS[8], unpack(reused))
 end
 if #removed > 0 then
 redis.call('ZREM', KEYS[2], unpack(removed))
+end
+do
 end
 if snapshot then
 do

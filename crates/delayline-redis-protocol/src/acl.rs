@@ -11,7 +11,7 @@ use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, HAND_OFF, Need, RELAY, RESCHEDULE, RING, SETTLE, STATS,
-    Script, UPDATE, all_scripts,
+    Script, TURN, UPDATE, all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -81,7 +81,7 @@ impl Role {
     fn scripts(self) -> Vec<&'static Script> {
         match self {
             Self::Producer => vec![&ENQUEUE, &UPDATE, &CANCEL, &RESCHEDULE, &GET, &STATS],
-            Self::Worker => vec![&CLAIM, &SETTLE, &HAND_OFF, &EXTEND, &STATS, &RING],
+            Self::Worker => vec![&CLAIM, &SETTLE, &HAND_OFF, &TURN, &EXTEND, &STATS, &RING],
             Self::Relay => vec![&RELAY, &STATS, &RING],
             Self::Admin => all_scripts(),
         }

@@ -1,7 +1,9 @@
 //! An operation as the arguments of its script. Each script's head names its arguments.
 
 use bytes::{BufMut, Bytes};
-use delayline_core::{At, Destination, Op, Outcome, Position, Resolution, Settlement, Status};
+use delayline_core::{
+    At, Claim, Destination, Op, Outcome, Position, Resolution, Settlement, Status,
+};
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
 use crate::layout::{hand_off, settlement};
@@ -19,12 +21,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             messages.iter().for_each(|message| args.bytes(message.id.as_bytes()));
             args.0.extend(messages.iter().map(encode_new_message));
         }
-        Op::Claim(claim) => {
-            args.bytes(claim.consumer.as_bytes());
-            args.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
-            args.count(claim.max);
-            args.number(claim.lease.as_ms());
-        }
+        Op::Claim(claim) => args.claim(claim),
         Op::Relay(relay) => {
             let (kind, group) = match &relay.to {
                 Destination::List { .. } => (destination::LIST, Bytes::new()),
@@ -38,10 +35,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.number(relay.to.limit().unwrap_or(0));
             args.0.push(group);
         }
-        Op::Settle(settlements) => {
-            settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
-            args.0.extend(settlements.iter().map(encode_settlement));
-        }
+        Op::Settle(settlements) => args.settlements(settlements),
         Op::HandOff(items) => {
             let settlements = || items.iter().map(|item| &item.settlement);
             let messages = || items.iter().flat_map(|item| &item.messages);
@@ -53,6 +47,10 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             args.packed(|bytes| counts.for_each(|count| hand_off::COUNT.put(bytes, count)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
+        }
+        Op::Turn(turn) => {
+            args.settlements(&turn.settlements);
+            args.claim(&turn.claim);
         }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
@@ -114,6 +112,18 @@ impl Arguments {
         let mut bytes = Vec::with_capacity(24);
         put(&mut bytes);
         self.0.push(bytes.into());
+    }
+
+    fn claim(&mut self, claim: &Claim) {
+        self.bytes(claim.consumer.as_bytes());
+        self.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
+        self.count(claim.max);
+        self.number(claim.lease.as_ms());
+    }
+
+    fn settlements(&mut self, settlements: &[Settlement]) {
+        settlements.iter().for_each(|item| self.bytes(item.id.as_bytes()));
+        self.0.extend(settlements.iter().map(encode_settlement));
     }
 
     fn position(&mut self, position: Option<Position>) {

@@ -23,6 +23,7 @@ mod queue;
 mod relay;
 mod settle;
 mod totals;
+mod turn;
 mod update;
 mod wakeup;
 
@@ -56,13 +57,14 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 21] = [
+    let topics: [fn() -> Vec<Case>; 22] = [
         delivery::cases,
         forms::cases,
         order::cases,
         leases::cases,
         settle::cases,
         hand_off::cases,
+        turn::cases,
         cancel::cases,
         dead::cases,
         dedup::cases,

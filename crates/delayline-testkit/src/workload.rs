@@ -65,6 +65,8 @@ pub enum Action {
     /// [`Op::HandOff`]: settlements, and messages that follow from them in turn. Without a message
     /// that has an id of its own it is an [`Op::Settle`].
     HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>),
+    /// [`Op::Turn`], with at most the room that the settlements leave to its claim.
+    Turn(Vec<(MessageId, LeaseRef, Outcome)>, Claim, ClaimToken),
     /// [`Op::Extend`].
     Extend(Vec<(MessageId, LeaseRef)>, Millis),
     /// A claim with a token that no earlier claim had.
@@ -77,6 +79,15 @@ pub enum Action {
     Repair(Cursor, usize),
     /// Repeats one of the latest operations unchanged: the retry after a lost reply.
     Again(usize),
+}
+
+/// The token of a turn's claim.
+#[derive(Clone, Copy, Debug)]
+pub enum ClaimToken {
+    /// The claim's own, which an earlier one may have had.
+    Own,
+    /// One that no earlier claim had.
+    New,
 }
 
 /// A lease, by origin.

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use delayline_core::{
-    Cancelled, Enqueued, Extended, Lease, MessageId, Op, Reply, Settled, Status, Timestamp,
+    Cancelled, Claim, Claimed, Enqueued, Extended, Lease, MessageId, Op, Reply, Settled,
+    Settlement, Status, Timestamp,
 };
 
 use crate::log::{Entry, Outcome};
@@ -136,6 +137,28 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
             return;
         }
     };
+    let at = answer.map_or(Timestamp::MAX, |applied| applied.at);
+    let deliver =
+        |lives: &mut HashMap<&'a MessageId, Life>, claim: &Claim, claimed: &'a Claimed| {
+            for delivery in &claimed.deliveries {
+                let deadline = at.after(claim.lease);
+                let lease = delivery.lease;
+                let life = lives.entry(&delivery.message.info.id).or_default();
+                life.deliveries.push(Delivery { lease, at, deadline, called, returned, is_lossy });
+            }
+        };
+    let settle = |lives: &mut HashMap<&'a MessageId, Life>,
+                  items: &'a [Settlement],
+                  answers: &[Settled]| {
+        for (n, item) in items.iter().enumerate() {
+            let life = lives.entry(&item.id).or_default();
+            life.ends.push((item.lease, called));
+            let is_acked = matches!(answers.get(n), Some(Settled::Done { status: Status::Acked }));
+            if is_acked && !is_lossy {
+                life.acked = Some(life.acked.map_or(returned, |known| known.min(returned)));
+            }
+        }
+    };
     let reply = answer.map(|applied| &applied.reply);
     match (&entry.op, reply) {
         (Op::Enqueue(messages), reply) => {
@@ -155,27 +178,14 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
                 }
             }
         }
-        (Op::Claim(claim), Some(Reply::Claim(claimed))) => {
-            let at = answer.map_or(Timestamp::MAX, |applied| applied.at);
-            for delivery in &claimed.deliveries {
-                let deadline = at.after(claim.lease);
-                let lease = delivery.lease;
-                let life = lives.entry(&delivery.message.info.id).or_default();
-                life.deliveries.push(Delivery { lease, at, deadline, called, returned, is_lossy });
-            }
+        (Op::Claim(claim), Some(Reply::Claim(claimed))) => deliver(lives, claim, claimed),
+        (Op::Settle(items), Some(Reply::Settle(answers))) => settle(lives, items, answers),
+        (Op::Settle(items), _) => settle(lives, items, &[]),
+        (Op::Turn(turn), Some(Reply::Turn(turned))) => {
+            settle(lives, &turn.settlements, &turned.settled);
+            deliver(lives, &turn.claim, &turned.claimed);
         }
-        (Op::Settle(items), reply) => {
-            for (n, item) in items.iter().enumerate() {
-                let life = lives.entry(&item.id).or_default();
-                life.ends.push((item.lease, called));
-                let Some(Reply::Settle(answers)) = reply else { continue };
-                let is_acked =
-                    matches!(answers.get(n), Some(Settled::Done { status: Status::Acked }));
-                if is_acked && !is_lossy {
-                    life.acked = Some(life.acked.map_or(returned, |known| known.min(returned)));
-                }
-            }
-        }
+        (Op::Turn(turn), _) => settle(lives, &turn.settlements, &[]),
         (Op::Extend(extend), Some(Reply::Extend(answers))) if !is_lossy => {
             for ((id, lease), answer) in extend.leases.iter().zip(answers) {
                 if let Extended::Done { deadline, .. } = answer {

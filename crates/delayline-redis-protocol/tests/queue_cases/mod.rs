@@ -34,7 +34,7 @@ use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
     MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply,
-    Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update, UpdateContent,
+    Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Turn, Update, UpdateContent,
     UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
@@ -123,6 +123,14 @@ pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
     Op::HandOff(vec![HandOff { settlement, messages: next.iter().map(|it| message(it)).collect() }])
 }
 
+/// A settlement, and a claim by another consumer.
+pub fn turn(text: &str, token: u8, outcome: Outcome, next: u8) -> Op {
+    let Op::Claim(claim) = claim(next, 10) else { unreachable!() };
+    let claim = Claim { consumer: ConsumerName::new("t").unwrap(), ..claim };
+    let settlements = vec![Settlement { id: id(text), lease: lease(token), outcome }];
+    Op::Turn(Turn { settlements, claim })
+}
+
 /// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
 pub const LIST: &str = "a-list";
 pub const STREAM: &str = "a-stream";
@@ -208,6 +216,8 @@ pub fn every_op() -> Vec<Op> {
         settle("leased", 1, Outcome::Release),
         hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),
         hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
+        turn("leased", 1, Outcome::Ack, 9),
+        turn("leased", 1, Outcome::Release, 9),
         Op::Extend(Extend { leases: vec![(id("leased"), lease(1))], lease: millis(9_000) }),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),

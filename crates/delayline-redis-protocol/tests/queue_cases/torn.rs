@@ -396,6 +396,14 @@ impl<'a> Before<'a> {
                 let is_settled = |it: &Settled| !matches!(it, Settled::Stale | Settled::Missing);
                 assert!(told.iter().all(is_settled), "{told:?}: {what}");
             }
+            Reply::Turn(told) => {
+                // It may have leased again what it has given back.
+                let Op::Turn(Turn { settlements, .. }) = &self.tear.op else { panic!() };
+                let ends = settlements.iter().zip(&told.settled);
+                for (_, it) in ends.filter(|(item, _)| item.outcome == Outcome::Ack) {
+                    assert!(!matches!(it, Settled::Stale | Settled::Missing), "{it:?}: {what}");
+                }
+            }
             Reply::HandOff(told) => {
                 for HandedOff { settled, messages } in told {
                     let is_settled = !matches!(settled, Settled::Stale | Settled::Missing);

@@ -20,7 +20,7 @@ use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
     Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome,
     QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status,
-    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
+    Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -135,6 +135,13 @@ pub mod scenes {
         let messages = vec![NewMessage::new(next.clone(), "payload")];
         let op = Op::HandOff(vec![HandOff { settlement, messages }]);
         scene(before, op, vec![Op::Cancel(vec![next])])
+    }
+    pub fn turn(n: u64) -> Scene {
+        let next = n + (1 << 32);
+        let before = vec![super::enqueue(n), super::claim(n), super::enqueue(next)];
+        let settlements = vec![Settlement { id: id(n), lease: lease(n), outcome: Outcome::Ack }];
+        let Op::Claim(claim) = super::claim(next) else { unreachable!() };
+        scene(before, Op::Turn(Turn { settlements, claim }), vec![settle(next, Outcome::Ack)])
     }
     pub fn extend(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
@@ -362,7 +369,7 @@ macro_rules! wire_cases {
         )*
     };
     ($connect:ty) => {
-        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry hand_off extend cancel reschedule redrive purge pause
+        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause
             resume get list stats forecast history check repair);
     };
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use delayline_core::{
-    Cancelled, Claim, Delivery, Enqueued, Extended, Lease, MessageId, NewMessage, Op, Outcome,
-    Purged, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Timestamp,
+    Cancelled, Claim, Claimed, Delivery, Enqueued, Extended, Lease, MessageId, NewMessage, Op,
+    Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Timestamp,
 };
 
 use super::Call;
@@ -70,18 +70,15 @@ impl Books {
                     _ => Err(format!("G31: {} sent messages", item.settlement.id)),
                 })
             }
-            (Op::Claim(claim), Reply::Claim(claimed)) => {
-                claimed.deliveries.iter().try_for_each(|delivery| self.deliver(at, claim, delivery))
+            (Op::Claim(claim), Reply::Claim(claimed)) => self.deliver_all(at, claim, claimed),
+            (Op::Turn(turn), Reply::Turn(turned)) => {
+                self.settle_all(at, &turn.settlements, &turned.settled)?;
+                self.deliver_all(at, &turn.claim, &turned.claimed)
             }
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 relayed.ids.iter().try_for_each(|id| self.relay(at, id))
             }
-            (Op::Settle(items), Reply::Settle(answers)) => {
-                items.iter().zip(answers).try_for_each(|(item, answer)| match answer {
-                    Settled::Done { status } => self.settle(at, item, *status),
-                    _ => Ok(()),
-                })
-            }
+            (Op::Settle(items), Reply::Settle(answers)) => self.settle_all(at, items, answers),
             (Op::Extend(extend), Reply::Extend(answers)) => {
                 extend.leases.iter().zip(answers).try_for_each(|((id, lease), answer)| {
                     if let Extended::Done { deadline, .. } = answer {
@@ -174,6 +171,15 @@ impl Books {
         Ok(())
     }
 
+    fn deliver_all(
+        &mut self,
+        at: Timestamp,
+        claim: &Claim,
+        claimed: &Claimed,
+    ) -> Result<(), String> {
+        claimed.deliveries.iter().try_for_each(|delivery| self.deliver(at, claim, delivery))
+    }
+
     fn deliver(&mut self, at: Timestamp, claim: &Claim, delivery: &Delivery) -> Result<(), String> {
         self.deliveries += 1;
         let latest = self.latest;
@@ -244,6 +250,18 @@ impl Books {
                 Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
             }
             Ok(())
+        })
+    }
+
+    fn settle_all(
+        &mut self,
+        at: Timestamp,
+        items: &[Settlement],
+        answers: &[Settled],
+    ) -> Result<(), String> {
+        items.iter().zip(answers).try_for_each(|(item, answer)| match answer {
+            Settled::Done { status } => self.settle(at, item, *status),
+            _ => Ok(()),
         })
     }
 

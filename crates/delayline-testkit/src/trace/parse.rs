@@ -6,7 +6,7 @@ use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
     GroupName, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position,
     Priority, Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp,
-    Update, UpdateContent, UpdateDue, UpdateToken,
+    Turn, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::bytes::decode;
@@ -44,17 +44,15 @@ impl FromStr for Step {
         let name = words.word()?;
         let op = match name {
             "enqueue" => Op::Enqueue(words.items(message)?),
-            "claim" => Op::Claim(Claim {
-                consumer: fits(ConsumerName::new(decode(words.required("consumer")?)?))?,
-                claim_id: claim_id(words.required("claim")?)?,
-                max: number(words.required("max")?)?,
-                lease: millis(words.required("lease")?)?,
-            }),
+            "claim" => Op::Claim(claim(&mut words)?),
             "relay" => Op::Relay(Relay {
                 max: number(words.required("max")?)?,
                 to: destination(&mut words)?,
             }),
             "settle" => Op::Settle(words.items(settlement)?),
+            "turn" => {
+                Op::Turn(Turn { claim: claim(&mut words)?, settlements: words.items(settlement)? })
+            }
             "hand_off" => Op::HandOff(words.items(hand_off)?),
             "extend" => Op::Extend(Extend {
                 lease: millis(words.required("lease")?)?,
@@ -199,6 +197,15 @@ fn update(item: &mut Words<'_>, token: &str) -> Result<Update, String> {
     let bytes = <[u8; UpdateToken::BYTES]>::try_from(&*decode(token)?);
     let bytes = bytes.map_err(|_| format!("{token:?} is not {} bytes", UpdateToken::BYTES))?;
     Ok(Update { content, due, token: UpdateToken::from_bytes(bytes) })
+}
+
+fn claim(words: &mut Words<'_>) -> Result<Claim, String> {
+    Ok(Claim {
+        consumer: fits(ConsumerName::new(decode(words.required("consumer")?)?))?,
+        claim_id: claim_id(words.required("claim")?)?,
+        max: number(words.required("max")?)?,
+        lease: millis(words.required("lease")?)?,
+    })
 }
 
 fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {

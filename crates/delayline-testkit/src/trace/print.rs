@@ -3,8 +3,8 @@
 use std::fmt::{self, Formatter};
 
 use delayline_core::{
-    Destination, FinishedIds, Known, Lease, List, MessageId, NewMessage, Op, Outcome, Position,
-    Priority, Resolution, Schedule, Settlement, Update, UpdateContent, UpdateDue,
+    Claim, Destination, FinishedIds, Known, Lease, List, MessageId, NewMessage, Op, Outcome,
+    Position, Priority, Resolution, Schedule, Settlement, Update, UpdateContent, UpdateDue,
 };
 
 use super::bytes::Word;
@@ -21,14 +21,7 @@ impl fmt::Display for Step {
         write!(f, "{} {}", self.at.as_ms(), self.op.name())?;
         match &self.op {
             Op::Enqueue(messages) => items(f, messages, message),
-            Op::Claim(claim) => write!(
-                f,
-                " consumer={} claim={} max={} lease={}",
-                Word(claim.consumer.as_bytes()),
-                Word(claim.claim_id.as_bytes()),
-                claim.max,
-                claim.lease.as_ms()
-            ),
+            Op::Claim(its) => claim(f, its),
             Op::Relay(relay) => {
                 write!(f, " max={}", relay.max)?;
                 destination(f, &relay.to)
@@ -41,6 +34,13 @@ impl fmt::Display for Step {
                     message(f, follow_up)
                 })
             }),
+            Op::Turn(turn) => {
+                claim(f, &turn.claim)?;
+                turn.settlements.iter().try_for_each(|item| {
+                    f.write_str(" ;")?;
+                    settlement(f, item)
+                })
+            }
             Op::Extend(extend) => {
                 write!(f, " lease={}", extend.lease.as_ms())?;
                 extend.leases.iter().try_for_each(|(leased, fence)| {
@@ -87,6 +87,17 @@ fn items<T>(
         print(f, item)?;
     }
     Ok(())
+}
+
+fn claim(f: &mut Formatter<'_>, claim: &Claim) -> fmt::Result {
+    write!(
+        f,
+        " consumer={} claim={} max={} lease={}",
+        Word(claim.consumer.as_bytes()),
+        Word(claim.claim_id.as_bytes()),
+        claim.max,
+        claim.lease.as_ms()
+    )
 }
 
 fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {

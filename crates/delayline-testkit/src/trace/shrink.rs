@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use delayline_core::{Extend, Op, Redrive};
+use delayline_core::{Extend, Op, Redrive, Turn};
 
 use super::{Step, Trace};
 
@@ -54,6 +54,7 @@ const fn items(op: &Op) -> usize {
         Op::Enqueue(items) => items.len(),
         Op::Settle(items) => items.len(),
         Op::HandOff(items) => items.len(),
+        Op::Turn(turn) => turn.settlements.len(),
         Op::Extend(extend) => extend.leases.len(),
         Op::Reschedule(items) => items.len(),
         Op::Redrive(redrive) => redrive.ids.len(),
@@ -67,6 +68,10 @@ fn without_item(op: &Op, n: usize) -> Option<Op> {
         Op::Enqueue(items) => Op::Enqueue(without(items, n)?),
         Op::Settle(items) => Op::Settle(without(items, n)?),
         Op::HandOff(items) => Op::HandOff(without(items, n)?),
+        Op::Turn(turn) => Op::Turn(Turn {
+            settlements: without(&turn.settlements, n)?,
+            claim: turn.claim.clone(),
+        }),
         Op::Extend(extend) => {
             Op::Extend(Extend { leases: without(&extend.leases, n)?, lease: extend.lease })
         }

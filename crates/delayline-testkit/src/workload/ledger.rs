@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
     Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, HandOff, Lease, List, MessageId,
     Millis, NewMessage, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement, Status,
-    Timestamp,
+    Timestamp, Turn, Turned,
 };
 
-use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
+use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, Tick};
 
 /// The number of operations that can be repeated.
 const REMEMBERED: usize = 6;
@@ -59,6 +60,15 @@ impl Ledger {
             Action::Send(op) => op.clone(),
             Action::Settle(items) => Op::Settle(self.settlements(items)),
             Action::HandOff(items, messages) => hand_off(self.settlements(items), messages),
+            Action::Turn(items, claim, token) => {
+                let settlements = self.settlements(items);
+                let claim_id = match token {
+                    ClaimToken::Own => claim.claim_id,
+                    ClaimToken::New => self.new_token(),
+                };
+                let max = claim.max.min(MAX_BATCH - settlements.len());
+                Op::Turn(Turn { settlements, claim: Claim { claim_id, max, ..claim.clone() } })
+            }
             Action::Extend(leases, lease) => {
                 let leases = leases.iter().map(|(id, lease)| {
                     let (id, lease) = self.lease(id, *lease);
@@ -67,8 +77,7 @@ impl Ledger {
                 Op::Extend(Extend { leases: without_repetitions(leases), lease: *lease })
             }
             Action::ClaimAnew(claim) => {
-                self.claims += 1;
-                Op::Claim(Claim { claim_id: numbered(self.claims), ..claim.clone() })
+                Op::Claim(Claim { claim_id: self.new_token(), ..claim.clone() })
             }
             Action::List(status, after, limit) => {
                 Op::List(List { status: *status, after: self.position(*after), limit: *limit })
@@ -88,6 +97,11 @@ impl Ledger {
         op
     }
 
+    fn new_token(&mut self) -> ClaimId {
+        self.claims += 1;
+        numbered(self.claims)
+    }
+
     /// Learns from a reply.
     pub(super) fn observe(&mut self, now: Timestamp, op: &Op, reply: &Reply) {
         let messages: Vec<_> = match op {
@@ -103,7 +117,7 @@ impl Ledger {
                 let answers = items.iter().flat_map(|item| &item.messages);
                 self.instants.extend(answers.filter_map(created));
             }
-            Reply::Claim(claimed) => {
+            Reply::Claim(claimed) | Reply::Turn(Turned { claimed, .. }) => {
                 self.instants.extend(claimed.next);
                 claimed
                     .deliveries
@@ -134,7 +148,7 @@ impl Ledger {
     }
 
     fn observe_lease(&mut self, op: &Op, now: Timestamp, delivery: &Delivery) {
-        if let Op::Claim(claim) = op {
+        if let Op::Claim(claim) | Op::Turn(Turn { claim, .. }) = op {
             self.instants.insert(now.after(claim.lease));
         }
         let id = &delivery.message.info.id;

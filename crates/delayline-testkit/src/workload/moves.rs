@@ -1,8 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewMessage, Op, Redrive, Relay,
-    Reschedule, Resolution, Settlement, Status,
+    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, NewMessage, Op,
+    Outcome, Redrive, Relay, Reschedule, Resolution, Settlement, Status, Turn,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use super::content::{
     message, outcome, position, schedule,
 };
 use super::destinations::{list, stream};
-use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
+use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
 /// Random runs. Shrinking one drops moves first, then simplifies them.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -38,6 +38,8 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         let messages = messages.map(|message| NewMessage { known: Known::Refuse, ..message });
         Action::HandOff(settlements, messages.collect())
     });
+    let token = prop_oneof![4 => Just(ClaimToken::New), 1 => Just(ClaimToken::Own)];
+    let turn = (settlements(), claim(), token);
     let extend = (for_ids(lease_ref()), lease_duration());
     prop_oneof![
         7 => for_ids(content()).prop_map(|items| {
@@ -47,6 +49,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
         2 => hand_off,
+        4 => turn.prop_map(|(settlements, claim, token)| Action::Turn(settlements, claim, token)),
         2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
@@ -98,11 +101,14 @@ fn delays() -> impl Strategy<Value = Vec<Millis>> {
 
 /// Operations that exceed a limit, which backends refuse.
 fn invalid() -> impl Strategy<Value = Op> {
-    let beyond = |claim: Claim| {
+    let ack = |id| Settlement { id, lease: no_lease(), outcome: Outcome::Ack };
+    let beyond = move |(claim, id): (Claim, MessageId)| {
         select(vec![
             Op::Claim(Claim { max: 0, ..claim.clone() }),
             Op::Claim(Claim { max: 1001, ..claim.clone() }),
-            Op::Claim(Claim { lease: Millis::ZERO, ..claim }),
+            Op::Claim(Claim { lease: Millis::ZERO, ..claim.clone() }),
+            Op::Turn(Turn { settlements: Vec::new(), claim: claim.clone() }),
+            Op::Turn(Turn { settlements: vec![ack(id)], claim: Claim { max: 1000, ..claim } }),
         ])
     };
     prop_oneof![
@@ -119,7 +125,7 @@ fn invalid() -> impl Strategy<Value = Op> {
             leases: vec![(id, no_lease())],
             lease: Millis::MAX
         })),
-        claim().prop_flat_map(beyond),
+        (claim(), id()).prop_flat_map(beyond),
     ]
 }
 

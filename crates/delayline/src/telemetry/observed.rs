@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Cancelled, Death, DeathReason, Durability, Enqueued, Error, Extended,
-    MessageId, NewMessage, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply,
-    Rescheduled, Settled, Settlement, Status, Wakeup,
+    Applied, At, Backend, Cancelled, Claimed, Death, DeathReason, Durability, Enqueued, Error,
+    Extended, MessageId, NewMessage, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply,
+    Rescheduled, Settled, Settlement, Status, Timestamp, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -40,7 +40,12 @@ impl Observed {
         let result = call.instrument(span.clone()).await;
         let outcome = match &result {
             Ok(applied) => {
-                if let Reply::Claim(claimed) = &applied.reply {
+                let claimed = match &applied.reply {
+                    Reply::Claim(claimed) => Some(claimed),
+                    Reply::Turn(turned) => Some(&turned.claimed),
+                    _ => None,
+                };
+                if let Some(claimed) = claimed {
                     span.record("messaging.batch.message_count", claimed.deliveries.len());
                 }
                 self.tell(op, applied);
@@ -74,21 +79,11 @@ impl Observed {
                     self.tell_enqueued(&item.messages, &result.messages, tell);
                 }
             }
-            (Op::Claim(_), Reply::Claim(claimed)) => {
-                if !claimed.deliveries.is_empty() {
-                    meters::batch(&self.queue, op.name(), claimed.deliveries.len());
-                }
-                for delivery in &claimed.deliveries {
-                    let info = &delivery.message.info;
-                    let lateness = applied.at.since(info.due);
-                    meters::claimed(&self.queue, lateness);
-                    tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
-                }
-                for Death { id, reason } in &claimed.deaths {
-                    meters::dead(&self.queue, *reason);
-                    tell(id, EventKind::Dead { reason: *reason, error: None });
-                }
-                self.log_deaths(&claimed.deaths);
+            (Op::Claim(_), Reply::Claim(claimed)) => self.tell_claimed(applied.at, claimed, tell),
+            // Its batches count as those of a settlement and of a claim.
+            (Op::Turn(turn), Reply::Turn(turned)) => {
+                self.tell_settled(&turn.settlements, &turned.settled, tell);
+                self.tell_claimed(applied.at, &turned.claimed, tell);
             }
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 if !relayed.ids.is_empty() {
@@ -102,10 +97,7 @@ impl Observed {
                 self.log_deaths(&relayed.deaths);
             }
             (Op::Settle(items), Reply::Settle(results)) => {
-                meters::batch(&self.queue, op.name(), items.len());
-                for (item, &result) in items.iter().zip(results) {
-                    tell(&item.id, self.settled(item, result));
-                }
+                self.tell_settled(items, results, tell);
             }
             (Op::Extend(extend), Reply::Extend(results)) => {
                 for ((id, lease), result) in extend.leases.iter().zip(results) {
@@ -135,6 +127,35 @@ impl Observed {
             meters::enqueued(&self.queue, outcome);
             tell(&message.id, enqueued(outcome));
         }
+    }
+
+    fn tell_settled(
+        &self,
+        items: &[Settlement],
+        results: &[Settled],
+        tell: impl Fn(&MessageId, EventKind),
+    ) {
+        meters::batch(&self.queue, "settle", items.len());
+        for (item, &result) in items.iter().zip(results) {
+            tell(&item.id, self.settled(item, result));
+        }
+    }
+
+    fn tell_claimed(&self, at: Timestamp, claimed: &Claimed, tell: impl Fn(&MessageId, EventKind)) {
+        if !claimed.deliveries.is_empty() {
+            meters::batch(&self.queue, "claim", claimed.deliveries.len());
+        }
+        for delivery in &claimed.deliveries {
+            let info = &delivery.message.info;
+            let lateness = at.since(info.due);
+            meters::claimed(&self.queue, lateness);
+            tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
+        }
+        for Death { id, reason } in &claimed.deaths {
+            meters::dead(&self.queue, *reason);
+            tell(id, EventKind::Dead { reason: *reason, error: None });
+        }
+        self.log_deaths(&claimed.deaths);
     }
 
     fn settled(&self, item: &Settlement, result: Settled) -> EventKind {

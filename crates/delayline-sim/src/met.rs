@@ -34,6 +34,7 @@ pub(crate) enum Met {
     Postponed,
     Redelivery,
     SameLease,
+    Turn,
     LastSlot,
     Prompt,
     PromptAgain,
@@ -51,7 +52,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 40] = [
+    const ALL: [(Self, &'static str); 41] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -79,6 +80,7 @@ impl Met {
         (Self::Postponed, "deliveries that a handler had put off, none before that"),
         (Self::Redelivery, "deliveries of messages that were delivered before"),
         (Self::SameLease, "deliveries repeated under the lease that they had"),
+        (Self::Turn, "messages delivered by the call that settled others"),
         (Self::LastSlot, "handlers begun in the last free slot"),
         (Self::Prompt, "handlers begun beside a free slot, none late, in peaceful stories"),
         (Self::PromptAgain, "handlers begun beside a free slot, none late, after trouble"),

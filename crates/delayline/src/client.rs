@@ -133,9 +133,14 @@ impl Client {
         }
     }
 
+    /// Whether changes have to be confirmed.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durability != Durability::None
+    }
+
     /// Sends `op` once, with the durability that the queue requests.
     pub(crate) async fn apply_once(&self, op: &Op) -> Result<Applied, delayline_core::Error> {
-        if self.durability == Durability::None || !op.changes_for_good() {
+        if !self.is_durable() || !op.changes_for_good() {
             return self.backend.apply(At::Server, op).await;
         }
         self.backend.apply_durably(At::Server, op, self.durability).await

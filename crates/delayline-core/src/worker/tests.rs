@@ -5,6 +5,7 @@ mod ending;
 mod leases;
 mod random;
 mod sim;
+mod turns;
 
 use std::cell::Cell;
 use std::rc::Rc;

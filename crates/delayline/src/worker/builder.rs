@@ -207,12 +207,14 @@ impl<T, C> fmt::Debug for WorkerBuilder<T, C> {
 }
 
 impl Config {
-    pub(super) fn queue_plan(&self, weight: NonZeroU16) -> QueuePlan {
+    /// `turns`: whether a call may both settle and claim.
+    pub(super) fn queue_plan(&self, weight: NonZeroU16, turns: bool) -> QueuePlan {
         QueuePlan {
             consumer: self.consumer.clone(),
             lease: self.lease,
             weight,
             most: self.concurrency,
+            turns,
             max_lease_age: self.max_lease_age,
             stuck_after: self.stuck_after,
         }

@@ -7,10 +7,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::worker::{Action, Machine, Moment, Plan, Slot};
+use delayline_core::worker::{Action, Machine, Moment, Plan, QueuePlan, Slot};
 use delayline_core::{
     Applied, Delivery, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op, Reply,
-    Settled, Settlement, Timestamp, Wakeup,
+    Settled, Settlement, Timestamp, Turn, Turned, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -72,16 +72,19 @@ enum Report {
     Looked { queue: usize, looks: watch::Receiver<Instant> },
 }
 
+impl Lane {
+    fn plan(&self) -> QueuePlan {
+        // What a turn claims would wait until its settlements are confirmed.
+        self.config.queue_plan(self.weight, !self.client.is_durable())
+    }
+}
+
 impl Run {
     /// Ends on empty queues if all of them are configured so.
     pub(super) fn new(slots: usize, lanes: Vec<Lane>) -> Self {
         let until_empty = lanes.iter().all(|lane| lane.config.until_empty);
         let grace = lanes.iter().map(|lane| lane.config.stop_grace).max();
-        let plan = Plan {
-            slots,
-            queues: lanes.iter().map(|lane| lane.config.queue_plan(lane.weight)).collect(),
-            until_empty,
-        };
+        let plan = Plan { slots, queues: lanes.iter().map(Lane::plan).collect(), until_empty };
         Self {
             machine: Machine::new(plan, *Uuid::new_v4().as_bytes()),
             lanes,
@@ -342,9 +345,11 @@ impl Running {
 /// Whether a claim has seen that nothing else is due.
 fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     match (op, result) {
-        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
-            !claimed.more && claimed.deliveries.len() < claim.max
-        }
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. }))
+        | (
+            Op::Turn(Turn { claim, .. }),
+            Ok(Applied { reply: Reply::Turn(Turned { claimed, .. }), .. }),
+        ) => !claimed.more && claimed.deliveries.len() < claim.max,
         _ => false,
     }
 }
@@ -359,6 +364,9 @@ fn log_late(op: &Op, reply: &Reply) {
     match (op, reply) {
         (Op::Settle(items), Reply::Settle(settled)) => {
             items.iter().zip(settled.iter().copied()).for_each(late);
+        }
+        (Op::Turn(turn), Reply::Turn(turned)) => {
+            turn.settlements.iter().zip(turned.settled.iter().copied()).for_each(late);
         }
         (Op::HandOff(items), Reply::HandOff(results)) => {
             let settlements = items.iter().map(|item| &item.settlement);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::*;
 use crate::{
-    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
+    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State, Turned,
 };
 
 /// What happens to an operation.
@@ -73,6 +73,8 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         lease: Millis::new(3_000).unwrap(),
         weight: NonZeroU16::new(weight).unwrap(),
         most: usize::MAX,
+        // Most tests are about claims and settlements by themselves.
+        turns: false,
         max_lease_age: None,
         stuck_after: None,
     }
@@ -284,7 +286,9 @@ impl Sim {
     fn check(&self, op: &Op) {
         op.validate().unwrap();
         match op {
-            Op::Claim(claim) => assert!(claim.max + self.running.len() <= self.slots, "{op:?}"),
+            Op::Claim(claim) | Op::Turn(Turn { claim, .. }) => {
+                assert!(claim.max + self.running.len() <= self.slots, "{op:?}");
+            }
             Op::Extend(extend) => {
                 for (id, lease) in &extend.leases {
                     let mut running = self.running.values();
@@ -336,9 +340,11 @@ impl Sim {
 
 fn left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     match (op, result) {
-        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
-            !claimed.more && claimed.deliveries.len() < claim.max
-        }
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. }))
+        | (
+            Op::Turn(Turn { claim, .. }),
+            Ok(Applied { reply: Reply::Turn(Turned { claimed, .. }), .. }),
+        ) => !claimed.more && claimed.deliveries.len() < claim.max,
         _ => false,
     }
 }

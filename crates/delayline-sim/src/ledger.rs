@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use delayline_core::{
-    Applied, Cancelled, DeathReason, Enqueued, Extended, Found, Lease, MessageId, MessageState, Op,
-    Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Status, Timestamp,
+    Applied, Cancelled, DeathReason, Enqueued, Extended, Found, HandOff, HandedOff, Lease,
+    MessageId, MessageState, NewMessage, Op, Outcome, Purged, Redriven, Reply, Rescheduled,
+    Settled, Settlement, Status, Timestamp,
 };
 
 use crate::met::{Counts, Met};
@@ -21,6 +22,8 @@ pub(crate) type Violation = String;
 pub(crate) struct Ledger {
     messages: BTreeMap<Key, Record>,
     started: HashSet<(Key, u64)>,
+    /// The leases that were settled together with messages.
+    handed_off: HashSet<(Key, u64)>,
     pub(crate) totals: Totals,
 }
 
@@ -90,6 +93,16 @@ impl Ledger {
                         record.changed_at = now;
                     }
                     record.created = true;
+                }
+            }
+            (Op::HandOff(items), Reply::HandOff(results)) => {
+                for (HandOff { settlement, messages }, result) in items.iter().zip(results) {
+                    let part = |reply| Applied { reply, ..*applied };
+                    let settled = part(Reply::Settle(vec![result.settled]));
+                    self.executed(now, queue, &Op::Settle(vec![settlement.clone()]), &settled)?;
+                    let sent = part(Reply::Enqueue(result.messages.clone()));
+                    self.executed(now, queue, &Op::Enqueue(messages.clone()), &sent)?;
+                    self.handed_off(queue, settlement, messages, result)?;
                 }
             }
             (Op::Turn(turn), Reply::Turn(turned)) => {
@@ -207,6 +220,31 @@ impl Ledger {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// What follows from a handling is created if and only if its settlement is done (G31).
+    fn handed_off(
+        &mut self,
+        queue: usize,
+        settlement: &Settlement,
+        messages: &[NewMessage],
+        result: &HandedOff,
+    ) -> Result<(), Violation> {
+        let (id, epoch) = (&settlement.id, settlement.lease.epoch);
+        let lease = ((queue, id.clone()), epoch);
+        if matches!(result.settled, Settled::Done { .. }) {
+            self.handed_off.insert(lease.clone());
+        }
+        let is_done = self.handed_off.contains(&lease);
+        let created = messages.iter().filter(|message| self.record(queue, &message.id).created);
+        let created = created.count();
+        if created != if is_done { messages.len() } else { 0 } {
+            return Err(format!("{id} is {:?}, and {created} messages follow", result.settled));
+        }
+        self.totals
+            .met
+            .note_many(Met::HandOff, u64::try_from(result.messages.len()).unwrap_or(u64::MAX));
         Ok(())
     }
 

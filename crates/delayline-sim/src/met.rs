@@ -18,6 +18,7 @@ pub(crate) enum Met {
     Silent,
     Deaf,
     Frozen,
+    Full,
     LostWait,
     LostHint,
     Crash,
@@ -35,6 +36,7 @@ pub(crate) enum Met {
     Redelivery,
     SameLease,
     Turn,
+    HandOff,
     LastSlot,
     Prompt,
     PromptAgain,
@@ -52,7 +54,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 41] = [
+    const ALL: [(Self, &'static str); 43] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -64,6 +66,7 @@ impl Met {
         (Self::Silent, "calls while requests vanished"),
         (Self::Deaf, "calls while no reply arrived"),
         (Self::Frozen, "calls while the server was frozen"),
+        (Self::Full, "calls that the server had no memory for"),
         (Self::LostWait, "waits whose connection was lost"),
         (Self::LostHint, "hints lost"),
         (Self::Crash, "crashes with handlers at work"),
@@ -81,6 +84,7 @@ impl Met {
         (Self::Redelivery, "deliveries of messages that were delivered before"),
         (Self::SameLease, "deliveries repeated under the lease that they had"),
         (Self::Turn, "messages delivered by the call that settled others"),
+        (Self::HandOff, "messages sent by the call that settled others"),
         (Self::LastSlot, "handlers begun in the last free slot"),
         (Self::Prompt, "handlers begun beside a free slot, none late, in peaceful stories"),
         (Self::PromptAgain, "handlers begun beside a free slot, none late, after trouble"),
@@ -142,6 +146,7 @@ impl From<FaultKind> for Met {
         match kind {
             FaultKind::Refused => Self::Refused,
             FaultKind::Busy => Self::Busy,
+            FaultKind::Full => Self::Full,
             FaultKind::LostRequest => Self::LostRequest,
             FaultKind::LostReply => Self::LostReply,
             FaultKind::SlowReply(_) => Self::SlowReply,
@@ -158,6 +163,7 @@ impl From<OutageKind> for Met {
             OutageKind::Silent => Self::Silent,
             OutageKind::Deaf => Self::Deaf,
             OutageKind::Frozen => Self::Frozen,
+            OutageKind::Full => Self::Full,
         }
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Handler {
     pub(crate) id: MessageId,
     pub(crate) lease: Lease,
     pub(crate) answer: Answer,
+    pub(crate) follow_ups: usize,
     pub(crate) heeds_token: bool,
     /// Its token has fired.
     pub(crate) cancelled: bool,

@@ -62,6 +62,8 @@ pub(crate) struct Handling {
     /// For how long it runs; `None` until it is dropped.
     pub(crate) runs: Option<Ms>,
     pub(crate) answer: Answer,
+    /// How many messages follow from it.
+    pub(crate) follow_ups: usize,
     /// Whether it ends when its token fires.
     pub(crate) heeds_token: bool,
 }
@@ -89,6 +91,8 @@ pub(crate) enum FaultKind {
     Refused,
     /// The server has no time for it.
     Busy,
+    /// The server has no memory for it.
+    Full,
     /// It never arrives, and nobody knows.
     LostRequest,
     /// It is executed, and nobody knows.
@@ -105,13 +109,13 @@ impl FaultKind {
     /// For how long it has an effect of its own.
     pub(crate) const fn lasts(self) -> Ms {
         match self {
-            Self::Refused | Self::Busy | Self::LostRequest | Self::LostReply => 0,
+            Self::Refused | Self::Busy | Self::Full | Self::LostRequest | Self::LostReply => 0,
             Self::SlowReply(time) | Self::LateExecution(time) | Self::Repeated(time) => time,
         }
     }
 }
 
-/// A time when all calls of all processes fail.
+/// A time when calls of all processes fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     pub(crate) from: Ms,
@@ -129,6 +133,8 @@ pub(crate) enum OutageKind {
     Deaf,
     /// What is sent is executed when it is over.
     Frozen,
+    /// It has no memory for more messages.
+    Full,
 }
 
 /// What happens to a worker's process.
@@ -306,10 +312,9 @@ fn handling() -> impl Strategy<Value = Handling> {
         1 => Just(Answer::Release),
         1 => Just(Answer::Reject),
     ];
-    (runs, answer, any::<bool>()).prop_map(|(runs, answer, heeds_token)| Handling {
-        runs,
-        answer,
-        heeds_token,
+    let follow_ups = prop_oneof![4 => Just(0), 1 => 1..3_usize];
+    (runs, answer, follow_ups, any::<bool>()).prop_map(|(runs, answer, follow_ups, heeds_token)| {
+        Handling { runs, answer, follow_ups, heeds_token }
     })
 }
 
@@ -332,6 +337,7 @@ fn outage() -> impl Strategy<Value = Outage> + Clone {
         Just(OutageKind::Silent),
         Just(OutageKind::Deaf),
         Just(OutageKind::Frozen),
+        Just(OutageKind::Full),
     ];
     (within_trouble(), 1..8_000_u64, kind).prop_map(|(from, lasts, kind)| Outage {
         from,

@@ -78,7 +78,7 @@ impl World<'_> {
         let number = self.ledger.totals.calls;
         self.ledger.totals.calls += 1;
         let (there, back) = (1 + self.dice.below(3), 1 + self.dice.below(3));
-        let fault = self.fault(number);
+        let fault = self.fault(number, &op);
         if let Some(fault) = fault {
             self.ledger.totals.met.note(fault.into());
             self.disturbed(self.now + there + fault.lasts());
@@ -93,6 +93,9 @@ impl World<'_> {
             }
             Some(FaultKind::Busy) => {
                 (execute_at, failure) = (None, Some((there + back, ErrorKind::Busy)));
+            }
+            Some(FaultKind::Full) => {
+                (execute_at, failure) = (None, Some((there + back, ErrorKind::OutOfMemory)));
             }
             Some(FaultKind::LostRequest) => {
                 (execute_at, failure) = (None, Some((PATIENCE, ErrorKind::Timeout)));
@@ -125,19 +128,24 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn fault(&mut self, call: u64) -> Option<FaultKind> {
+    pub(super) fn fault(&mut self, call: u64, op: &Op) -> Option<FaultKind> {
         if self.now >= HEALED_AT {
             return None;
         }
         let fault = self.story.faults.iter().find(|fault| fault.call == call);
         fault.map(|fault| fault.kind).or_else(|| {
+            let takes_memory = matches!(op, Op::Enqueue(_) | Op::HandOff(_));
             let (outage, left) = self.outage()?;
+            if outage == OutageKind::Full && !takes_memory {
+                return None;
+            }
             self.ledger.totals.met.note(outage.into());
             Some(match outage {
                 OutageKind::Down => FaultKind::Refused,
                 OutageKind::Silent => FaultKind::LostRequest,
                 OutageKind::Deaf => FaultKind::LostReply,
                 OutageKind::Frozen => FaultKind::LateExecution(left),
+                OutageKind::Full => FaultKind::Full,
             })
         })
     }

@@ -4,7 +4,9 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
-use delayline_core::{ConsumerName, Extend, Lease, MessageId, Millis, Op, Outcome, Turn};
+use delayline_core::{
+    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, Op, Outcome, Turn,
+};
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
 use crate::ledger::Violation;
@@ -120,7 +122,8 @@ impl World<'_> {
             }
             Action::Ring { queue } => {
                 self.push(self.now + 1, Event::Rung { worker, queue });
-                if self.outage().is_none() {
+                // A full server takes hints.
+                if self.outage().is_none_or(|(outage, _)| outage == OutageKind::Full) {
                     self.ring(queue);
                 }
             }
@@ -197,13 +200,15 @@ impl World<'_> {
         let number = number_of(id);
         let step = usize::try_from(lease.epoch.saturating_sub(1)).unwrap_or(usize::MAX);
         let handling = self.story.sends.get(number).and_then(|send| send.handlings.get(step));
-        let at_once = Handling { runs: Some(1), answer: Answer::Ack, heeds_token: true };
+        let at_once =
+            Handling { runs: Some(1), answer: Answer::Ack, follow_ups: 0, heeds_token: true };
         let handling = handling.filter(|_| self.now < HEALED_AT).unwrap_or(&at_once);
-        let Handling { runs, answer, heeds_token } = *handling;
+        let Handling { runs, answer, follow_ups, heeds_token } = *handling;
         if let Some(runs) = runs {
             self.push(self.now + runs, Event::Finished { worker, slot });
         }
-        let handler = Handler { id: id.clone(), lease, answer, heeds_token, cancelled: false };
+        let id = id.clone();
+        let handler = Handler { id, lease, answer, follow_ups, heeds_token, cancelled: false };
         if let Some(process) = self.processes.get_mut(worker.process) {
             process.running.insert(slot, handler);
             process.note_room(self.now, self.story.slots);
@@ -215,10 +220,14 @@ impl World<'_> {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(handler) = process.running.remove(&slot) else { return };
         process.note_room(self.now, self.story.slots);
-        let outcome = outcome.unwrap_or_else(|| handler.answer.into());
-        self.ledger.answered(slot.queue(), &handler.id, &outcome);
+        let Handler { id, lease, answer, follow_ups, .. } = handler;
+        // A handler that is dropped has said nothing.
+        let follow_ups = if outcome.is_some() { 0 } else { follow_ups };
+        let outcome = outcome.unwrap_or_else(|| answer.into());
+        self.ledger.answered(slot.queue(), &id, &outcome);
+        let messages = (0..follow_ups).map(|n| NewMessage::new(follow_up_of(&id, lease, n), ""));
         if let Some(machine) = &mut process.machine {
-            machine.handle_finished(slot, outcome, Vec::new());
+            machine.handle_finished(slot, outcome, messages.collect());
         }
     }
 
@@ -253,14 +262,14 @@ impl World<'_> {
         }
     }
 
-    /// While everything fails, nobody asks twenty times a second.
+    /// While everything fails, nobody asks more than four times a second with each kind of call.
     pub(super) fn check_pace(&mut self, process: usize) -> Result<(), Violation> {
         let broken_since = |outage: &Outage| {
             self.now >= outage.from + 1_000 && self.now < outage.from + outage.lasts
         };
-        let kind = |outage: &&Outage| outage.kind != OutageKind::Frozen;
+        let kind = |outage: &&Outage| !matches!(outage.kind, OutageKind::Frozen | OutageKind::Full);
         let broken = self.story.outages.iter().filter(kind).any(broken_since);
-        let limit = 20 * count(self.story.queues);
+        let limit = 24 * count(self.story.queues);
         let Some(process) = self.processes.get_mut(process) else { return Ok(()) };
         let second = self.now / 1_000;
         if process.pace.0 != second || !broken {
@@ -273,6 +282,12 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// The id of a message that follows from a handling.
+fn follow_up_of(id: &MessageId, lease: Lease, number: usize) -> MessageId {
+    MessageId::try_from(format!("{id}-{}-{number}", lease.epoch).as_str())
+        .unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 impl From<Answer> for Outcome {

@@ -56,7 +56,9 @@ impl Effects {
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
             // Its claim may have touched any.
             Op::Turn(_) => !self.places.is_empty(),
-            Op::HandOff(items) => items.iter().any(|item| touched(&item.settlement.id)),
+            Op::HandOff(items) => items.iter().any(|item| {
+                touched(&item.settlement.id) || item.messages.iter().any(|it| touched(&it.id))
+            }),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),
             Op::Purge(ids) => ids.iter().any(touched),
             // What is only flagged stays in its place.

@@ -49,10 +49,11 @@ enum Guarantee {
     G19,
     G21,
     G22,
+    G31,
 }
 
 impl Guarantee {
-    const ALL: [(Self, &'static str); 18] = [
+    const ALL: [(Self, &'static str); 19] = [
         (Self::G1, "messages taken in, each accounted for at the end"),
         (Self::G2, "deliveries, each of a message that was sent, byte for byte"),
         (Self::G3, "operations, in one order in which the model answers the same"),
@@ -71,6 +72,7 @@ impl Guarantee {
         (Self::G19, "steps of the clock"),
         (Self::G21, "queues that came to an end by themselves after the faults"),
         (Self::G22, "audits and counts, all in agreement with the history"),
+        (Self::G31, "messages that follow from others, each with the end of its lease"),
     ];
 }
 
@@ -145,6 +147,15 @@ impl Totals {
                     matches!(item, Enqueued::Duplicate { .. } | Enqueued::Conflict { .. })
                 };
                 self.saw(G::G15, count(items, known));
+            }
+            (Op::HandOff(items), Reply::HandOff(results)) => {
+                for (item, result) in items.iter().zip(results) {
+                    let settle = Op::Settle(vec![item.settlement.clone()]);
+                    self.note_answer(&settle, &Reply::Settle(vec![result.settled]), changed);
+                    let sent = Reply::Enqueue(result.messages.clone());
+                    self.note_answer(&Op::Enqueue(item.messages.clone()), &sent, changed);
+                    self.saw(G::G31, result.messages.len());
+                }
             }
             (Op::Turn(turn), Reply::Turn(turned)) => {
                 let (settlements, settled) = (turn.settlements.clone(), turned.settled.clone());

@@ -111,14 +111,15 @@ impl Working {
     fn worker(&self, number: usize) -> Result<(WorkerHandle, JoinHandle<Summary>)> {
         let queue = self.queues[number % self.queues.len()].clone();
         let handled = Arc::clone(&self.handled);
+        let next = queue.clone();
         let worker = Worker::builder(queue)
             .concurrency(8)
             .lease(LEASE)
             .retry(RetryPolicy::fixed(Duration::from_millis(50)))
             .build()?;
         let handler = move |job: Job<Bytes>| {
-            let handled = Arc::clone(&handled);
-            async move { Ok::<_, Infallible>(handle(job, &handled).await) }
+            let (handled, next) = (Arc::clone(&handled), next.clone());
+            async move { Ok::<_, Infallible>(handle(job, &handled, &next).await) }
         };
         let handle = worker.handle();
         Ok((handle, tokio::spawn(worker.run(handler))))
@@ -126,11 +127,16 @@ impl Working {
 }
 
 /// Each delivery ends in a way that is its own.
-async fn handle(job: Job<Bytes>, handled: &Handled) -> Outcome {
+async fn handle(
+    job: Job<Bytes>,
+    handled: &Handled,
+    queue: &delayline::Queue<Bytes, delayline::Raw>,
+) -> Outcome {
     handled.note(&job);
     let chance = hash(&(job.id().as_bytes(), job.epoch()));
     match chance % 100 {
-        0..60 => Outcome::Ack,
+        0..10 => hand_off(&job, queue),
+        10..60 => Outcome::Ack,
         60..68 => {
             tokio::time::sleep(Duration::from_millis(chance / 100 % 80)).await;
             Outcome::Ack
@@ -151,6 +157,16 @@ async fn handle(job: Job<Bytes>, handled: &Handled) -> Outcome {
             Outcome::Ack
         }
     }
+}
+
+/// Acks together with another message, which none follows.
+fn hand_off(job: &Job<Bytes>, queue: &delayline::Queue<Bytes, delayline::Raw>) -> Outcome {
+    let Some(n) = number(job.id().as_bytes()).filter(|n| *n < FOLLOW_UPS) else {
+        return Outcome::Ack;
+    };
+    let next = n + job.epoch() * FOLLOW_UPS;
+    let draft = queue.message(&payload(next)).id(&*id(next)).max_crashes(6);
+    Outcome::Ack.then([draft]).unwrap_or(Outcome::Ack)
 }
 
 async fn produce(
@@ -240,5 +256,7 @@ fn hash(what: &impl std::hash::Hash) -> u64 {
 }
 
 const WORKERS: usize = 4;
+/// The numbers of messages that follow from others begin here.
+const FOLLOW_UPS: u64 = 1 << 32;
 const LEASE: Duration = Duration::from_millis(400);
 const LONGEST_FINISH: Duration = Duration::from_secs(60);

@@ -85,7 +85,7 @@ async fn record(server: &Server, batch: usize) -> [Recorded; 3] {
 }
 
 async fn replaying(recorded: &[Recorded]) -> ScriptBackend<Replaying> {
-    let sha1 = |op| delayline_redis_protocol::Script::of(op).sha1.clone();
+    let sha1 = |op| delayline_redis_protocol::Script::of(op).expect("it has a script").sha1.clone();
     let mut replies: HashMap<_, _> =
         recorded.iter().map(|(op, reply)| (sha1(op), reply.clone())).collect();
     // An empty queue. Opening one asks for it.

@@ -11,8 +11,7 @@ use delayline_benches::{ack, claim, deliveries, enqueue};
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
     At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, List, MessageId, Millis,
-    NewMessage, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement,
-    Status,
+    Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement, Status,
 };
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
@@ -143,7 +142,7 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
         Timed::Relay => {
             let key = DestinationKey::try_from("relayed").expect("a short key");
             let to = Destination::List { key, max_len: None };
-            Op::Relay(Relay { to, max: batch })
+            Op::Relay(Relay::new(to, batch))
         }
         Timed::Ack => ack(&claimed(queue, batch).await),
         Timed::HandOff => {
@@ -151,10 +150,9 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
             let items = items.iter().enumerate().map(|(n, delivery)| {
                 let (id, lease) = (id_of(delivery), delivery.lease);
                 let next = MessageId::new(format!("next-{id}")).expect("a short id");
-                HandOff {
-                    settlement: Settlement { id, lease, outcome: Outcome::Ack },
-                    messages: vec![NewMessage { id: next, ..messages[n].clone() }],
-                }
+                let mut message = messages[n].clone();
+                message.id = next;
+                HandOff::new(Settlement::new(id, lease, Outcome::Ack), vec![message])
             });
             Op::HandOff(items.collect())
         }
@@ -165,20 +163,20 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
         Timed::Extend => {
             let held = claimed(queue, batch).await;
             let leases = held.iter().map(|delivery| (id_of(delivery), delivery.lease)).collect();
-            Op::Extend(Extend { leases, lease: Millis::saturating(30_000) })
+            Op::Extend(Extend::new(leases, Millis::saturating(30_000)))
         }
         Timed::Cancel => Op::Cancel(ids),
         Timed::Reschedule => {
-            let later = |id| Reschedule { id, schedule: Schedule::In(HOUR) };
+            let later = |id| Reschedule::new(id, Schedule::In(HOUR));
             Op::Reschedule(ids.into_iter().map(later).collect())
         }
         Timed::Redrive => {
             let held = claimed(queue, batch).await;
             apply(queue, &settle(&held, &Outcome::Reject { error: "bad".to_owned() })).await;
-            Op::Redrive(Redrive { ids, schedule: Schedule::NOW })
+            Op::Redrive(Redrive::new(ids, Schedule::NOW))
         }
         Timed::Get => Op::Get(ids),
-        Timed::List => Op::List(List { status: Status::Ready, after: None, limit: batch }),
+        Timed::List => Op::List(List::new(Status::Ready, batch)),
         Timed::Stats => Op::Stats,
     }
 }
@@ -198,11 +196,8 @@ async fn clear(queue: &dyn Backend, op: &Op, reply: Reply) {
             return;
         }
         (Op::Extend(extend), _) => {
-            let acked = |(id, lease): &(MessageId, _)| Settlement {
-                id: id.clone(),
-                lease: *lease,
-                outcome: Outcome::Ack,
-            };
+            let acked =
+                |(id, lease): &(MessageId, _)| Settlement::new(id.clone(), *lease, Outcome::Ack);
             apply(queue, &Op::Settle(extend.leases.iter().map(acked).collect())).await;
             return;
         }
@@ -224,11 +219,8 @@ async fn claim_up_to(queue: &dyn Backend, most: usize) -> Vec<Delivery> {
 }
 
 fn settle(held: &[Delivery], outcome: &Outcome) -> Op {
-    let settlement = |delivery: &Delivery| Settlement {
-        id: id_of(delivery),
-        lease: delivery.lease,
-        outcome: outcome.clone(),
-    };
+    let settlement =
+        |delivery: &Delivery| Settlement::new(id_of(delivery), delivery.lease, outcome.clone());
     Op::Settle(held.iter().map(settlement).collect())
 }
 

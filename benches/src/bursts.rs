@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use delayline::QueueBackend;
+use delayline::backend::QueueBackend;
 use delayline_benches::{PAYLOAD_BYTES, ack, claim, deliveries};
 use delayline_core::{At, Claimed, MessageId, Millis, NewMessage, Op, Reply, Schedule, Timestamp};
 use delayline_test_server::{Reply as Raw, Server};
@@ -88,8 +88,9 @@ async fn leases_end_at_once(server: &Server, queue: &dyn QueueBackend) -> Result
     }
     let lease = Millis::saturating(10_000);
     for _ in (0..LEASED).step_by(BATCH) {
-        let Op::Claim(claim) = claim(BATCH) else { wrong_answer()? };
-        apply(queue, Op::Claim(delayline_core::Claim { lease, ..claim })).await?;
+        let Op::Claim(mut claim) = claim(BATCH) else { wrong_answer()? };
+        claim.lease = lease;
+        apply(queue, Op::Claim(claim)).await?;
     }
     let (now, _) = stats(queue).await?;
     wait_until(queue, now.after(lease)).await?;

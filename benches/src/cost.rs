@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use delayline::QueueBackend;
+use delayline::backend::QueueBackend;
 use delayline_benches::{ack, claim, cpu_time, deliveries, enqueue};
 use delayline_core::{Applied, At, Error, Op};
 use delayline_test_server::Server;

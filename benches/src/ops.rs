@@ -41,12 +41,12 @@ pub fn enqueue(count: usize) -> Op {
 #[expect(clippy::expect_used, reason = "documented")]
 pub fn claim(max: usize) -> Op {
     let token = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
-    Op::Claim(Claim {
-        consumer: ConsumerName::new("worker").expect("a name of 6 bytes"),
-        claim_id: ClaimId::from_bytes(token.to_be_bytes()),
+    Op::Claim(Claim::new(
+        ConsumerName::new("worker").expect("a name of 6 bytes"),
+        ClaimId::from_bytes(token.to_be_bytes()),
         max,
-        lease: Millis::saturating(30_000),
-    })
+        Millis::saturating(30_000),
+    ))
 }
 
 /// What a claim has leased.
@@ -67,10 +67,8 @@ pub fn deliveries(reply: &Reply, expected: usize) -> &[Delivery] {
 /// Acks all `deliveries`.
 #[must_use]
 pub fn ack(deliveries: &[Delivery]) -> Op {
-    let settlement = |delivery: &Delivery| Settlement {
-        id: delivery.message.info.id.clone(),
-        lease: delivery.lease,
-        outcome: Outcome::Ack,
+    let settlement = |delivery: &Delivery| {
+        Settlement::new(delivery.message.info.id.clone(), delivery.lease, Outcome::Ack)
     };
     Op::Settle(deliveries.iter().map(settlement).collect())
 }

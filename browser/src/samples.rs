@@ -79,12 +79,12 @@ impl Sample {
     async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::Lease, u64)>> {
         let mut token = [0; ClaimId::BYTES];
         token[..8].copy_from_slice(&self.backend.now().as_ms().to_be_bytes());
-        let claim = Claim {
-            consumer: "worker-1".parse()?,
-            claim_id: ClaimId::from_bytes(token),
+        let claim = Claim::new(
+            "worker-1".parse()?,
+            ClaimId::from_bytes(token),
             max,
-            lease: Millis::try_from(Duration::from_secs(300))?,
-        };
+            Millis::try_from(Duration::from_secs(300))?,
+        );
         match self.backend.apply(At::Server, &Op::Claim(claim)).await?.reply {
             Reply::Claim(claimed) => Ok(claimed
                 .deliveries
@@ -106,7 +106,7 @@ impl Sample {
                 11 if minute < 350 => Outcome::Retry { delay: RETRY, error },
                 _ => Outcome::Ack,
             };
-            Settlement { id, lease, outcome }
+            Settlement::new(id, lease, outcome)
         });
         let settlements: Vec<_> = settlements.collect();
         if !settlements.is_empty() {

@@ -82,44 +82,38 @@ fn answers(op: &Op, reply: &Reply) -> bool {
 fn operation(kind: u8, count: u8) -> Op {
     let ids = || (0..=count % 8).map(|id| MessageId::new(vec![id]).expect("an id of one byte"));
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
-    let settlements = || ids().map(|id| Settlement { id, lease, outcome: Outcome::Ack });
-    let claim = || Claim {
-        consumer: ConsumerName::new("w").expect("a name of one byte"),
-        claim_id: lease.claim_id,
-        max: 10,
-        lease: Millis::MAX,
-    };
+    let settlements = || ids().map(|id| Settlement::new(id, lease, Outcome::Ack));
+    let consumer = ConsumerName::new("w").expect("a name of one byte");
+    let claim = || Claim::new(consumer.clone(), lease.claim_id, 10, Millis::MAX);
     match kind % 19 {
-        18 => Op::Turn(Turn { settlements: settlements().collect(), claim: claim() }),
+        18 => Op::Turn(Turn::new(settlements().collect(), claim())),
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(claim()),
         2 => Op::Settle(settlements().collect()),
-        3 => {
-            Op::Extend(Extend { leases: ids().map(|id| (id, lease)).collect(), lease: Millis::MAX })
-        }
+        3 => Op::Extend(Extend::new(ids().map(|id| (id, lease)).collect(), Millis::MAX)),
         4 => Op::Cancel(ids().collect()),
-        5 => Op::Reschedule(ids().map(|id| Reschedule { id, schedule: Schedule::NOW }).collect()),
-        6 => Op::Redrive(Redrive { ids: ids().collect(), schedule: Schedule::NOW }),
+        5 => Op::Reschedule(ids().map(|id| Reschedule::new(id, Schedule::NOW)).collect()),
+        6 => Op::Redrive(Redrive::new(ids().collect(), Schedule::NOW)),
         7 => Op::Purge(ids().collect()),
         8 => Op::Pause,
         9 => Op::Resume,
         10 => Op::Get(ids().collect()),
-        11 => Op::List(List { status: Status::Ready, after: None, limit: 10 }),
+        11 => Op::List(List::new(Status::Ready, 10)),
         12 => Op::Stats,
         13 => Op::Forecast((0..=u64::from(count % 8)).map(Millis::saturating).collect()),
-        14 => Op::Check(Check { after: None, limit: 10 }),
+        14 => Op::Check(Check::new(10)),
         15 => {
             let key = DestinationKey::new("k").expect("a key of one byte");
-            Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 10 })
+            Op::Relay(Relay::new(Destination::List { key, max_len: None }, 10))
         }
-        16 => Op::Repair(Check { after: None, limit: 10 }),
+        16 => Op::Repair(Check::new(10)),
         17 => Op::HandOff(
             ids()
                 .map(|id| {
                     let follow_up = [id.as_bytes(), &b"f"[..]].concat();
                     let follow_up = MessageId::new(follow_up).expect("an id of two bytes");
-                    let settlement = Settlement { id, lease, outcome: Outcome::Ack };
-                    HandOff { settlement, messages: vec![NewMessage::new(follow_up, "")] }
+                    let settlement = Settlement::new(id, lease, Outcome::Ack);
+                    HandOff::new(settlement, vec![NewMessage::new(follow_up, "")])
                 })
                 .collect(),
         ),

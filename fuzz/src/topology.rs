@@ -47,7 +47,7 @@ pub fn topology(data: &[u8]) {
         let (keys, args) = ([Bytes::from_static(b"k")], []);
         for _ in 0..CALLS {
             let script = ScriptName::Source("return {1}");
-            let call = transport.call(ScriptCall { script, keys: &keys, args: &args, fence: None });
+            let call = transport.call(ScriptCall::new(script, &keys, &args));
             let _ = timeout(LIMIT, call).await.expect("a call ends");
         }
     });

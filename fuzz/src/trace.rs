@@ -41,7 +41,7 @@ pub fn trace(data: &[u8]) {
 fn audit(state: &mut State, now: Timestamp) -> Option<String> {
     let mut after = None;
     loop {
-        let page = Op::Check(Check { after, limit: MAX_PAGE });
+        let page = Op::Check(Check::new(MAX_PAGE).after(after));
         let Reply::Check(checked) = state.apply(now, &page).reply else {
             return Some("the audit was answered with something else".to_owned());
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use delayline::QueueBackend;
+use delayline::backend::QueueBackend;
 use delayline_benches::{enqueue, payload};
 use delayline_core::{At, Error, Op};
 use delayline_test_server::proxy::{Fault, Proxy};

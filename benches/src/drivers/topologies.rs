@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use allocation_counter::AllocationInfo;
 use anyhow::{Context as _, Result, ensure};
 use cpu_time::ProcessTime;
-use delayline::QueueBackend;
+use delayline::backend::QueueBackend;
 use delayline_benches::{send_singly, work};
 use delayline_core::{At, Op};
 use delayline_test_server::{Cluster, Sentinels, Server};

@@ -108,7 +108,7 @@ impl History {
         let transport = Arc::new(RedisTransport::connect(&options).await?);
         let queue = ScriptBackend::open(transport, self.name.clone(), false).await?;
         let limit = limits::MAX_PAGE;
-        let list = |status| Op::List(List { status, after: None, limit });
+        let list = |status| Op::List(List::new(status, limit));
         let looks = [
             Op::Stats,
             Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
@@ -117,7 +117,7 @@ impl History {
             list(Status::Ready),
             list(Status::Leased),
             list(Status::Dead),
-            Op::Check(Check { after: None, limit }),
+            Op::Check(Check::new(limit)),
         ];
         for look in looks {
             let found = queue.apply(At::Fixed(now), &look).await?;

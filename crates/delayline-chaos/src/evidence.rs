@@ -70,13 +70,8 @@ impl Effects {
                 self.places.is_empty() || items.iter().any(|item| touched(&item.id))
             }
             Op::Pause | Op::Resume => self.places.is_empty(),
-            Op::Get(_)
-            | Op::List(_)
-            | Op::Stats
-            | Op::Forecast(_)
-            | Op::History(_)
-            | Op::Check(_)
-            | Op::Repair(_) => false,
+            // The others touch none.
+            _ => false,
         }
     }
 

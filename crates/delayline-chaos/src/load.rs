@@ -73,18 +73,16 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     for round in 0_u64.. {
         let mut token = [0xd7; ClaimId::BYTES];
         token[..8].copy_from_slice(&round.to_be_bytes());
-        let claim = Claim {
-            consumer: ConsumerName::new("drain")?,
-            claim_id: ClaimId::from_bytes(token),
-            max: limits::MAX_BATCH,
-            lease: Millis::saturating(60_000),
-        };
+        let claim = Claim::new(
+            ConsumerName::new("drain")?,
+            ClaimId::from_bytes(token),
+            limits::MAX_BATCH,
+            Millis::saturating(60_000),
+        );
         let applied = queue.apply(end, &Op::Claim(claim)).await?;
         let Reply::Claim(claimed) = applied.reply else { bail!("a claim was not answered as one") };
-        let ack = |delivery: &delayline_core::Delivery| Settlement {
-            id: delivery.message.info.id.clone(),
-            lease: delivery.lease,
-            outcome: Outcome::Ack,
+        let ack = |delivery: &delayline_core::Delivery| {
+            Settlement::new(delivery.message.info.id.clone(), delivery.lease, Outcome::Ack)
         };
         let acks: Vec<_> = claimed.deliveries.iter().map(ack).collect();
         if !acks.is_empty() {
@@ -96,7 +94,7 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     let limit = limits::MAX_PAGE;
     let mut after = None;
     loop {
-        let list = Op::List(List { status: Status::Dead, after, limit });
+        let list = Op::List(List::new(Status::Dead, limit).after(after));
         match queue.apply(end, &list).await?.reply {
             Reply::List(page) if page.next.is_some() => after = page.next,
             _ => break,
@@ -104,7 +102,7 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     }
     after = None;
     loop {
-        match queue.apply(end, &Op::Check(Check { after, limit })).await?.reply {
+        match queue.apply(end, &Op::Check(Check::new(limit).after(after))).await?.reply {
             Reply::Check(checked) if checked.next.is_some() => after = checked.next,
             _ => break,
         }

@@ -195,7 +195,7 @@ async fn ask(queue: &Queue, op: &Op) -> Result<Reply> {
 async fn audit(queue: &Queue) -> Result<()> {
     let mut after = None;
     loop {
-        let check = Op::Check(Check { after, limit: limits::MAX_PAGE });
+        let check = Op::Check(Check::new(limits::MAX_PAGE).after(after));
         let Reply::Check(checked) = ask(queue, &check).await? else {
             bail!("no answer to {check:?}")
         };

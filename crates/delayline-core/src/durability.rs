@@ -21,6 +21,7 @@ use crate::limits::MAX_REPLICAS;
 /// assert!("replicas=0".parse::<Durability>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Durability {
     /// In the memory of the server that executes it. As text: `none`.
     #[default]

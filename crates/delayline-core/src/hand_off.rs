@@ -7,6 +7,7 @@ use crate::{Enqueued, Known, NewMessage, Settled, Settlement, Violation};
 /// The end of one lease, and messages that follow from it: they are created in the same step if the
 /// settlement ends the lease, and otherwise not at all (G31).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOff {
     /// The end of the lease, by any outcome.
     pub settlement: Settlement,
@@ -15,8 +16,17 @@ pub struct HandOff {
     pub messages: Vec<NewMessage>,
 }
 
+impl HandOff {
+    /// A settlement, and what follows from it.
+    #[must_use]
+    pub const fn new(settlement: Settlement, messages: Vec<NewMessage>) -> Self {
+        Self { settlement, messages }
+    }
+}
+
 /// The result of one hand-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandedOff {
     /// The result of the settlement.
     pub settled: Settled,
@@ -24,6 +34,14 @@ pub struct HandedOff {
     /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
     /// duplicate or a conflict, and the settlement is done all the same.
     pub messages: Vec<Enqueued>,
+}
+
+impl HandedOff {
+    /// The result of a settlement, and of each message if it is done.
+    #[must_use]
+    pub const fn new(settled: Settled, messages: Vec<Enqueued>) -> Self {
+        Self { settled, messages }
+    }
 }
 
 /// Of a settlement without messages.

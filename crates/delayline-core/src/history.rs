@@ -5,6 +5,7 @@ use crate::{Timestamp, Totals};
 
 /// How far apart the points of a [`History`] are, and how far back it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Resolution {
     /// One point a minute, for the last [`HISTORY_MINUTES`].
     Minutes,
@@ -20,6 +21,15 @@ impl Resolution {
         match self {
             Self::Minutes => 60_000,
             Self::Hours => 3_600_000,
+        }
+    }
+
+    /// Returns the name used in JSON: `minutes` or `hours`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Minutes => "minutes",
+            Self::Hours => "hours",
         }
     }
 
@@ -43,14 +53,24 @@ impl Resolution {
 ///
 /// If the server's clock steps back, the points that it has not reached any more are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct History {
     /// The points in the order of their times. There is always at least one: the last is the queue
     /// at the time of the reply.
     pub points: Vec<HistoryPoint>,
 }
 
+impl History {
+    /// A history of these points.
+    #[must_use]
+    pub const fn new(points: Vec<HistoryPoint>) -> Self {
+        Self { points }
+    }
+}
+
 /// A queue at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryPoint {
     /// The instant: the beginning of a minute or an hour, or the time of the reply.
     pub at: Timestamp,

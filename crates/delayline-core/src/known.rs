@@ -7,6 +7,7 @@ use crate::{Millis, NewMessage, Schedule, Timestamp, Violation};
 
 /// What an enqueue does if a message of its id is in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Known {
     /// Leaves it alone, and tells where it stands. The default.
     #[default]
@@ -24,6 +25,7 @@ pub enum Known {
 /// `due` say. It is created if the id is unknown, or has finished and
 /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Update {
     /// Whether the content is replaced: payload, headers, priority, limits and expiry.
     pub content: UpdateContent,
@@ -35,6 +37,7 @@ pub struct Update {
 
 /// What an update does to the content of a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UpdateContent {
     /// It stays.
     Keep,
@@ -46,6 +49,7 @@ pub enum UpdateContent {
 
 /// What an update does to the due time of a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UpdateDue {
     /// It stays.
     Keep,
@@ -117,6 +121,12 @@ impl Tokens {
 }
 
 impl Update {
+    /// What happens to the content and the due time, and a random token.
+    #[must_use]
+    pub const fn new(content: UpdateContent, due: UpdateDue, token: UpdateToken) -> Self {
+        Self { content, due, token }
+    }
+
     /// Returns the due time of a waiting message after this update: of one that is due at `due` and
     /// was first enqueued at `enqueued_at`.
     #[must_use]
@@ -152,6 +162,7 @@ impl Update {
 /// A follower: what takes the place of a leased message when the lease ends. It has no sequence
 /// number until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Follower {
     /// When the first update came that it stems from.
     pub enqueued_at: Timestamp,
@@ -163,4 +174,13 @@ pub struct Follower {
     pub priority: crate::Priority,
     /// Length of its payload, in bytes.
     pub payload_bytes: usize,
+}
+
+impl Follower {
+    /// A follower of normal priority, without an expiry and with an empty payload.
+    #[must_use]
+    pub fn new(enqueued_at: Timestamp, due: Timestamp) -> Self {
+        let priority = crate::Priority::default();
+        Self { enqueued_at, due, expires_at: None, priority, payload_bytes: 0 }
+    }
 }

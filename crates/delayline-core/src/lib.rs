@@ -15,12 +15,8 @@
 //! let noon = Timestamp::from_ms(1_800_000_000_000)?;
 //! queue.apply(noon, &Op::Enqueue(vec![order]));
 //!
-//! let claim = Op::Claim(Claim {
-//!     consumer: ConsumerName::new("worker-1")?,
-//!     claim_id: ClaimId::from_bytes([7; 16]),
-//!     max: 10,
-//!     lease: Millis::new(30_000)?,
-//! });
+//! let (worker, token) = (ConsumerName::new("worker-1")?, ClaimId::from_bytes([7; 16]));
+//! let claim = Op::Claim(Claim::new(worker, token, 10, Millis::new(30_000)?));
 //! let Reply::Claim(early) = queue.apply(noon, &claim).reply else { unreachable!() };
 //! assert!(early.deliveries.is_empty());
 //! let due = early.next.expect("the order is waiting");
@@ -28,6 +24,15 @@
 //! assert_eq!(claimed.deliveries[0].message.payload, "close it");
 //! # Ok::<(), delayline_core::Violation>(())
 //! ```
+//!
+//! # What later versions may add
+//!
+//! Types that may grow are `#[non_exhaustive]`: fields of requests, replies and reports, and
+//! variants of [`Op`], [`Reply`] and other enums. Make such a struct with `new`, or with `default`
+//! if it has no `new`, and then set its other fields. A backend refuses an operation or a variant
+//! that it does not know with [`ErrorKind::Unsupported`]. What is complete stays exhaustive, such as
+//! a [`Lease`], a [`Schedule`] or the ways in which handling ends ([`Outcome`]); and a variant never
+//! gets more fields.
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

@@ -70,6 +70,7 @@ pub enum FinishedIds {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewMessage {
     /// The id, unique within the queue.
     pub id: MessageId,
@@ -119,6 +120,69 @@ impl NewMessage {
             finished_ids: FinishedIds::default(),
             known: Known::default(),
         }
+    }
+
+    /// Replaces the payload.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// Sets the headers.
+    #[must_use]
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets how urgent the message is.
+    #[must_use]
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets when the message is due.
+    #[must_use]
+    pub const fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Sets when the message expires; `None` for never.
+    #[must_use]
+    pub fn expires(mut self, expires: impl Into<Option<Schedule>>) -> Self {
+        self.expires = expires.into();
+        self
+    }
+
+    /// Sets after how many failures it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
+    #[must_use]
+    pub const fn max_failures(mut self, failures: u32) -> Self {
+        self.max_failures = failures;
+        self
+    }
+
+    /// Sets after how many expired leases it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
+    #[must_use]
+    pub const fn max_crashes(mut self, crashes: u32) -> Self {
+        self.max_crashes = crashes;
+        self
+    }
+
+    /// Sets what to do if a message with this id finished recently.
+    #[must_use]
+    pub const fn finished_ids(mut self, finished_ids: FinishedIds) -> Self {
+        self.finished_ids = finished_ids;
+        self
+    }
+
+    /// Sets what to do if a message with this id is in the queue.
+    #[must_use]
+    pub const fn known(mut self, known: Known) -> Self {
+        self.known = known;
+        self
     }
 
     /// Returns the number of payload and header bytes, which count towards
@@ -187,11 +251,20 @@ impl fmt::Debug for NewMessage {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The message.
     pub message: Message,
     /// The lease: claim id and epoch.
     pub lease: crate::Lease,
+}
+
+impl Delivery {
+    /// A message and the lease on it.
+    #[must_use]
+    pub const fn new(message: Message, lease: crate::Lease) -> Self {
+        Self { message, lease }
+    }
 }
 
 impl fmt::Debug for Delivery {
@@ -207,6 +280,7 @@ impl fmt::Debug for Delivery {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// Everything but the content.
     pub info: MessageInfo,
@@ -217,6 +291,14 @@ pub struct Message {
     /// What will take the place of this message when its lease ends, if an update came meanwhile.
     /// Only [`Op::Get`](crate::Op::Get) shows it.
     pub follower: Option<Follower>,
+}
+
+impl Message {
+    /// A message without headers and without a follower.
+    #[must_use]
+    pub fn new(info: MessageInfo, payload: Bytes) -> Self {
+        Self { info, headers: Headers::default(), payload, follower: None }
+    }
 }
 
 impl fmt::Debug for Message {
@@ -231,6 +313,7 @@ impl fmt::Debug for Message {
 
 /// A live message without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MessageInfo {
     /// The id.
     pub id: MessageId,
@@ -263,6 +346,37 @@ pub struct MessageInfo {
     pub first_error: Option<String>,
     /// The error text of the latest failure.
     pub last_error: Option<String>,
+}
+
+impl MessageInfo {
+    /// A message that was never claimed, with the default limits, normal priority and an empty
+    /// payload.
+    #[must_use]
+    pub fn new(
+        id: MessageId,
+        state: MessageState,
+        sequence: u64,
+        enqueued_at: Timestamp,
+        due: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            state,
+            priority: Priority::default(),
+            sequence,
+            enqueued_at,
+            due,
+            expires_at: None,
+            epoch: 0,
+            failures: 0,
+            crashes: 0,
+            max_failures: NewMessage::DEFAULT_MAX_FAILURES,
+            max_crashes: NewMessage::DEFAULT_MAX_CRASHES,
+            payload_bytes: 0,
+            first_error: None,
+            last_error: None,
+        }
+    }
 }
 
 /// The state of a live message.
@@ -324,8 +438,8 @@ pub enum DeathReason {
 
 impl DeathReason {
     /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::MaxFailures, Self::MaxCrashes, Self::Rejected, Self::Expired, Self::Unreadable];
+    pub const ALL: &'static [Self] =
+        &[Self::MaxFailures, Self::MaxCrashes, Self::Rejected, Self::Expired, Self::Unreadable];
 
     /// Returns the name used in JSON and metric labels: `max_failures`, `max_crashes`, `rejected`,
     /// `expired` or `unreadable`.
@@ -343,6 +457,7 @@ impl DeathReason {
 
 /// All states of a message, including finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Status {
     /// Waiting until it is due.
     Scheduled,
@@ -376,7 +491,7 @@ impl Status {
     }
 
     /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: &'static [Self] = &[
         Self::Scheduled,
         Self::Ready,
         Self::Leased,

@@ -15,7 +15,11 @@ use crate::{
 ///
 /// Batches are processed in order and answered item by item; an id may appear only once (G18).
 /// Repeating an operation after an ambiguous failure is safe: see each variant.
+///
+/// Later versions may add operations. A [`Backend`](crate::Backend) that does not know one refuses it
+/// with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and its [`name`](Self::name).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
     /// message that may reuse a finished id and has finished in the meantime. An update
@@ -77,6 +81,7 @@ pub enum Op {
 /// stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
 /// messages, or none, even though there are more; the reply then says `more`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Claim {
     /// The consumer that claims.
     pub consumer: ConsumerName,
@@ -88,8 +93,17 @@ pub struct Claim {
     pub lease: Millis,
 }
 
+impl Claim {
+    /// A claim by `consumer` of up to `max` messages, for `lease`.
+    #[must_use]
+    pub const fn new(consumer: ConsumerName, claim_id: ClaimId, max: usize, lease: Millis) -> Self {
+        Self { consumer, claim_id, max, lease }
+    }
+}
+
 /// The end of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settlement {
     /// The message.
     pub id: MessageId,
@@ -100,6 +114,12 @@ pub struct Settlement {
 }
 
 impl Settlement {
+    /// The end of `lease` on the message `id`.
+    #[must_use]
+    pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
+        Self { id, lease, outcome }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Violation> {
         match &self.outcome {
             Outcome::Retry { error, .. } | Outcome::Reject { error } => {
@@ -139,6 +159,7 @@ pub enum Outcome {
 
 /// Extends leases: each lasts for `lease` from now.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Extend {
     /// Messages and their leases. A lease that is not the current one changes nothing (G6).
     pub leases: Vec<(MessageId, Lease)>,
@@ -146,13 +167,30 @@ pub struct Extend {
     pub lease: Millis,
 }
 
+impl Extend {
+    /// Lets each of `leases` last for `lease` from now.
+    #[must_use]
+    pub const fn new(leases: Vec<(MessageId, Lease)>, lease: Millis) -> Self {
+        Self { leases, lease }
+    }
+}
+
 /// A new due time for one waiting message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reschedule {
     /// The message.
     pub id: MessageId,
     /// When the message is due instead.
     pub schedule: Schedule,
+}
+
+impl Reschedule {
+    /// Makes the message `id` due as `schedule` says.
+    #[must_use]
+    pub const fn new(id: MessageId, schedule: Schedule) -> Self {
+        Self { id, schedule }
+    }
 }
 
 /// Redrives dead letters: their failures and crashes count from 0 again, and they no longer expire.
@@ -161,6 +199,7 @@ pub struct Reschedule {
 /// The reason of death does not matter: even an [`Unreadable`](crate::DeathReason::Unreadable) dead
 /// letter is revived if its record is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Redrive {
     /// The messages.
     pub ids: Vec<MessageId>,
@@ -168,9 +207,18 @@ pub struct Redrive {
     pub schedule: Schedule,
 }
 
+impl Redrive {
+    /// Redrives the messages `ids`, to be due as `schedule` says.
+    #[must_use]
+    pub const fn new(ids: Vec<MessageId>, schedule: Schedule) -> Self {
+        Self { ids, schedule }
+    }
+}
+
 /// A page of the live messages of one status: scheduled and ready ones by priority, due time and
 /// sequence, leased ones by deadline, dead ones by time of death.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct List {
     /// [`Status::Scheduled`], [`Status::Ready`], [`Status::Leased`] or [`Status::Dead`].
     pub status: Status,
@@ -180,13 +228,44 @@ pub struct List {
     pub limit: usize,
 }
 
+impl List {
+    /// The first page of `status`, of at most `limit` messages.
+    #[must_use]
+    pub const fn new(status: Status, limit: usize) -> Self {
+        Self { status, after: None, limit }
+    }
+
+    /// Continues after a page that ended at this position; `None` starts at the beginning.
+    #[must_use]
+    pub fn after(mut self, position: impl Into<Option<Position>>) -> Self {
+        self.after = position.into();
+        self
+    }
+}
+
 /// A page of the audit or repair: the messages of all statuses, index by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Check {
     /// Where the previous page ended.
     pub after: Option<Position>,
     /// The most messages to examine: 1 to [`MAX_PAGE`].
     pub limit: usize,
+}
+
+impl Check {
+    /// The first page, of at most `limit` messages.
+    #[must_use]
+    pub const fn new(limit: usize) -> Self {
+        Self { after: None, limit }
+    }
+
+    /// Continues after a page that ended at this position; `None` starts at the beginning.
+    #[must_use]
+    pub fn after(mut self, position: impl Into<Option<Position>>) -> Self {
+        self.after = position.into();
+        self
+    }
 }
 
 /// A position in the order of a queue's indexes, to continue from. It stays valid whatever happens

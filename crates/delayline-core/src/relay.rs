@@ -19,6 +19,7 @@ use crate::{Headers, MessageId, Timestamp, Violation};
 /// It also takes back up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases; the next
 /// relay moves those messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Relay {
     /// Where the messages go.
     pub to: Destination,
@@ -31,6 +32,7 @@ pub struct Relay {
 /// On a cluster, the key must be in the queue's hash slot: `anything{NAME}` for the queue `NAME`,
 /// without other braces before.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Destination {
     /// The end of a list. An element is the payload of a message, byte for byte.
     List {
@@ -52,6 +54,7 @@ pub enum Destination {
 ///
 /// A stream is no shorter after an `XACK`, so its length says nothing about its consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Backlog {
     /// The group. Until it exists, the whole stream counts as its backlog.
     pub group: GroupName,
@@ -59,6 +62,14 @@ pub struct Backlog {
     /// 1 to [`MAX_DESTINATION_LENGTH`]. Where the server does not know how many were not delivered,
     /// because entries were deleted, all entries of the stream count as such.
     pub max: u64,
+}
+
+impl Backlog {
+    /// At most `max` unfinished entries of `group`.
+    #[must_use]
+    pub const fn new(group: GroupName, max: u64) -> Self {
+        Self { group, max }
+    }
 }
 
 impl Destination {
@@ -81,6 +92,12 @@ impl Destination {
 }
 
 impl Relay {
+    /// A relay of up to `max` messages.
+    #[must_use]
+    pub const fn new(to: Destination, max: usize) -> Self {
+        Self { to, max }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Violation> {
         let max = u64::try_from(self.max).unwrap_or(u64::MAX);
         Violation::within("the relay's max", max, 1, MAX_BATCH as u64)?;
@@ -99,6 +116,7 @@ impl Relay {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Element {
     /// The id of the message.
     pub id: MessageId,
@@ -119,6 +137,12 @@ impl Element {
     pub const PAYLOAD: &str = "payload";
     /// What the name of a header's field begins with; the header's name follows.
     pub const HEADER: &str = "header:";
+
+    /// An element without headers.
+    #[must_use]
+    pub fn new(id: MessageId, due: Timestamp, payload: Bytes) -> Self {
+        Self { id, due, headers: Headers::default(), payload }
+    }
 }
 
 impl fmt::Debug for Element {

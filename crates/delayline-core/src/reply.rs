@@ -10,6 +10,7 @@ use crate::{
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Applied {
     /// The server's clock at execution, or the instant of [`At::Fixed`](crate::At::Fixed).
     pub at: Timestamp,
@@ -21,9 +22,18 @@ pub struct Applied {
     pub reply: Reply,
 }
 
+impl Applied {
+    /// An operation that was executed at `at`, when `revision` operations had changed the queue.
+    #[must_use]
+    pub const fn new(at: Timestamp, revision: u64, reply: Reply) -> Self {
+        Self { at, revision, reply }
+    }
+}
+
 /// The result of an operation. Variants are named after the operation; batches are answered item by
 /// item, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reply {
     /// To [`Op::Enqueue`](crate::Op::Enqueue).
     Enqueue(Vec<Enqueued>),
@@ -75,6 +85,7 @@ pub enum Reply {
 
 /// The result of enqueuing one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Enqueued {
     /// A new message was created.
     Created {
@@ -105,8 +116,24 @@ pub enum Enqueued {
     },
 }
 
+impl Enqueued {
+    /// Returns the name used in logs and metrics: `created`, `updated`, `following`, `duplicate` or
+    /// `conflict`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created { .. } => "created",
+            Self::Updated { .. } => "updated",
+            Self::Following { .. } => "following",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Conflict { .. } => "conflict",
+        }
+    }
+}
+
 /// The leases of one claim, and when to claim again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Claimed {
     /// The leased messages, in delivery order.
     pub deliveries: Vec<Delivery>,
@@ -122,6 +149,7 @@ pub struct Claimed {
 
 /// What a relay has moved, and when to relay again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Relayed {
     /// The moved messages, in the order of their elements.
     pub ids: Vec<MessageId>,
@@ -140,11 +168,20 @@ pub struct Relayed {
 /// A message that a claim or relay made a dead letter: expired, unreadable, or with its last allowed lease
 /// expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Death {
     /// The message.
     pub id: MessageId,
     /// Why it died.
     pub reason: DeathReason,
+}
+
+impl Death {
+    /// The death of a message.
+    #[must_use]
+    pub const fn new(id: MessageId, reason: DeathReason) -> Self {
+        Self { id, reason }
+    }
 }
 
 /// The result of one settlement.
@@ -260,6 +297,7 @@ pub enum Found {
 
 /// A page of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Page {
     /// The messages, in order.
     pub messages: Vec<MessageInfo>,
@@ -269,6 +307,7 @@ pub struct Page {
 
 /// The counters of a queue (G22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Messages that are not due yet.
     pub scheduled: u64,
@@ -288,6 +327,7 @@ pub struct Stats {
 
 /// The waiting messages of a queue, counted by when they are due (G22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Forecast {
     /// Messages that are due and wait for a worker.
     pub ready: u64,
@@ -299,6 +339,7 @@ pub struct Forecast {
 
 /// A page of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checked {
     /// The number of messages that this page examined.
     pub examined: u64,

@@ -79,7 +79,7 @@ impl Totals {
     /// Returns the number of deaths: how often a message became a dead letter.
     #[must_use]
     pub fn died(&self) -> u64 {
-        sum(DeathReason::ALL.map(|reason| self.died_of(reason)))
+        sum(DeathReason::ALL.iter().map(|reason| self.died_of(*reason)))
     }
 
     /// Returns the upper bound of a bucket of [`lateness`](Self::lateness), which is not in the
@@ -97,7 +97,7 @@ impl Totals {
     /// Returns whether a counter is lower than it was.
     pub(crate) fn has_fallen_since(&self, earlier: &Self) -> bool {
         let counters = |of: &Self| {
-            let deaths = DeathReason::ALL.map(|reason| of.died_of(reason));
+            let deaths = DeathReason::ALL.iter().map(|reason| of.died_of(*reason));
             let others = [
                 of.enqueued,
                 of.acked,
@@ -137,7 +137,7 @@ impl Totals {
 }
 
 /// Saturates: a damaged counter may hold any number.
-fn sum<const N: usize>(counters: [u64; N]) -> u64 {
+fn sum(counters: impl IntoIterator<Item = u64>) -> u64 {
     counters.into_iter().fold(0, u64::saturating_add)
 }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn deaths_are_counted_by_reason() {
         let mut totals = Totals::default();
-        for (times, reason) in (1..).zip(DeathReason::ALL) {
+        for (times, &reason) in (1..).zip(DeathReason::ALL) {
             (0..times).for_each(|_| totals.count_death(reason));
             assert_eq!(totals.died_of(reason), times);
         }

@@ -8,6 +8,7 @@ use crate::{Claim, Claimed, Settled, Settlement, Violation};
 ///
 /// The settlements come first, so the claim may lease a message that one of them has just given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Turn {
     /// The leases to end: at least one. Settlements and [`Claim::max`] together are at most
     /// [`MAX_BATCH`].
@@ -16,13 +17,30 @@ pub struct Turn {
     pub claim: Claim,
 }
 
+impl Turn {
+    /// Settlements, and the claim that follows them.
+    #[must_use]
+    pub const fn new(settlements: Vec<Settlement>, claim: Claim) -> Self {
+        Self { settlements, claim }
+    }
+}
+
 /// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Turned {
     /// The result of each settlement, in order.
     pub settled: Vec<Settled>,
     /// The result of the claim.
     pub claimed: Claimed,
+}
+
+impl Turned {
+    /// The results of the settlements and of the claim.
+    #[must_use]
+    pub const fn new(settled: Vec<Settled>, claimed: Claimed) -> Self {
+        Self { settled, claimed }
+    }
 }
 
 pub(crate) fn validate(turn: &Turn) -> Result<(), Violation> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use delayline::backend::Op;
 use delayline::{
-    Bytes, Headers, Known, MessageId, Millis, NewMessage, Op, Priority, Schedule, Timestamp,
-    Update, UpdateContent, UpdateDue, UpdateToken,
+    Bytes, Headers, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
@@ -194,7 +195,7 @@ fn update(
             UpdateToken::from_bytes(number.to_be_bytes())
         }
     };
-    Ok(Some(Update { content, due, token }))
+    Ok(Some(Update::new(content, due, token)))
 }
 
 /// An object's members in order, with repeated names.
@@ -339,7 +340,7 @@ mod tests {
             let sent = message(&format!(r#"{{"id": "a", "payload": 1, {fields}, {token}}}"#));
             let sent = sent.unwrap();
             let token = UpdateToken::from_bytes([0, 0, 0, 0, 0, 0, 0, 255]);
-            assert_eq!(sent.known, Known::Update(Update { content, due, token }), "{fields}");
+            assert_eq!(sent.known, Known::Update(Update::new(content, due, token)), "{fields}");
             assert_eq!(sent.finished_ids, delayline::FinishedIds::Reuse);
         }
         let line = r#"{"id": "a", "payload": 1, "update": "throttle"}"#;

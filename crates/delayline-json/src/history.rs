@@ -6,15 +6,6 @@ use serde_json::{Value, json};
 use crate::rfc3339;
 use crate::stats::counts;
 
-/// The name of a resolution: `minutes` or `hours`.
-#[must_use]
-pub const fn resolution_name(resolution: Resolution) -> &'static str {
-    match resolution {
-        Resolution::Minutes => "minutes",
-        Resolution::Hours => "hours",
-    }
-}
-
 /// Every point: its time, and its counts under the names of [`counts`]; and deliveries by lateness,
 /// whose bounds are told once.
 #[must_use]
@@ -23,16 +14,18 @@ pub fn history(queue: &str, resolution: Resolution, history: &History) -> Value 
     let bounds: Vec<_> = bounds.map(|bound| bound.map(Millis::as_ms)).collect();
     json!({
         "queue": queue,
-        "resolution": resolution_name(resolution),
+        "resolution": resolution.name(),
         "lateness_below_ms": bounds,
         "points": history.points.iter().map(point).collect::<Vec<_>>(),
     })
 }
 
 fn point(point: &HistoryPoint) -> Value {
-    let HistoryPoint { at, scheduled, ready, leased, dead, totals } = *point;
-    let stats = Stats { scheduled, ready, leased, dead, totals, ..Stats::default() };
-    let mut object = json!({ "at": rfc3339(at), "lateness": totals.lateness });
+    let mut stats = Stats::default();
+    (stats.scheduled, stats.ready) = (point.scheduled, point.ready);
+    (stats.leased, stats.dead) = (point.leased, point.dead);
+    stats.totals = point.totals;
+    let mut object = json!({ "at": rfc3339(point.at), "lateness": point.totals.lateness });
     for (name, count) in counts(&stats) {
         object[name] = json!(count);
     }
@@ -61,7 +54,7 @@ pub const fn part_of(resolution: Resolution) -> Millis {
 const fn units_in_part(resolution: Resolution) -> u64 {
     match resolution {
         Resolution::Minutes => 6,
-        Resolution::Hours => 12,
+        _ => 12,
     }
 }
 
@@ -176,14 +169,15 @@ mod tests {
     use super::*;
 
     fn point(minute: u64, enqueued: u64, ready: u64) -> HistoryPoint {
-        let at = Timestamp::from_ms(minute * 60_000).unwrap();
-        let mut totals = Totals::default();
-        totals.enqueued = enqueued;
-        HistoryPoint { at, ready, totals, ..HistoryPoint::default() }
+        let mut point = HistoryPoint::default();
+        point.at = Timestamp::from_ms(minute * 60_000).unwrap();
+        point.ready = ready;
+        point.totals.enqueued = enqueued;
+        point
     }
 
     fn parts(points: Vec<HistoryPoint>, name: &str) -> Vec<u64> {
-        let all = series(Resolution::Minutes, &History { points });
+        let all = series(Resolution::Minutes, &History::new(points));
         all.into_iter().find(|series| series.name == name).unwrap().parts
     }
 
@@ -216,7 +210,7 @@ mod tests {
     #[test]
     fn what_few_queues_have_is_there_if_any_was() {
         let names = |points: Vec<HistoryPoint>| {
-            let all = series(Resolution::Minutes, &History { points });
+            let all = series(Resolution::Minutes, &History::new(points));
             all.iter().map(|series| series.name).collect::<Vec<_>>().join(" ")
         };
         let mut points = vec![point(1_000, 9, 0); 2];
@@ -242,7 +236,7 @@ mod tests {
         let alone = parts(vec![point(0, 7, 8)], "waiting");
         assert_eq!(alone, [8; 60]);
         assert_eq!(
-            series(Resolution::Hours, &History { points: vec![point(0, 1, 1)] })[0].parts.len(),
+            series(Resolution::Hours, &History::new(vec![point(0, 1, 1)]))[0].parts.len(),
             62
         );
     }
@@ -254,7 +248,7 @@ mod tests {
             points[0].totals.lateness[0] = 7;
             points[1].totals.lateness = counts;
             points[1].totals.lateness[0] += 7;
-            lateness_in_words(&History { points })
+            lateness_in_words(&History::new(points))
         };
         assert_eq!(words([0; 16]), None);
         let mut counts = [0; 16];

@@ -22,7 +22,7 @@ mod time;
 pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
-pub use self::history::{Series, history, lateness_in_words, part_of, resolution_name, series};
+pub use self::history::{Series, history, lateness_in_words, part_of, series};
 pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
 pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, lateness, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};

@@ -92,7 +92,7 @@ impl MemoryBackend {
     /// queue.apply(At::Server, &Op::Enqueue(vec![message])).await?;
     /// let key = DestinationKey::try_from("due-orders")?;
     /// let to = Destination::List { key: key.clone(), max_len: None };
-    /// queue.apply(At::Server, &Op::Relay(Relay { to, max: 10 })).await?;
+    /// queue.apply(At::Server, &Op::Relay(Relay::new(to, 10))).await?;
     /// assert_eq!(queue.take_relayed(&key)[0].payload, "close it");
     /// # Ok(())
     /// # }
@@ -208,7 +208,7 @@ mod tests {
         let claim = |max| {
             let (consumer, lease) = (ConsumerName::new("c").unwrap(), Millis::new(9_000).unwrap());
             let claim_id = ClaimId::from_bytes([u8::try_from(max).unwrap(); 16]);
-            Op::Claim(Claim { consumer, claim_id, max, lease })
+            Op::Claim(Claim::new(consumer, claim_id, max, lease))
         };
         queue.apply(At::Server, &claim(1)).await.unwrap();
         assert!(wait().await.unwrap(), "it is full, and b is due in a second");

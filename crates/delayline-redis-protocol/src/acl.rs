@@ -96,6 +96,7 @@ fn calls_of(source: &str) -> impl Iterator<Item = String> {
 
 /// A permission that the user of a connection lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Denial {
     /// The role that needs it.
     pub role: Role,

@@ -12,7 +12,7 @@ use delayline_core::{
 
 use crate::classify::{SEVERAL_SLOTS, is_no_script};
 use crate::decode::decode;
-use crate::encode::encode;
+use crate::encode::{encode, unsupported};
 use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
@@ -103,6 +103,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
                 let kind = match relay.to {
                     Destination::List { .. } => "list",
                     Destination::Stream { .. } => "stream",
+                    _ => return error,
                 };
                 let detail = format!("{}; is {} a {kind}?", error.detail(), relay.to.key());
                 return Error::with_detail(ErrorKind::WrongType, detail);
@@ -135,7 +136,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
             _ => None,
         };
         let keys = with_destination.as_ref().unwrap_or(&self.keys);
-        let reply = self.run(keys, Script::of(op), &encode(at, op), fence).await;
+        let script = Script::of(op).ok_or_else(|| unsupported(op.name()))?;
+        let reply = self.run(keys, script, &encode(at, op)?, fence).await;
         let applied = reply.map_err(CallError::into_error).and_then(|reply| decode(op, reply));
         applied.map_err(|error| self.with_remedy(op, error))
     }

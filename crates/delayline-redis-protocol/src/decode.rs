@@ -51,7 +51,7 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     if reply.0.next().is_some() {
         return Err(unreadable("the reply is too long"));
     }
-    Ok(Applied { at, revision, reply: answer })
+    Ok(Applied::new(at, revision, answer))
 }
 
 fn unreadable(what: &'static str) -> Error {
@@ -67,10 +67,10 @@ impl Reader {
             Op::Claim(claim) => Reply::Claim(self.claimed(claim, at)?),
             Op::Relay(_) => Reply::Relay(self.relayed()?),
             Op::HandOff(items) => Reply::HandOff(self.handed_off(items)?),
-            Op::Turn(turn) => Reply::Turn(Turned {
-                settled: self.each(turn.settlements.len(), Self::settled)?,
-                claimed: self.claimed(&turn.claim, at)?,
-            }),
+            Op::Turn(turn) => {
+                let settled = self.each(turn.settlements.len(), Self::settled)?;
+                Reply::Turn(Turned::new(settled, self.claimed(&turn.claim, at)?))
+            }
             Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
             Op::Extend(extend) => {
                 let deadline = at.after(extend.lease);
@@ -92,6 +92,7 @@ impl Reader {
             Op::History(_) => Reply::History(self.history()?),
             Op::Check(_) => Reply::Check(self.checked()?),
             Op::Repair(_) => Reply::Repair(self.checked()?),
+            _ => return Err(unreadable("the operation is unknown")),
         })
     }
 
@@ -124,20 +125,20 @@ impl Reader {
         let handed_off = pairs.map(|(settled, item)| {
             let messages = self.each(item.messages.len(), Self::enqueued)?;
             let is_done = matches!(settled, Settled::Done { .. });
-            Ok(HandedOff { settled, messages: if is_done { messages } else { Vec::new() } })
+            Ok(HandedOff::new(settled, if is_done { messages } else { Vec::new() }))
         });
         handed_off.collect()
     }
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {
-        let more = self.flag()?;
-        let next = self.optional_instant()?;
-        let mut deliveries = Vec::with_capacity(self.0.len() / 3);
-        let mut deaths = Vec::new();
+        let mut claimed = Claimed::default();
+        claimed.more = self.flag()?;
+        claimed.next = self.optional_instant()?;
+        claimed.deliveries.reserve(self.0.len() / 3);
         while self.0.len() > 0 {
             let id = match self.value()? {
                 Value::Int(reason) => {
-                    deaths.push(self.death(reason)?);
+                    claimed.deaths.push(self.death(reason)?);
                     continue;
                 }
                 Value::Bytes(id) => message_id(id)?,
@@ -158,30 +159,33 @@ impl Reader {
             let lease = details.lease;
             let place = Place { band: place::LEASED, instant: deadline };
             if let Some(message) = read_message(id, record, Some(details), place, at) {
-                deliveries.push(Delivery { message, lease });
+                claimed.deliveries.push(Delivery::new(message, lease));
             }
         }
-        Ok(Claimed { deliveries, more, next, deaths })
+        Ok(claimed)
     }
 
     fn relayed(&mut self) -> Result<Relayed, Error> {
-        let (more, held_back, next) = (self.flag()?, self.flag()?, self.optional_instant()?);
-        let (mut ids, mut deaths) = (Vec::with_capacity(self.0.len()), Vec::new());
+        let mut relayed = Relayed::default();
+        relayed.more = self.flag()?;
+        relayed.held_back = self.flag()?;
+        relayed.next = self.optional_instant()?;
+        relayed.ids.reserve(self.0.len());
         while self.0.len() > 0 {
             match self.value()? {
-                Value::Int(reason) => deaths.push(self.death(reason)?),
-                Value::Bytes(id) => ids.push(message_id(id)?),
+                Value::Int(reason) => relayed.deaths.push(self.death(reason)?),
+                Value::Bytes(id) => relayed.ids.push(message_id(id)?),
                 _ => return Err(unreadable("a message's id is of the wrong type")),
             }
         }
-        Ok(Relayed { ids, more, held_back, next, deaths })
+        Ok(relayed)
     }
 
     /// A message that was buried; the reason was read before.
     fn death(&mut self, reason: i64) -> Result<Death, Error> {
         let reason = u8::try_from(reason).ok().and_then(death_reason);
         let reason = reason.ok_or_else(|| unreadable("the reason of a death"))?;
-        Ok(Death { id: self.id()?, reason })
+        Ok(Death::new(self.id()?, reason))
     }
 
     fn settled(&mut self) -> Result<Settled, Error> {
@@ -255,9 +259,10 @@ impl Reader {
             Value::Bytes(record) => {
                 let message = read_details(details)
                     .and_then(|details| read_message(id.clone(), record, details, place, at));
-                let follower = read_follower(follower, payload_bytes);
-                let found = |message| Found::Live(Box::new(Message { follower, ..message }));
-                Ok(message.map_or(Found::Unreadable, found))
+                Ok(message.map_or(Found::Unreadable, |mut message| {
+                    message.follower = read_follower(follower, payload_bytes);
+                    Found::Live(Box::new(message))
+                }))
             }
             _ => Err(unreadable("a message is of the wrong type")),
         }
@@ -290,23 +295,23 @@ impl Reader {
     }
 
     fn forecast(&mut self, delays: usize) -> Result<Forecast, Error> {
-        Ok(Forecast {
-            ready: self.count()?,
-            due: self.each(delays, Self::count)?,
-            later: self.count()?,
-        })
+        let mut forecast = Forecast::default();
+        forecast.ready = self.count()?;
+        forecast.due = self.each(delays, Self::count)?;
+        forecast.later = self.count()?;
+        Ok(forecast)
     }
 
     fn stats(&mut self) -> Result<Stats, Error> {
-        Ok(Stats {
-            scheduled: self.count()?,
-            ready: self.count()?,
-            leased: self.count()?,
-            dead: self.count()?,
-            paused: self.flag()?,
-            earliest_due: self.optional_instant()?,
-            totals: self.totals()?,
-        })
+        let mut stats = Stats::default();
+        stats.scheduled = self.count()?;
+        stats.ready = self.count()?;
+        stats.leased = self.count()?;
+        stats.dead = self.count()?;
+        stats.paused = self.flag()?;
+        stats.earliest_due = self.optional_instant()?;
+        stats.totals = self.totals()?;
+        Ok(stats)
     }
 
     fn totals(&mut self) -> Result<Totals, Error> {
@@ -323,25 +328,26 @@ impl Reader {
     }
 
     fn history(&mut self) -> Result<History, Error> {
-        let mut points = Vec::with_capacity(self.0.len());
+        let mut history = History::default();
+        history.points.reserve(self.0.len());
         while self.0.len() > 0 {
             let point = decode_point(self.bytes()?);
-            points.push(point.ok_or_else(|| unreadable("a point of the history"))?);
+            history.points.push(point.ok_or_else(|| unreadable("a point of the history"))?);
         }
-        Ok(History { points })
+        Ok(history)
     }
 
     fn checked(&mut self) -> Result<Checked, Error> {
-        let examined = self.count()?;
+        let mut checked = Checked::default();
+        checked.examined = self.count()?;
         let more = self.flag()?;
         let (index, instant) = (self.small()?, self.instant()?);
         let sequence = (self.count()? << 32) | self.count()?;
-        let mut findings = Vec::new();
         while self.0.len() > 0 {
-            findings.push(self.finding()?);
+            checked.findings.push(self.finding()?);
         }
-        let next = more.then_some(Position { index, instant, sequence });
-        Ok(Checked { examined, findings, next })
+        checked.next = more.then_some(Position { index, instant, sequence });
+        Ok(checked)
     }
 
     fn finding(&mut self) -> Result<Finding, Error> {
@@ -432,8 +438,12 @@ impl Reader {
 /// The follower that `get.lua` shows: its due instant, and the beginning of its record.
 fn read_follower(mut bytes: Bytes, payload_bytes: usize) -> Option<Follower> {
     let due = Timestamp::from_ms(updates::DUE.take(&mut bytes)?).ok()?;
-    let RecordHead { enqueued_at, expires_at, priority, .. } = RecordHead::decode(&mut bytes)?;
-    Some(Follower { enqueued_at, due, expires_at, priority, payload_bytes })
+    let head = RecordHead::decode(&mut bytes)?;
+    let mut follower = Follower::new(head.enqueued_at, due);
+    follower.expires_at = head.expires_at;
+    follower.priority = head.priority;
+    follower.payload_bytes = payload_bytes;
+    Some(follower)
 }
 
 fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
@@ -496,7 +506,9 @@ fn read_message(
 ) -> Option<Message> {
     let (head, headers, payload) = decode_record(record)?;
     let info = read_info(id, &head, payload.len(), details, place, at)?;
-    Some(Message { info, headers, payload, follower: None })
+    let mut message = Message::new(info, payload);
+    message.headers = headers;
+    Some(message)
 }
 
 fn read_info(
@@ -522,23 +534,20 @@ fn read_info(
         }
         _ => return None,
     };
-    Some(MessageInfo {
-        id,
-        state,
-        priority: head.priority,
-        sequence: head.sequence,
-        enqueued_at: head.enqueued_at,
-        due,
-        expires_at: head.expires_at,
-        epoch: details.as_ref().map_or(0, |details| details.lease.epoch),
-        failures: details.as_ref().map_or(0, |details| details.failures),
-        crashes: details.as_ref().map_or(0, |details| details.crashes),
-        max_failures: head.max_failures,
-        max_crashes: head.max_crashes,
-        payload_bytes,
-        first_error: details.as_ref().and_then(|details| details.first_error.clone()),
-        last_error: details.and_then(|details| details.last_error),
-    })
+    let mut info = MessageInfo::new(id, state, head.sequence, head.enqueued_at, due);
+    info.priority = head.priority;
+    info.expires_at = head.expires_at;
+    info.max_failures = head.max_failures;
+    info.max_crashes = head.max_crashes;
+    info.payload_bytes = payload_bytes;
+    if let Some(details) = details {
+        info.epoch = details.lease.epoch;
+        info.failures = details.failures;
+        info.crashes = details.crashes;
+        info.first_error = details.first_error;
+        info.last_error = details.last_error;
+    }
+    Some(info)
 }
 
 #[cfg(test)]

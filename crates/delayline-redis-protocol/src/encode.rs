@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Claim, Destination, Op, Outcome, Position, Resolution, Settlement, Status,
+    At, Claim, Destination, Error, ErrorKind, Op, Outcome, Position, Resolution, Settlement, Status,
 };
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
@@ -10,7 +10,11 @@ use crate::layout::{hand_off, settlement};
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
 /// The arguments of the script that carries out `op`.
-pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`]: `op` has something that a newer version of the core has added.
+pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
     let mut args = Arguments(vec![match at {
         At::Server => Bytes::new(),
         At::Fixed(now) => number(now.as_ms()),
@@ -19,7 +23,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         Op::Enqueue(messages) => {
             args.packed(|bytes| put_runs(bytes, messages));
             messages.iter().for_each(|message| args.bytes(message.id.as_bytes()));
-            args.0.extend(messages.iter().map(encode_new_message));
+            args.each(messages, encode_new_message)?;
         }
         Op::Claim(claim) => args.claim(claim),
         Op::Relay(relay) => {
@@ -29,6 +33,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
                     let group = backlog.as_ref().map(|backlog| backlog.group.as_bytes().clone());
                     (destination::STREAM, group.unwrap_or_default())
                 }
+                _ => return Err(unsupported("this kind of destination")),
             };
             args.count(relay.max);
             args.number(kind.into());
@@ -43,7 +48,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
             settlements().for_each(|item| args.bytes(item.id.as_bytes()));
             args.0.extend(settlements().map(encode_settlement));
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
-            args.0.extend(messages().map(encode_new_message));
+            args.each(messages(), encode_new_message)?;
             args.packed(|bytes| counts.for_each(|count| hand_off::COUNT.put(bytes, count)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
@@ -75,7 +80,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         Op::Pause => args.number(1),
         Op::Resume => args.number(0),
         Op::List(list) => {
-            args.number(u64::from(status_code(list.status)));
+            args.number(u64::from(status_code(list.status)?));
             args.count(list.limit);
             args.position(list.after);
         }
@@ -84,13 +89,20 @@ pub(crate) fn encode(at: At, op: &Op) -> Vec<Bytes> {
         Op::History(resolution) => args.number(u64::from(match resolution {
             Resolution::Minutes => resolution::MINUTES,
             Resolution::Hours => resolution::HOURS,
+            _ => return Err(unsupported("this resolution")),
         })),
         Op::Check(check) | Op::Repair(check) => {
             args.count(check.limit);
             args.position(check.after);
         }
+        _ => return Err(unsupported(op.name())),
     }
-    args.0
+    Ok(args.0)
+}
+
+/// The capability is that of a newer version of the core; nothing is sent.
+pub(crate) fn unsupported(what: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported(what))
 }
 
 struct Arguments(Vec<Bytes>);
@@ -124,6 +136,17 @@ impl Arguments {
     fn settlements(&mut self, settlements: &[Settlement]) {
         settlements.iter().for_each(|item| self.bytes(item.id.as_bytes()));
         self.0.extend(settlements.iter().map(encode_settlement));
+    }
+
+    fn each<'a, T: 'a>(
+        &mut self,
+        items: impl IntoIterator<Item = &'a T>,
+        encode: impl Fn(&T) -> Result<Bytes, Error>,
+    ) -> Result<(), Error> {
+        items.into_iter().try_for_each(|item| {
+            self.0.push(encode(item)?);
+            Ok(())
+        })
     }
 
     fn position(&mut self, position: Option<Position>) {
@@ -160,8 +183,8 @@ fn encode_settlement(item: &Settlement) -> Bytes {
 }
 
 /// A status as the scripts count them.
-const fn status_code(status: Status) -> u8 {
-    match status {
+fn status_code(status: Status) -> Result<u8, Error> {
+    Ok(match status {
         Status::Scheduled => status::SCHEDULED,
         Status::Ready => status::READY,
         Status::Leased => status::LEASED,
@@ -171,5 +194,6 @@ const fn status_code(status: Status) -> u8 {
         Status::Purged => status::PURGED,
         Status::Relayed => status::RELAYED,
         Status::Replaced => status::REPLACED,
-    }
+        _ => return Err(unsupported("this status")),
+    })
 }

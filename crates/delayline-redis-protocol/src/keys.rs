@@ -84,6 +84,8 @@ impl Keys {
             Some(Destination::List { .. }) => &["LLEN", "RPUSH"],
             Some(Destination::Stream { backlog: None, .. }) => &["XLEN", "XADD"],
             Some(Destination::Stream { .. }) => &["EXISTS", "XLEN", "XADD"],
+            // `encode` refuses it.
+            Some(_) => &[],
         };
         commands.contains(&command)
     }

@@ -67,7 +67,7 @@ pub(crate) async fn ask(
     };
     let args: Vec<Bytes> = needs.iter().flat_map(question).collect();
     let script = ScriptName::Source(QUESTION);
-    let call = ScriptCall { script, keys: keys.all(), args: &args, fence: None };
+    let call = ScriptCall::new(script, keys.all(), &args);
     let unreadable = || Error::with_detail(ErrorKind::Protocol, "the answer about permissions");
     let Value::Array(answers) = transport.call(call).await? else {
         return Err(unreadable().into());

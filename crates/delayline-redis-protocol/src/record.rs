@@ -5,10 +5,11 @@ use std::borrow::Borrow;
 
 use bytes::{Buf, BufMut, Bytes};
 use delayline_core::{
-    ClaimId, DeathReason, FinishedIds, Headers, Known, Lease, NewMessage, Priority, Schedule,
-    Timestamp, Update, UpdateContent, UpdateDue,
+    ClaimId, DeathReason, Error, FinishedIds, Headers, Known, Lease, NewMessage, Priority,
+    Schedule, Timestamp, Update, UpdateContent, UpdateDue,
 };
 
+use crate::encode::unsupported;
 use crate::layout::codes::{argument, form, lease_state, reason, update as update_code};
 use crate::layout::{
     Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update,
@@ -92,7 +93,7 @@ fn bit(is_set: bool, bit: u8) -> u8 {
 }
 
 /// The rest of a message, as `enqueue.lua` takes it.
-pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
+pub(crate) fn encode_new_message(message: &NewMessage) -> Result<Bytes, Error> {
     let headers = message.headers.encode();
     let limits = (message.max_failures, message.max_crashes);
     let limited = limits != (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
@@ -103,8 +104,10 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     let headed = large || !headers.is_empty();
 
     let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
-    if let Known::Update(update) = message.known {
-        put_update(&mut bytes, update);
+    match message.known {
+        Known::Refuse => {}
+        Known::Update(update) => put_update(&mut bytes, update)?,
+        _ => return Err(unsupported("this treatment of a known id")),
     }
     if let Some(expires) = message.expires {
         put_schedule(&mut bytes, expires);
@@ -129,23 +132,26 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Bytes {
     }
     bytes.put_slice(&headers);
     bytes.put_slice(&message.payload);
-    bytes.into()
+    Ok(bytes.into())
 }
 
-fn put_update(bytes: &mut Vec<u8>, update: Update) {
+fn put_update(bytes: &mut Vec<u8>, update: Update) -> Result<(), Error> {
     let content = match update.content {
         UpdateContent::Keep => update_code::KEEP,
         UpdateContent::Replace => update_code::REPLACE,
+        _ => return Err(unsupported("this treatment of the content")),
     };
     let (due, at_most) = match update.due {
         UpdateDue::Keep => (update_code::KEEP, 0),
         UpdateDue::Set => (update_code::SET, 0),
         UpdateDue::Later { at_most } => (update_code::LATER, at_most.as_ms()),
+        _ => return Err(unsupported("this treatment of the due time")),
     };
     bytes.put_slice(update.token.as_bytes());
     update::CONTENT.put(bytes, content.into());
     update::DUE.put(bytes, due.into());
     update::AT_MOST.put(bytes, at_most);
+    Ok(())
 }
 
 /// An instant in an argument.
@@ -273,7 +279,7 @@ mod tests {
         let mut bytes = Vec::new();
         record::SEQUENCE.put(&mut bytes, 7);
         record::ENQUEUED_AT.put(&mut bytes, 1_000);
-        bytes.put_slice(&encode_new_message(message));
+        bytes.put_slice(&encode_new_message(message).unwrap());
         bytes.into()
     }
 

@@ -94,10 +94,10 @@ scripts! {
 }
 
 impl Script {
-    /// The script that executes `op`.
+    /// The script that executes `op`; `None` if a newer version of the core has added the operation.
     #[must_use]
-    pub fn of(op: &Op) -> &'static Self {
-        match op {
+    pub fn of(op: &Op) -> Option<&'static Self> {
+        Some(match op {
             Op::Enqueue(messages) if messages.iter().any(is_update) => &UPDATE,
             Op::Enqueue(_) => &ENQUEUE,
             Op::Claim(_) => &CLAIM,
@@ -118,7 +118,8 @@ impl Script {
             Op::History(_) => &HISTORY,
             Op::Check(_) => &CHECK,
             Op::Repair(_) => &REPAIR,
-        }
+            _ => return None,
+        })
     }
 
     /// The script that rings the bell.

@@ -35,20 +35,16 @@ pub(crate) fn decode_point(mut bytes: Bytes) -> Option<HistoryPoint> {
     totals.relayed = point::RELAYED.read(&bytes)?;
     totals.died_expired = point::EXPIRED.read(&bytes)?;
     totals.replaced = point::REPLACED.read(&bytes)?;
-    let at = Timestamp::from_ms(point::AT.read(&bytes)?).ok()?;
-    let [scheduled, ready, leased, dead] =
-        [point::SCHEDULED, point::READY, point::LEASED, point::DEAD]
-            .map(|field| field.read(&bytes));
+    let mut at = HistoryPoint::default();
+    at.at = Timestamp::from_ms(point::AT.read(&bytes)?).ok()?;
+    at.scheduled = point::SCHEDULED.read(&bytes)?;
+    at.ready = point::READY.read(&bytes)?;
+    at.leased = point::LEASED.read(&bytes)?;
+    at.dead = point::DEAD.read(&bytes)?;
     bytes.advance(point::BYTES);
     read_totals(&bytes, &mut totals);
-    Some(HistoryPoint {
-        at,
-        scheduled: scheduled?,
-        ready: ready?,
-        leased: leased?,
-        dead: dead?,
-        totals,
-    })
+    at.totals = totals;
+    Some(at)
 }
 
 #[cfg(test)]

@@ -20,15 +20,24 @@ pub enum ScriptName<'a> {
 
 /// One script call as it goes over the wire.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ScriptCall<'a> {
     /// The script.
     pub script: ScriptName<'a>,
-    /// A key in the same hash slot as the call's keys. It may be written, and it expires.
+    /// `KEYS`.
     pub keys: &'a [Bytes],
     /// `ARGV`.
     pub args: &'a [Bytes],
     /// The durability to confirm before the call returns, if any.
     pub fence: Option<Fence<'a>>,
+}
+
+impl<'a> ScriptCall<'a> {
+    /// A call without a durability to confirm.
+    #[must_use]
+    pub const fn new(script: ScriptName<'a>, keys: &'a [Bytes], args: &'a [Bytes]) -> Self {
+        Self { script, keys, args, fence: None }
+    }
 }
 
 /// The durability to confirm before a call returns. It covers everything that the server has

@@ -88,6 +88,7 @@ impl Ledger {
                             return Err(format!("{} was updated, and nobody did", message.id));
                         }
                         Enqueued::Created { .. } | Enqueued::Duplicate { .. } => {}
+                        other => return Err(format!("{other:?} is not known here")),
                     }
                     if !record.created {
                         record.changed_at = now;
@@ -96,8 +97,8 @@ impl Ledger {
                 }
             }
             (Op::HandOff(items), Reply::HandOff(results)) => {
-                for (HandOff { settlement, messages }, result) in items.iter().zip(results) {
-                    let part = |reply| Applied { reply, ..*applied };
+                for (HandOff { settlement, messages, .. }, result) in items.iter().zip(results) {
+                    let part = |reply| Applied::new(applied.at, applied.revision, reply);
                     let settled = part(Reply::Settle(vec![result.settled]));
                     self.executed(now, queue, &Op::Settle(vec![settlement.clone()]), &settled)?;
                     let sent = part(Reply::Enqueue(result.messages.clone()));
@@ -106,7 +107,7 @@ impl Ledger {
                 }
             }
             (Op::Turn(turn), Reply::Turn(turned)) => {
-                let part = |reply| Applied { reply, ..*applied };
+                let part = |reply| Applied::new(applied.at, applied.revision, reply);
                 let settled = part(Reply::Settle(turned.settled.clone()));
                 self.executed(now, queue, &Op::Settle(turn.settlements.clone()), &settled)?;
                 let claimed = part(Reply::Claim(turned.claimed.clone()));

@@ -234,9 +234,9 @@ impl<'a> World<'a> {
         let op = match meddling.kind {
             MeddlingKind::Cancel => Op::Cancel(vec![id]),
             MeddlingKind::Reschedule(delay) => {
-                Op::Reschedule(vec![Reschedule { id, schedule: schedule(delay) }])
+                Op::Reschedule(vec![Reschedule::new(id, schedule(delay))])
             }
-            MeddlingKind::Redrive => Op::Redrive(Redrive { ids: vec![id], schedule: schedule(0) }),
+            MeddlingKind::Redrive => Op::Redrive(Redrive::new(vec![id], schedule(0))),
             MeddlingKind::Purge => Op::Purge(vec![id]),
             MeddlingKind::Pause => Op::Pause,
             MeddlingKind::Resume => Op::Resume,

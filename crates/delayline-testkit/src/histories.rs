@@ -125,9 +125,9 @@ impl Client {
                 break;
             }
         }
-        let dead = List { status: Status::Dead, after: None, limit: 100 };
+        let dead = List::new(Status::Dead, 100);
         self.call(end, Op::List(dead)).await?;
-        self.call(end, Op::Check(Check { after: None, limit: 100 })).await?;
+        self.call(end, Op::Check(Check::new(100))).await?;
         self.call(end, Op::Stats).await?;
         Ok(self.calls)
     }

@@ -104,7 +104,7 @@ impl<'a> Pair<'a> {
             let mut after = None;
             loop {
                 // Small pages, so that continuing from a cursor is compared as well.
-                let list = List { status, after, limit: 4 };
+                let list = List::new(status, 4).after(after);
                 match self.apply(&Step { at, op: Op::List(list) }).await? {
                     Some(Applied { reply: Reply::List(page), .. }) if page.next.is_some() => {
                         after = page.next;
@@ -120,7 +120,7 @@ impl<'a> Pair<'a> {
     async fn check(&mut self, at: Timestamp) -> Agreement<u64> {
         let (mut after, mut examined) = (None, 0);
         loop {
-            let step = Step { at, op: Op::Check(Check { after, limit: 4 }) };
+            let step = Step { at, op: Op::Check(Check::new(4).after(after)) };
             let Some(Applied { reply: Reply::Check(checked), .. }) = self.apply(&step).await?
             else {
                 return Ok(examined);
@@ -151,8 +151,7 @@ impl<'a> Pair<'a> {
                 break;
             }
         }
-        let listing =
-            Step { at, op: Op::List(List { status: Status::Dead, after: None, limit: 100 }) };
+        let listing = Step { at, op: Op::List(List::new(Status::Dead, 100)) };
         if let Some(Applied { reply: Reply::List(page), .. }) = self.apply(&listing).await? {
             let ids: Vec<_> = page.messages.into_iter().map(|info| info.id).collect();
             if !ids.is_empty() {
@@ -186,7 +185,7 @@ pub(crate) const fn is_drained(counts: &Stats) -> bool {
 /// A settlement that acks a delivery.
 pub(crate) fn ack(delivery: &delayline_core::Delivery) -> Settlement {
     let id = delivery.message.info.id.clone();
-    Settlement { id, lease: delivery.lease, outcome: Outcome::Ack }
+    Settlement::new(id, delivery.lease, Outcome::Ack)
 }
 
 /// A large claim with a token that nothing else uses.
@@ -195,12 +194,12 @@ pub(crate) fn drain_claim(round: usize) -> Claim {
     token[..8].copy_from_slice(&u64::try_from(round).unwrap_or(u64::MAX).to_be_bytes());
     #[allow(clippy::expect_used, reason = "a constant within the limits")]
     let consumer = ConsumerName::new("drain").expect("a short name");
-    Claim {
+    Claim::new(
         consumer,
-        claim_id: ClaimId::from_bytes(token),
-        max: delayline_core::limits::MAX_BATCH,
-        lease: Millis::saturating(60_000),
-    }
+        ClaimId::from_bytes(token),
+        delayline_core::limits::MAX_BATCH,
+        Millis::saturating(60_000),
+    )
 }
 
 fn ids_of(op: &Op) -> Vec<MessageId> {

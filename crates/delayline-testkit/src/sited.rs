@@ -48,8 +48,9 @@ impl Site {
             Destination::Stream { key, backlog } => {
                 Destination::Stream { key: own(key)?, backlog: backlog.clone() }
             }
+            _ => return None,
         };
-        Some(Op::Relay(Relay { to, max: relay.max }))
+        Some(Op::Relay(Relay::new(to, relay.max)))
     }
 }
 

@@ -75,7 +75,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
             items.iter().map(|item| settled("hand_off", &item.settled)).chain(sent).collect()
         }
         Reply::Turn(turned) => {
-            let Turned { settled: items, claimed } = turned;
+            let Turned { settled: items, claimed, .. } = turned;
             let claims = [
                 format!("turn, claim of {}", claimed.deliveries.len().min(2)),
                 format!("turn, more: {}", claimed.more),
@@ -115,6 +115,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
         Reply::History(history) => vec![format!("history of {}", history.points.len().min(3))],
         Reply::Repair(_) => vec!["repair".to_owned()],
         Reply::Check(checked) => vec![format!("check, next: {}", checked.next.is_some())],
+        other => vec![format!("{other:?} is not known here")],
     }
 }
 

@@ -11,6 +11,7 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 /// What a visitor may do. Each role may do all that the ones before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Role {
     /// Look, but see no payloads and header values unless
     /// [`contents_for`](crate::Dashboard::contents_for) says so.
@@ -33,6 +34,7 @@ impl Role {
 
 /// Who makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Visitor {
     /// A name for the log of actions.
     pub name: String,

@@ -1,8 +1,7 @@
 //! What visitors do, the same from a page and from the API.
 
-use delayline::{
-    Cancelled, Error, MessageId, Op, Purged, Redriven, Reply, Rescheduled, Schedule, Timestamp,
-};
+use delayline::backend::{Op, Reply};
+use delayline::{Cancelled, Error, MessageId, Purged, Redriven, Rescheduled, Schedule, Timestamp};
 use tracing::Instrument as _;
 
 use crate::Role;
@@ -50,10 +49,10 @@ impl Action {
         match self {
             Self::Cancel => Op::Cancel(ids),
             Self::Reschedule(schedule) => {
-                let item = |id| delayline::Reschedule { id, schedule };
+                let item = |id| delayline::backend::Reschedule::new(id, schedule);
                 Op::Reschedule(ids.into_iter().map(item).collect())
             }
-            Self::Redrive(schedule) => Op::Redrive(delayline::Redrive { ids, schedule }),
+            Self::Redrive(schedule) => Op::Redrive(delayline::backend::Redrive::new(ids, schedule)),
             Self::Purge => Op::Purge(ids),
         }
     }

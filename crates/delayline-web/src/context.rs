@@ -6,9 +6,8 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use delayline::{
-    Bytes, Found, Headers, Message, MessageId, MessageInfo, Op, Queue, Raw, Reply, Stats, Timestamp,
-};
+use delayline::backend::{Op, Reply};
+use delayline::{Bytes, Found, Message, MessageId, MessageInfo, Queue, Raw, Stats, Timestamp};
 use http_body_util::LengthLimitError;
 use tokio::time::timeout;
 
@@ -83,8 +82,7 @@ impl Context {
     /// The messages as the visitor may see them in a list.
     pub(crate) fn redacted(&self, queue: &str, infos: Vec<MessageInfo>) -> Vec<MessageInfo> {
         let redacted = |info| {
-            let (headers, payload) = (Headers::new(), Bytes::new());
-            let mut message = Message { info, headers, payload, follower: None };
+            let mut message = Message::new(info, Bytes::new());
             self.shared.redact(queue, &mut message);
             message.info
         };

@@ -73,7 +73,7 @@ fn exposition(samples: &[(&str, Option<(Stats, Timestamp)>)]) -> String {
     }
     head(&mut out, DIED, "counter", "How often a message became a dead letter, by reason");
     for (name, (stats, _)) in known() {
-        for reason in DeathReason::ALL {
+        for &reason in DeathReason::ALL {
             let labels = format!("queue=\"{name}\",reason=\"{}\"", reason.name());
             line(&mut out, DIED, &labels, stats.totals.died_of(reason));
         }

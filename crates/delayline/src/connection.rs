@@ -108,7 +108,7 @@ impl Connection {
         Ok(Queue::with_codec(self.backend(name).await?, codec))
     }
 
-    /// Opens a queue as a backend, which executes any [`Op`](crate::Op).
+    /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).
     ///
     /// # Cancel safety
     ///

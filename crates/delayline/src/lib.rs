@@ -126,6 +126,7 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+pub mod backend;
 mod batches;
 mod client;
 mod codec;
@@ -144,14 +145,12 @@ mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    Applied, At, Backend, Backlog, Cancelled, Check, Checked, Claim, ClaimId, Claimed, Death,
-    DeathReason, Destination, DestinationKey, Durability, Element, Enqueued, ErrorClass, ErrorKind,
-    Finding, FinishedIds, Follower, Forecast, Found, GroupName, Headers, History, HistoryPoint,
-    Jitter, Known, Lease, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage,
-    Op, Page, Position, Priority, Purged, QueueBackend, QueueName, Redrive, Redriven, Relay,
-    Relayed, Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status,
-    Timestamp, Totals, Update, UpdateContent, UpdateDue, UpdateToken, Violation, Wakeup,
-    is_printable, limits,
+    Backlog, Cancelled, DeathReason, Destination, DestinationKey, Durability, Element, Enqueued,
+    ErrorClass, ErrorKind, Finding, FinishedIds, Follower, Forecast, Found, GroupName, Headers,
+    History, HistoryPoint, Jitter, Known, Lease, Message, MessageId, MessageInfo, MessageState,
+    Millis, NewMessage, Position, Priority, Purged, QueueName, Redriven, Relayed, Rescheduled,
+    Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update, UpdateContent,
+    UpdateDue, UpdateToken, Violation, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

@@ -299,7 +299,7 @@ impl<T, C> Queue<T, C> {
     }
 
     async fn reschedule(&self, id: MessageId, schedule: Schedule) -> Result<Rescheduled, Error> {
-        let reply = self.ask(&Op::Reschedule(vec![Reschedule { id, schedule }])).await?;
+        let reply = self.ask(&Op::Reschedule(vec![Reschedule::new(id, schedule)])).await?;
         let Reply::Reschedule(items) = reply else { return Err(Error::unexpected_reply()) };
         only(items)
     }

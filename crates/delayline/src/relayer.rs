@@ -53,7 +53,7 @@ impl<T, C> Queue<T, C> {
     /// process; tests take it with `TestQueue::take_relayed`.
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
-        let relay = Relay { to, max: DEFAULT_BATCH };
+        let relay = Relay::new(to, DEFAULT_BATCH);
         Relayer { client: self.client().clone(), relay, until_empty: false }
     }
 }

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `messaging.system` | all | `delayline` |
 //! | `messaging.operation.name` | all | `send`, or the operation's name: `enqueue`, `claim`, `settle` and so on |
-//! | `messaging.destination.name` | all | the queue's name, see [`Backend::queue_name`](crate::Backend::queue_name) |
+//! | `messaging.destination.name` | all | the queue's name, see [`Backend::queue_name`](crate::backend::Backend::queue_name) |
 //! | `messaging.batch.message_count` | `call`, `group` | how many messages were sent, claimed, settled and so on |
 //! | `messaging.message.id` | `send`; `call` of one message | the id, printable |
 //! | `error.type` | `send`, `call` | `not_executed`, `rejected` or `ambiguous`, if it failed |
@@ -144,16 +144,8 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         Op::Reschedule(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),
         Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => (ids.len(), ids.first()),
-        Op::Claim(_)
-        | Op::Relay(_)
-        | Op::Pause
-        | Op::Resume
-        | Op::List(_)
-        | Op::Stats
-        | Op::Forecast(_)
-        | Op::History(_)
-        | Op::Check(_)
-        | Op::Repair(_) => return None,
+        // The others name no messages.
+        _ => return None,
     };
     first.map(|first| (count, first))
 }

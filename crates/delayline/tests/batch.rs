@@ -7,8 +7,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use delayline::backend::Op;
 use delayline::{
-    Found, Job, Op, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
+    Found, Job, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
     batch_handler,
 };
 use support::Faulty;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::backend::{At, Backend, Op, Reply, Wakeup};
 use delayline::{
-    At, Backend, Error, Job, MessageState, Millis, NewMessage, Op, Outcome, Queue, Redriven, Reply,
-    Timestamp, Wakeup, Worker,
+    Error, Job, MessageState, Millis, NewMessage, Outcome, Queue, Redriven, Timestamp, Worker,
 };
 use delayline_core::{Applied, Claim, ClaimId, Outcome as Settle, Settlement};
 use delayline_memory::MemoryBackend;
@@ -56,14 +56,12 @@ impl Hopeless {
     async fn let_die(&self, step: i64) {
         let claim_id = ClaimId::from_bytes(unused_bytes());
         let (consumer, lease) = ("w".try_into().unwrap(), Millis::saturating(60_000));
-        let claim = Op::Claim(Claim { consumer, claim_id, max: 1_000, lease });
+        let claim = Op::Claim(Claim::new(consumer, claim_id, 1_000, lease));
         let Reply::Claim(claimed) = self.direct(&claim).await.reply else { panic!() };
         self.move_clock(step);
         let outcome = Settle::Reject { error: "hopeless".to_owned() };
-        let settle = |delivery: delayline_core::Delivery| Settlement {
-            id: delivery.message.info.id,
-            lease: delivery.lease,
-            outcome: outcome.clone(),
+        let settle = |delivery: delayline_core::Delivery| {
+            Settlement::new(delivery.message.info.id, delivery.lease, outcome.clone())
         };
         self.direct(&Op::Settle(claimed.deliveries.into_iter().map(settle).collect())).await;
     }

@@ -7,10 +7,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{
-    Durability, Enqueued, Error, ErrorClass, ErrorKind, Job, Op, Queue, QueueBackend, Redriven,
-    Worker,
-};
+use delayline::backend::{Op, QueueBackend};
+use delayline::{Durability, Enqueued, Error, ErrorClass, ErrorKind, Job, Queue, Redriven, Worker};
 use support::{Fault, Faulty};
 
 const ONE: Durability = Durability::Replicas(1);

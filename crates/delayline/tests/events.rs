@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use delayline::backend::Op;
 use delayline::{
-    DeathReason, Enqueued, EventKind, Found, Job, Millis, NewMessage, Op, Outcome, Queue, Schedule,
+    DeathReason, Enqueued, EventKind, Found, Job, Millis, NewMessage, Outcome, Queue, Schedule,
     TraceContext, Worker,
 };
 use delayline_core::{Claim, ClaimId};
@@ -66,8 +67,7 @@ async fn a_lost_reply_hides_no_end_of_a_message() {
     for (id, reason, cancel) in cases {
         let backend = Faulty::with_faults("settle", &[Fault::LostReply, Fault::LostReply]);
         let queue: Queue<u64> = Queue::new(backend.clone());
-        let message =
-            NewMessage { max_failures: 1, ..NewMessage::new(id.try_into().unwrap(), "7") };
+        let message = NewMessage::new(id.try_into().unwrap(), "7").max_failures(1);
         let _ = queue.send_many([message]).await.remove(0).unwrap();
         let mut events = queue.events();
         let peer = backend.clone();
@@ -141,10 +141,10 @@ async fn every_death_is_reported_with_its_reason() {
     let brief = Some(Schedule::In(Millis::saturating(50)));
     let message = |id: &str| NewMessage::new(id.try_into().unwrap(), "7");
     let messages = [
-        NewMessage { max_crashes: 1, ..message("crashed") },
-        NewMessage { expires: brief, ..message("expired-1") },
-        NewMessage { expires: brief, ..message("expired-2") },
-        NewMessage { max_failures: 1, ..message("failed") },
+        message("crashed").max_crashes(1),
+        message("expired-1").expires(brief),
+        message("expired-2").expires(brief),
+        message("failed").max_failures(1),
         message("rejected"),
     ];
     for sent in queue.send_many(messages).await {
@@ -154,7 +154,7 @@ async fn every_death_is_reported_with_its_reason() {
     let lease = Millis::saturating(20);
     let claim_id = ClaimId::from_bytes([7; 16]);
     let consumer = "gone".try_into().unwrap();
-    backend.direct(Op::Claim(Claim { consumer, claim_id, max: 1, lease })).await;
+    backend.direct(Op::Claim(Claim::new(consumer, claim_id, 1, lease))).await;
     sleep(Duration::from_millis(100)).await;
 
     let mut events = queue.events();

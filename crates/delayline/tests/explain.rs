@@ -6,9 +6,8 @@ mod support;
 
 use std::time::Duration;
 
-use delayline::{
-    Claim, ClaimId, ErrorKind, Explanation, Lease, Millis, Op, Queue, Reply, Status, limits,
-};
+use delayline::backend::{Claim, ClaimId, Op, Reply};
+use delayline::{ErrorKind, Explanation, Lease, Millis, Queue, Status, limits};
 use delayline_core::{Outcome, Settlement};
 use support::Faulty;
 use tokio::time::sleep;
@@ -20,12 +19,12 @@ async fn said(queue: &Queue<u64>, id: &str) -> String {
 }
 
 async fn claim(backend: &Faulty, number: u8, lease: Duration) -> Vec<Lease> {
-    let claim = Claim {
-        consumer: "w".parse().unwrap(),
-        claim_id: ClaimId::from_bytes([number; ClaimId::BYTES]),
-        max: 10,
-        lease: Millis::try_from(lease).unwrap(),
-    };
+    let claim = Claim::new(
+        "w".parse().unwrap(),
+        ClaimId::from_bytes([number; ClaimId::BYTES]),
+        10,
+        Millis::try_from(lease).unwrap(),
+    );
     match backend.direct(Op::Claim(claim)).await {
         Reply::Claim(claimed) => claimed.deliveries.iter().map(|one| one.lease).collect(),
         other => panic!("{other:?}"),
@@ -34,7 +33,7 @@ async fn claim(backend: &Faulty, number: u8, lease: Duration) -> Vec<Lease> {
 
 async fn settle(backend: &Faulty, lease: Lease, outcome: Outcome) {
     let id = "a".try_into().unwrap();
-    backend.direct(Op::Settle(vec![Settlement { id, lease, outcome }])).await;
+    backend.direct(Op::Settle(vec![Settlement::new(id, lease, outcome)])).await;
 }
 
 #[tokio::test(start_paused = true)]

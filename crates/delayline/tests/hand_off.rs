@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use delayline::backend::Op;
 use delayline::{
-    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Op, Outcome, Queue,
+    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Outcome, Queue,
     Status, Worker, limits,
 };
 use support::{Fault, Faulty};

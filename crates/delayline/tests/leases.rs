@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use delayline::backend::{Op, Reply};
 use delayline::{
-    CancelReason, Cancelled, EventKind, Found, Job, MessageState, Millis, Op, Queue, Reply,
-    Summary, Worker, WorkerBuilder,
+    CancelReason, Cancelled, EventKind, Found, Job, MessageState, Millis, Queue, Summary, Worker,
+    WorkerBuilder,
 };
 use delayline_core::{Claim, ClaimId, ConsumerName};
 use support::{Fault, Faulty};
@@ -33,12 +34,12 @@ fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
 
 /// Another worker's claim.
 async fn steal(backend: &Faulty) -> usize {
-    let claim = Op::Claim(Claim {
-        consumer: ConsumerName::new("thief").unwrap(),
-        claim_id: ClaimId::from_bytes([9; 16]),
-        max: 10,
-        lease: Millis::new(60_000).unwrap(),
-    });
+    let claim = Op::Claim(Claim::new(
+        ConsumerName::new("thief").unwrap(),
+        ClaimId::from_bytes([9; 16]),
+        10,
+        Millis::new(60_000).unwrap(),
+    ));
     match backend.direct(claim).await {
         Reply::Claim(claimed) => claimed.deliveries.len(),
         other => panic!("{other:?}"),

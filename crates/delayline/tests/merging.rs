@@ -7,7 +7,8 @@ mod support;
 use std::pin::pin;
 use std::time::Duration;
 
-use delayline::{Enqueued, Error, ErrorClass, ErrorKind, Op, Queue};
+use delayline::backend::Op;
+use delayline::{Enqueued, Error, ErrorClass, ErrorKind, Queue};
 use futures_util::poll;
 use support::{Fault, Faulty};
 use tokio::runtime::Runtime;

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::backend::{At, Backend, Op, QueueBackend, Wakeup};
 use delayline::{
-    At, Backend, ErrorKind, Job, Lease, Millis, Op, Outcome, Queue, QueueBackend, QueueName,
-    RetryPolicy, Wakeup, Worker, WorkerBuilder, telemetry,
+    ErrorKind, Job, Lease, Millis, Outcome, Queue, QueueName, RetryPolicy, Worker, WorkerBuilder,
+    telemetry,
 };
 use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -120,8 +121,8 @@ async fn every_outcome() {
     work.await;
     let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 1 };
     let id = || "2".try_into().unwrap();
-    let settle = Op::Settle(vec![Settlement { id: id(), lease, outcome: Settle::Ack }]);
-    let extend = Extend { leases: vec![(id(), lease)], lease: Millis::new(1_000).unwrap() };
+    let settle = Op::Settle(vec![Settlement::new(id(), lease, Settle::Ack)]);
+    let extend = Extend::new(vec![(id(), lease)], Millis::new(1_000).unwrap());
     for op in [settle, Op::Extend(extend)] {
         queue.backend().apply(At::Server, &op).await.unwrap();
     }

@@ -6,10 +6,11 @@ mod support;
 
 use std::time::{Duration, SystemTime};
 
+use delayline::backend::{Op, Relay};
 use delayline::{
     Cancelled, DeathReason, Destination, DestinationKey, Enqueued, Error, ErrorClass, ErrorKind,
-    Found, Job, MessageId, MessageState, NewMessage, Op, Priority, Purged, Queue, Raw, Redriven,
-    Relay, Rescheduled, Status, Worker, limits,
+    Found, Job, MessageId, MessageState, NewMessage, Priority, Purged, Queue, Raw, Redriven,
+    Rescheduled, Status, Worker, limits,
 };
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty};
@@ -341,7 +342,7 @@ async fn a_send_is_accepted_if_the_message_will_be_or_was_delivered() {
     assert!(send("relayed").await.is_accepted(), "it is created");
     let key = DestinationKey::try_from("due").unwrap();
     let to = Destination::List { key, max_len: None };
-    queue.apply(&Op::Relay(Relay { to, max: 1 })).await.unwrap();
+    queue.apply(&Op::Relay(Relay::new(to, 1))).await.unwrap();
     for id in ["acked", "dead", "purged"] {
         assert!(send(id).await.is_accepted(), "{id} is created");
     }

@@ -7,9 +7,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayline::backend::Wakeup;
 use delayline::{
     Connect, Destination, DestinationKey, Driver, Element, ErrorClass, ErrorKind, EventKind, Queue,
-    Status, Timestamp, Wakeup,
+    Status, Timestamp,
 };
 use delayline_test_server::{Reply, Server};
 use support::{Fault, Faulty, logged};

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use delayline::backend::Op;
 use delayline::{
-    DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Op, Outcome, Queue,
+    DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Outcome, Queue,
     RetryPolicy, Summary, Worker, WorkerBuilder, limits,
 };
 use support::{Fault, Faulty, logged};

@@ -326,18 +326,18 @@ mod tests {
     }
 
     fn claim(token: u8) -> Op {
-        Op::Claim(Claim {
-            consumer: ConsumerName::new("c").unwrap(),
-            claim_id: ClaimId::from_bytes([token; ClaimId::BYTES]),
-            max: 1,
-            lease: Millis::saturating(1_000),
-        })
+        Op::Claim(Claim::new(
+            ConsumerName::new("c").unwrap(),
+            ClaimId::from_bytes([token; ClaimId::BYTES]),
+            1,
+            Millis::saturating(1_000),
+        ))
     }
 
     fn ack(claimed: &Applied) -> Op {
         let Reply::Claim(claimed) = &claimed.reply else { panic!("no claim") };
         let lease = claimed.deliveries[0].lease;
-        Op::Settle(vec![Settlement { id: id(), lease, outcome: Ending::Ack }])
+        Op::Settle(vec![Settlement::new(id(), lease, Ending::Ack)])
     }
 
     /// A call at that second, answered half a second later.
@@ -437,7 +437,8 @@ mod tests {
         primary.answer(1, &send(5_000));
         let late = primary.answer(9, &claim(1));
         assert_eq!(verdict(&primary.entries, &[], true).unwrap().punctual, 1);
-        let early = Applied { at: Timestamp::from_ms(1_002_000).unwrap(), ..late };
+        let mut early = late;
+        early.at = Timestamp::from_ms(1_002_000).unwrap();
         primary.entries[1].outcome = Outcome::Answered(early);
         accused(&primary.entries, true, "G4");
     }

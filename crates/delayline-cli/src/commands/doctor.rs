@@ -7,7 +7,8 @@ mod topology;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{At, Error, Inspection, Op, QueueBackend, Role};
+use delayline::backend::{At, Op, QueueBackend};
+use delayline::{Error, Inspection, Role};
 use delayline_json::harmless_line;
 use serde_json::json;
 

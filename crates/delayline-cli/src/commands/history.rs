@@ -25,7 +25,7 @@ pub(crate) async fn run(target: &Target, args: History) -> Result<ExitCode, Fail
 fn plot(queue: &str, resolution: Resolution, history: &delayline::History) -> String {
     let span = match resolution {
         Resolution::Minutes => "6 hours, 6 minutes a column",
-        Resolution::Hours => "31 days, 12 hours a column",
+        _ => "31 days, 12 hours a column",
     };
     let until = history.points.last().map(|point| rfc3339(point.at)).unwrap_or_default();
     let mut text = format!("{:<12}{}\n", "queue", harmless(queue));

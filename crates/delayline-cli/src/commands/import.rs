@@ -160,7 +160,7 @@ impl Move {
                 | Enqueued::Updated { .. }
                 | Enqueued::Following { .. } => created += 1,
                 Enqueued::Duplicate { .. } if sent.is_accepted() => duplicate += 1,
-                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {
+                _ => {
                     let reason = if sent.is_conflict() { OTHER_CONTENT } else { NOT_DELIVERED };
                     self.counts.leave(&member, reason, bar);
                     continue;

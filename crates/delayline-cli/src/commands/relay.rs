@@ -37,7 +37,7 @@ fn destination(args: &Relay) -> Result<Destination, Failure> {
         None => None,
         Some((group, max)) => {
             let group = GroupName::try_from(group).map_err(Error::from)?;
-            Some(Backlog { group, max })
+            Some(Backlog::new(group, max))
         }
     };
     Ok(Destination::Stream { key, backlog })

@@ -29,18 +29,11 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let queue = target.open().await?.durability(durability);
     let sent = only(queue.send_many([message]).await)?;
     let id = harmless(&sent.id.to_string());
-    let outcome = match sent.outcome {
-        Enqueued::Created { due } => {
-            eprintln!("created, due {}", rfc3339(due));
-            "created"
-        }
-        Enqueued::Updated { due } => {
-            eprintln!("updated, due {}", rfc3339(due));
-            "updated"
-        }
+    match sent.outcome {
+        Enqueued::Created { due } => eprintln!("created, due {}", rfc3339(due)),
+        Enqueued::Updated { due } => eprintln!("updated, due {}", rfc3339(due)),
         Enqueued::Following { .. } => {
             eprintln!("following: a worker holds the message, and this one will take its place");
-            "following"
         }
         Enqueued::Duplicate { status } if !sent.is_accepted() => {
             let state = status.name();
@@ -55,13 +48,14 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
         Enqueued::Duplicate { status } => {
             let state = status.name();
             eprintln!("duplicate: the queue knows this id with the same content, as {state}");
-            "duplicate"
         }
         Enqueued::Conflict { .. } => {
             let sentence = format!("the queue knows the id {id} with different content");
             return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
         }
-    };
+        other => eprintln!("{}", other.name()),
+    }
+    let outcome = sent.outcome.name();
     write(&if json { format!("{}\n", json!({"id": id, "outcome": outcome})) } else { id + "\n" })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -160,6 +154,7 @@ async fn send_chunk(
                     eprintln!("line {number}: the queue knows the id {id} with different content");
                 });
             }
+            other => bar.suspend(|| eprintln!("line {number}: {}", other.name())),
         }
     }
     Ok(())

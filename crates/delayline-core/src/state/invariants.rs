@@ -84,7 +84,7 @@ impl State {
                 return Err(format!("{counted} {what}, but messages know of {known}"));
             }
         }
-        for reason in DeathReason::ALL {
+        for &reason in DeathReason::ALL {
             let is_such = |entry: &&Entry| matches!(entry.place, Place::Dead { reason: why, .. } if why == reason);
             let dead = count(self.entries.values().filter(is_such).count());
             if totals.died_of(reason) < dead {

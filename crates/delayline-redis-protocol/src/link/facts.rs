@@ -96,6 +96,7 @@ pub(crate) async fn proof_of<D: Driver>(
             let ask = || disk_proof(line, held, limit);
             held.facts.disk.get_or_try_init(ask).await.copied()
         }
+        _ => Err(Error::with_detail(ErrorKind::Unsupported("durability"), durability.to_string())),
     }
 }
 

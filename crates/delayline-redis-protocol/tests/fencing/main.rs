@@ -73,8 +73,9 @@ async fn named_call(
     let fence =
         Some(Fence { durability, key: &key }).filter(|it| it.durability != Durability::None);
     let script = ScriptName::Source("return {1}");
-    let call = transport.call(ScriptCall { script, keys: &keys, args: &args, fence });
-    call.await.map_err(|error| match error {
+    let mut call = ScriptCall::new(script, &keys, &args);
+    call.fence = fence;
+    transport.call(call).await.map_err(|error| match error {
         CallError::Reply(line) => classify(&line),
         CallError::Failed(error) => error,
     })

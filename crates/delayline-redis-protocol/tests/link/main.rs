@@ -45,7 +45,7 @@ fn done() -> Answer {
 async fn call(transport: &DriverTransport<Fake>) -> Result<Value, CallError> {
     let (keys, args) = ([Bytes::from_static(b"k")], []);
     let script = ScriptName::Source("return {1}");
-    transport.call(ScriptCall { script, keys: &keys, args: &args, fence: None }).await
+    transport.call(ScriptCall::new(script, &keys, &args)).await
 }
 
 fn kind(result: Result<Value, CallError>) -> ErrorKind {

@@ -25,7 +25,7 @@ pub async fn the_documented_permissions_are_enough<C: Connect>() {
         apply(&queue, ms, Op::Enqueue(vec![message(&format!("hour {hours}"))])).await;
         for delivery in claimed(&queue, ms, 50 + u8::try_from(hours).unwrap()).await.deliveries {
             let id = delivery.message.info.id;
-            let ack = Settlement { id, lease: delivery.lease, outcome: Outcome::Ack };
+            let ack = Settlement::new(id, delivery.lease, Outcome::Ack);
             apply(&queue, ms, Op::Settle(vec![ack])).await;
         }
     }

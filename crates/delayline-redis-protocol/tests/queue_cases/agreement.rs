@@ -63,7 +63,7 @@ async fn populate(server: &Server, queue: &ScriptBackend<impl Transport>) {
     ask(queue, 0, retry("again")).await;
     ask(queue, 0, reject("lost")).await;
     ask(queue, 0, reject("large dead")).await;
-    let lost = Op::Redrive(Redrive { ids: vec![id("lost")], schedule: Schedule::NOW });
+    let lost = Op::Redrive(Redrive::new(vec![id("lost")], Schedule::NOW));
     ask(queue, 0, lost).await;
     server.command(&[b"HSET", &queue.keys().all()[DETAILS][..], b"lost", b"junk"]);
     ask(queue, 0, claim(2, 10)).await;
@@ -73,7 +73,7 @@ async fn populate(server: &Server, queue: &ScriptBackend<impl Transport>) {
     ask(queue, 0, Op::Claim(short)).await;
     ask(queue, 0, Op::Cancel(vec![id("flagged")])).await;
     // What its details say of its due instant is the end of time.
-    let now = Reschedule { id: id("again"), schedule: Schedule::NOW };
+    let now = Reschedule::new(id("again"), Schedule::NOW);
     ask(queue, 0, Op::Reschedule(vec![now])).await;
     ask(queue, 1_000, enqueue(&DUE[..4])).await;
 }
@@ -200,7 +200,7 @@ impl<C: Connect> Trial<C> {
         wholly: bool,
         what: &str,
     ) -> bool {
-        let check = || Check { after: None, limit: 100 };
+        let check = || Check::new(100);
         let Reply::Check(audit) = self.again(state, 0, Op::Check(check())).await else { panic!() };
         let got = self.get(0, name).await;
         let live = match &got {
@@ -219,7 +219,7 @@ impl<C: Connect> Trial<C> {
         } else {
             // Nothing that cannot be read is in the way of the others.
             for status in [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead] {
-                let list = List { status, after: None, limit: 100 };
+                let list = List::new(status, 100);
                 let Reply::List(page) = ask(&self.queue, 0, Op::List(list)).await else { panic!() };
                 let listed = page.messages.iter().find(|info| info.id == id(name));
                 let is_small = !name.starts_with("large");
@@ -231,9 +231,9 @@ impl<C: Connect> Trial<C> {
                     assert_eq!(listed.payload_bytes, 0, "{what}");
                 }
             }
-            let all = Op::Reschedule(vec![Reschedule { id: id(name), schedule: Schedule::NOW }]);
+            let all = Op::Reschedule(vec![Reschedule::new(id(name), Schedule::NOW)]);
             ask(&self.queue, 0, all).await;
-            let redrive = Redrive { ids: vec![id(name)], schedule: Schedule::NOW };
+            let redrive = Redrive::new(vec![id(name)], Schedule::NOW);
             let redriven = self.again(state, 0, Op::Redrive(redrive)).await;
             if live.is_none() && is_read {
                 let revived = matches!(&redriven, Reply::Redrive(items) if matches!(items[..], [Redriven::Done { .. }]));
@@ -250,11 +250,11 @@ impl<C: Connect> Trial<C> {
     /// A sound message can be listed, moved, kept and ended.
     async fn assert_served(&self, name: &str, state: &[Command], live: &Message, what: &str) {
         let status = live.info.state.status();
-        let list = List { status, after: None, limit: 100 };
+        let list = List::new(status, 100);
         let Reply::List(page) = self.again(state, 0, Op::List(list)).await else { panic!() };
         let listed = page.messages.iter().find(|info| info.id == id(name));
         assert_eq!(listed, Some(&live.info), "{what}");
-        let moved = Reschedule { id: id(name), schedule: Schedule::NOW };
+        let moved = Reschedule::new(id(name), Schedule::NOW);
         let moved = self.again(state, 0, Op::Reschedule(vec![moved])).await;
         let cancelled = self.again(state, 0, Op::Cancel(vec![id(name)])).await;
         let purged = self.again(state, 0, Op::Purge(vec![id(name)])).await;
@@ -275,7 +275,7 @@ impl<C: Connect> Trial<C> {
 
         // They take the lease for the same one.
         let leases = vec![(id(name), lease(3))];
-        let extend = Op::Extend(Extend { leases, lease: millis(300) });
+        let extend = Op::Extend(Extend::new(leases, millis(300)));
         let Reply::Extend(extended) = self.again(state, 0, extend).await else { panic!() };
         let Reply::Settle(settled) = self.again(state, 0, settle(name, 3, Outcome::Ack)).await
         else {
@@ -358,7 +358,7 @@ impl<C: Connect> Trial<C> {
     /// A repair finds what the audit does, and afterwards the message is in order.
     async fn assert_mended(&self, name: &str, state: &[Command], found: &[Finding], what: &str) {
         self.server.server.commands(state);
-        let check = Check { after: None, limit: 100 };
+        let check = Check::new(100);
         let before = self.queue.apply(late(0), &Op::Stats).await.unwrap().revision;
         let applied = self.queue.apply(late(0), &Op::Repair(check.clone())).await.unwrap();
         let Reply::Repair(repaired) = applied.reply else { panic!() };
@@ -368,7 +368,7 @@ impl<C: Connect> Trial<C> {
         assert_eq!(audit.findings, [], "{what}");
         let mended = self.get(0, name).await;
         let Found::Live(mended) = mended else { panic!("{what}: {mended:?}") };
-        let redrive = Redrive { ids: vec![id(name)], schedule: Schedule::NOW };
+        let redrive = Redrive::new(vec![id(name)], Schedule::NOW);
         let Reply::Redrive(redriven) = ask(&self.queue, 0, Op::Redrive(redrive)).await else {
             panic!()
         };

@@ -146,11 +146,10 @@ pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
         queue.rings(0, Op::Enqueue(messages)).await;
         // It knows that its leases may end.
         assert!(!queue.claiming_rings(0, 10, 40_000).await);
-        let settle = names.iter().zip(&outcomes).map(|(name, outcome)| Settlement {
-            id: id(name),
-            lease: lease(1),
-            outcome: outcome.clone(),
-        });
+        let settle = names
+            .iter()
+            .zip(&outcomes)
+            .map(|(name, outcome)| Settlement::new(id(name), lease(1), outcome.clone()));
         assert_eq!(queue.rings(0, Op::Settle(settle.collect())).await, rings, "{outcomes:?}");
     }
 
@@ -162,15 +161,14 @@ pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
         queue.claiming_rings(0, 10, 40_000).await;
         queue.rings(0, Op::Enqueue(vec![due_at("a", LONG), due_at("b", LONG)])).await;
         let later = Schedule::In(millis(2 * LONG));
-        let moves =
-            vec![Reschedule { id: id("a"), schedule: later }, Reschedule { id: id("b"), schedule }];
+        let moves = vec![Reschedule::new(id("a"), later), Reschedule::new(id("b"), schedule)];
         assert_eq!(queue.rings(0, Op::Reschedule(moves)).await, rings, "moved to {due}");
 
         queue.empty();
         queue.rings(0, Op::Enqueue(vec![due_at("dead", 0), due_at("held", 0)])).await;
         queue.claiming_rings(0, 10, 40_000).await;
         queue.rings(0, settle("dead", 1, Outcome::Reject { error: String::new() })).await;
-        let redrive = Redrive { ids: vec![id("dead")], schedule };
+        let redrive = Redrive::new(vec![id("dead")], schedule);
         assert_eq!(queue.rings(0, Op::Redrive(redrive)).await, rings, "revived for {due}");
     }
 }

@@ -19,10 +19,10 @@ pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect
 
     let Claimed { deliveries, deaths, .. } = claimed(&queue, 2, 1).await;
     assert_eq!(names(deliveries), ["a", "z"], "the neighbours are delivered");
-    assert_eq!(deaths, [Death { id: id("gone"), reason: DeathReason::Unreadable }]);
+    assert_eq!(deaths, [Death::new(id("gone"), DeathReason::Unreadable)]);
     assert_eq!(death_of(&queue, "gone").await, Some(DeathReason::Unreadable));
     assert_eq!(findings(&queue, 4).await, []);
-    let redrive = Op::Redrive(Redrive { ids: vec![id("gone")], schedule: Schedule::NOW });
+    let redrive = Op::Redrive(Redrive::new(vec![id("gone")], Schedule::NOW));
     assert_eq!(apply(&queue, 5, redrive).await, Reply::Redrive(vec![Redriven::Unreadable]));
     let purge = Op::Purge(vec![id("gone")]);
     assert_eq!(apply(&queue, 6, purge).await, Reply::Purge(vec![Purged::Purged]));
@@ -68,8 +68,8 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
     let Claimed { deliveries, mut deaths, .. } = claimed(&queue, 90_000, 9).await;
     assert_eq!(names(deliveries), ["scheduled"]);
     deaths.sort_by(|a, b| a.id.cmp(&b.id));
-    let unreadable = ["expiring", "leased", "ready"]
-        .map(|name| Death { id: id(name), reason: DeathReason::Unreadable });
+    let unreadable =
+        ["expiring", "leased", "ready"].map(|name| Death::new(id(name), DeathReason::Unreadable));
     assert_eq!(deaths, unreadable);
     let ids = ["expiring", "leased", "ready"].map(id).to_vec();
     for name in ["ready", "expiring", "leased"] {
@@ -77,7 +77,7 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
     }
     assert_eq!(findings(&queue, 90_001).await, []);
     // Their records are whole.
-    apply(&queue, 90_001, Op::Redrive(Redrive { ids, schedule: Schedule::NOW })).await;
+    apply(&queue, 90_001, Op::Redrive(Redrive::new(ids, Schedule::NOW))).await;
     let again = claimed(&queue, 90_001, 10).await.deliveries;
     assert_eq!(again.len(), 3);
     for delivery in again {
@@ -175,7 +175,7 @@ async fn survives(queue: &impl Backend, damaged: &str, what: &str) {
             .iter()
             .map(|delivery| {
                 let id = delivery.message.info.id.clone();
-                Settlement { id, lease: delivery.lease, outcome: Outcome::Ack }
+                Settlement::new(id, delivery.lease, Outcome::Ack)
             })
             .collect();
         delivered.extend(acks.iter().map(|ack| ack.id.to_string()));
@@ -195,7 +195,7 @@ async fn survives(queue: &impl Backend, damaged: &str, what: &str) {
             assert!(matches!(found[..], [Found::Live(_)]), "{what}: {name} is lost");
         }
     }
-    let dead = List { status: Status::Dead, after: None, limit: 100 };
+    let dead = List::new(Status::Dead, 100);
     apply(queue, 200_000, Op::List(dead)).await;
     apply(queue, 200_000, Op::Stats).await;
     findings(queue, 200_000).await;
@@ -223,7 +223,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
         large.payload = vec![b'l'; 5_000].into();
         let mut more = vec![large];
         for (name, priority) in [("urgent", Priority::Urgent), ("low", Priority::Low)] {
-            more.push(NewMessage { priority, ..message(name) });
+            more.push(message(name).priority(priority));
         }
         apply(&queue, 4, Op::Enqueue(more)).await;
         server.command(&[b"DEL", &key[..]]);
@@ -294,7 +294,7 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
     }
     let (mut after, mut examined) = (None, 0);
     for _ in 0..20 {
-        let check = Op::Check(Check { after, limit: 3 });
+        let check = Op::Check(Check::new(3).after(after));
         let Reply::Check(page) = apply(&queue, 1, check).await else { panic!() };
         examined += page.examined;
         after = page.next;
@@ -327,7 +327,7 @@ pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
             let ended = apply(&queue, 4_000, settle("leased", 1, Outcome::Ack)).await;
             let done = Settled::Done { status: Status::Acked };
             assert_eq!(ended, Reply::Settle(vec![done]), "{what}");
-            let redrive = Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW });
+            let redrive = Op::Redrive(Redrive::new(vec![id("dead")], Schedule::NOW));
             let Reply::Redrive(redriven) = apply(&queue, 4_000, redrive).await else { panic!() };
             assert!(matches!(redriven[..], [Redriven::Done { .. }]), "{what}: {redriven:?}");
         }
@@ -355,7 +355,7 @@ pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
         assert_eq!(cancelled, Reply::Cancel(vec![Cancelled::Cancelled]), "{name}");
 
         half_done(name).await;
-        let soon = Reschedule { id: id(name), schedule: Schedule::NOW };
+        let soon = Reschedule::new(id(name), Schedule::NOW);
         let Reply::Reschedule(moved) = apply(&queue, 4, Op::Reschedule(vec![soon])).await else {
             panic!("not the reply to a reschedule")
         };
@@ -412,7 +412,7 @@ pub async fn large_contents_come_and_go<C: Connect>() {
     let Reply::Get(found) = apply(&queue, 1, Op::Get(vec![id("4")])).await else { panic!() };
     let Found::Live(found) = &found[0] else { panic!("{found:?}") };
     assert_eq!((found.payload.len(), &found.headers), (1 << 20, &sent[4].headers));
-    let list = List { status: Status::Ready, after: None, limit: 10 };
+    let list = List::new(Status::Ready, 10);
     let Reply::List(page) = apply(&queue, 1, Op::List(list)).await else { panic!() };
     let sizes: Vec<_> = page.messages.iter().map(|info| info.payload_bytes).collect();
     assert_eq!(sizes, [4_091, 4_096, 4_097, 100_000, 1 << 20]);
@@ -441,7 +441,7 @@ pub async fn finished_messages_leave_no_residue<C: Connect>() {
     queue.apply(At::Server, &Op::Enqueue(messages)).await.unwrap();
     let applied = queue.apply(At::Server, &claim(1, 200)).await.unwrap();
     let Reply::Claim(leases) = applied.reply else { panic!("{applied:?}") };
-    let ack = |name: &String| Settlement { id: id(name), lease: lease(1), outcome: Outcome::Ack };
+    let ack = |name: &String| Settlement::new(id(name), lease(1), Outcome::Ack);
     assert_eq!(leases.deliveries.len(), names.len());
     queue.apply(At::Server, &Op::Settle(names.iter().map(ack).collect())).await.unwrap();
     // What is left is the control record, the totals, perhaps a ring, and what goes by itself after a
@@ -460,7 +460,7 @@ pub async fn finished_messages_leave_no_residue<C: Connect>() {
 
 fn settle_at(name: &str, token: u8, epoch: u64) -> Op {
     let lease = Lease { epoch, ..lease(token) };
-    Op::Settle(vec![Settlement { id: id(name), lease, outcome: Outcome::Ack }])
+    Op::Settle(vec![Settlement::new(id(name), lease, Outcome::Ack)])
 }
 
 async fn delivered(queue: &impl Backend, ms: u64, token: u8) -> Vec<String> {

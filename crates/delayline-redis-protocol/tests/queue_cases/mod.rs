@@ -105,30 +105,31 @@ pub fn lease(token: u8) -> Lease {
 }
 
 pub fn claim(token: u8, max: usize) -> Op {
-    Op::Claim(Claim {
-        consumer: ConsumerName::new("c").unwrap(),
-        claim_id: ClaimId::from_bytes([token; 16]),
+    Op::Claim(Claim::new(
+        ConsumerName::new("c").unwrap(),
+        ClaimId::from_bytes([token; 16]),
         max,
-        lease: millis(10_000),
-    })
+        millis(10_000),
+    ))
 }
 
 pub fn settle(text: &str, token: u8, outcome: Outcome) -> Op {
-    Op::Settle(vec![Settlement { id: id(text), lease: lease(token), outcome }])
+    Op::Settle(vec![Settlement::new(id(text), lease(token), outcome)])
 }
 
 /// A settlement, and messages that follow.
 pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
-    let settlement = Settlement { id: id(text), lease: lease(token), outcome };
-    Op::HandOff(vec![HandOff { settlement, messages: next.iter().map(|it| message(it)).collect() }])
+    let settlement = Settlement::new(id(text), lease(token), outcome);
+    Op::HandOff(vec![HandOff::new(settlement, next.iter().map(|it| message(it)).collect())])
 }
 
 /// A settlement, and a claim by another consumer.
 pub fn turn(text: &str, token: u8, outcome: Outcome, next: u8) -> Op {
     let Op::Claim(claim) = claim(next, 10) else { unreachable!() };
-    let claim = Claim { consumer: ConsumerName::new("t").unwrap(), ..claim };
-    let settlements = vec![Settlement { id: id(text), lease: lease(token), outcome }];
-    Op::Turn(Turn { settlements, claim })
+    let consumer = ConsumerName::new("t").unwrap();
+    let claim = Claim::new(consumer, claim.claim_id, claim.max, claim.lease);
+    let settlements = vec![Settlement::new(id(text), lease(token), outcome)];
+    Op::Turn(Turn::new(settlements, claim))
 }
 
 /// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
@@ -140,14 +141,14 @@ pub fn destination(key: &str) -> DestinationKey {
 }
 
 pub fn relay_to_list(max: usize, max_len: Option<u64>) -> Op {
-    Op::Relay(Relay { to: Destination::List { key: destination(LIST), max_len }, max })
+    Op::Relay(Relay::new(Destination::List { key: destination(LIST), max_len }, max))
 }
 
 /// With the backlog of the group `g`.
 pub fn relay_to_stream(max: usize, most: Option<u64>) -> Op {
     let group = GroupName::try_from("g").unwrap();
-    let backlog = most.map(|max| Backlog { group, max });
-    Op::Relay(Relay { to: Destination::Stream { key: destination(STREAM), backlog }, max })
+    let backlog = most.map(|max| Backlog::new(group, max));
+    Op::Relay(Relay::new(Destination::Stream { key: destination(STREAM), backlog }, max))
 }
 
 pub async fn apply(queue: &impl Backend, ms: u64, op: Op) -> Reply {
@@ -190,17 +191,15 @@ pub async fn fill(queue: &impl Backend) {
 pub fn update(text: &str, token: u8) -> NewMessage {
     let token = UpdateToken::from_bytes([token; UpdateToken::BYTES]);
     let (content, due) = (UpdateContent::Replace, UpdateDue::Set);
-    NewMessage {
-        payload: format!("update of {text}").into(),
-        known: Known::Update(Update { content, due, token }),
-        finished_ids: FinishedIds::Reuse,
-        ..message(text)
-    }
+    message(text)
+        .payload(format!("update of {text}"))
+        .known(Known::Update(Update::new(content, due, token)))
+        .finished_ids(FinishedIds::Reuse)
 }
 
 /// One operation of every kind, each with an effect on a queue that was filled.
 pub fn every_op() -> Vec<Op> {
-    let list = |status| Op::List(List { status, after: None, limit: 10 });
+    let list = |status| Op::List(List::new(status, 10));
     let schedule = Schedule::In(millis(50));
     vec![
         Op::Enqueue(vec![message("new"), message("ready"), message("acked")]),
@@ -218,11 +217,11 @@ pub fn every_op() -> Vec<Op> {
         hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
         turn("leased", 1, Outcome::Ack, 9),
         turn("leased", 1, Outcome::Release, 9),
-        Op::Extend(Extend { leases: vec![(id("leased"), lease(1))], lease: millis(9_000) }),
+        Op::Extend(Extend::new(vec![(id("leased"), lease(1))], millis(9_000))),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),
-        Op::Reschedule(vec![Reschedule { id: id("scheduled"), schedule }]),
-        Op::Redrive(Redrive { ids: vec![id("dead")], schedule }),
+        Op::Reschedule(vec![Reschedule::new(id("scheduled"), schedule)]),
+        Op::Redrive(Redrive::new(vec![id("dead")], schedule)),
         Op::Purge(vec![id("dead")]),
         Op::Pause,
         Op::Resume,
@@ -234,8 +233,8 @@ pub fn every_op() -> Vec<Op> {
         Op::Forecast([1, 60_000].map(Millis::saturating).to_vec()),
         Op::History(Resolution::Minutes),
         Op::History(Resolution::Hours),
-        Op::Check(Check { after: None, limit: 100 }),
-        Op::Repair(Check { after: None, limit: 100 }),
+        Op::Check(Check::new(100)),
+        Op::Repair(Check::new(100)),
     ]
 }
 
@@ -246,7 +245,7 @@ pub fn dump(server: &Server, keys: &[bytes::Bytes]) -> Vec<Raw> {
 
 /// Audits the queue and answers what is wrong with it.
 pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Finding> {
-    match apply(queue, ms, Op::Check(Check { after: None, limit: 100 })).await {
+    match apply(queue, ms, Op::Check(Check::new(100))).await {
         Reply::Check(checked) => checked.findings,
         other => panic!("{other:?}"),
     }

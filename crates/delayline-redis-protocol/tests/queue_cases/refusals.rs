@@ -44,7 +44,7 @@ pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
     assert!(!leases.is_empty());
     for delivery in leases {
         let id = delivery.message.info.id;
-        let ack = Settlement { id, lease: delivery.lease, outcome: Outcome::Ack };
+        let ack = Settlement::new(id, delivery.lease, Outcome::Ack);
         apply(&queue, 90_001, Op::Settle(vec![ack])).await;
     }
     assert_eq!(findings(&queue, 90_002).await, []);

@@ -380,7 +380,7 @@ pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Conne
     assert_eq!(findings(&scene.queue, 2).await, []);
     // Where headers do not matter, they do no harm.
     let ids = ["more", "all"].map(id).to_vec();
-    apply(&scene.queue, 2, Op::Redrive(Redrive { ids, schedule: Schedule::NOW })).await;
+    apply(&scene.queue, 2, Op::Redrive(Redrive::new(ids, Schedule::NOW))).await;
     assert_eq!(scene.ids(3, relay_to_list(10, None)).await, ["more", "all"]);
 }
 

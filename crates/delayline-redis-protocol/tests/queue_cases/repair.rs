@@ -16,7 +16,7 @@ pub async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<Findin
         let (mut found, mut after) = (Vec::new(), None::<Position>);
         for pages in 0.. {
             assert!(pages < 500, "it goes on for ever: {all:?}");
-            let reply = apply(queue, ms, Op::Repair(Check { after, limit })).await;
+            let reply = apply(queue, ms, Op::Repair(Check::new(limit).after(after))).await;
             let Reply::Repair(page) = reply else { panic!("{reply:?}") };
             found.extend(page.findings);
             after = page.next;
@@ -42,7 +42,7 @@ async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
 
 /// Whether a dead letter lives again.
 async fn redrive(queue: &impl Backend, ms: u64, name: &str) -> bool {
-    let redrive = Op::Redrive(Redrive { ids: vec![id(name)], schedule: Schedule::NOW });
+    let redrive = Op::Redrive(Redrive::new(vec![id(name)], Schedule::NOW));
     let Reply::Redrive(redriven) = apply(queue, ms, redrive).await else {
         panic!("not the reply to a redrive")
     };
@@ -71,7 +71,7 @@ pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
         // It looks at the same entries in the same order as an audit.
         let mut after = None;
         loop {
-            let check = || Check { after, limit };
+            let check = || Check::new(limit).after(after);
             let Reply::Check(audited) = apply(&queue, 6_000, Op::Check(check())).await else {
                 panic!("not the reply to a check")
             };
@@ -248,7 +248,7 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
     let again = apply(&queue, 1, new()).await;
     let ready = delayline_core::Enqueued::Duplicate { status: Status::Ready };
     assert_eq!(again, Reply::Enqueue(vec![ready]));
-    let soon = Reschedule { id: id("a"), schedule: Schedule::In(millis(1)) };
+    let soon = Reschedule::new(id("a"), Schedule::In(millis(1)));
     let moved = apply(&queue, 1, Op::Reschedule(vec![soon])).await;
     assert!(
         matches!(&moved, Reply::Reschedule(items) if matches!(items[..], [delayline_core::Rescheduled::Done { .. }])),
@@ -292,7 +292,7 @@ pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
             for band in [Priority::Urgent.level(), Position::LEASED, Position::DEAD] {
                 let stray = [b"12345678", name.as_bytes()].concat();
                 server.command(&[b"ZADD", &keys[INDEX][..], score(band, 5).as_bytes(), &stray]);
-                let repair = Op::Repair(Check { after: None, limit: 100 });
+                let repair = Op::Repair(Check::new(100));
                 let Reply::Repair(repaired) = apply(repair).await else { panic!("no repair") };
                 assert_eq!(repaired.findings.len(), 1, "{name} in {band}");
                 assert_eq!(apply(get()).await, before, "{name} in {band}");
@@ -337,7 +337,7 @@ pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() 
     server.command(&[b"DEL", &queue.keys().all()[INDEX][..]]);
     let (mut after, mut found) = (None, BTreeSet::new());
     loop {
-        let Reply::Check(page) = apply(&queue, 1, Op::Check(Check { after, limit: 100 })).await
+        let Reply::Check(page) = apply(&queue, 1, Op::Check(Check::new(100).after(after))).await
         else {
             panic!("not the reply to a check")
         };

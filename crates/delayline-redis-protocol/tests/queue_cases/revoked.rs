@@ -26,7 +26,7 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
         prepare(&server, &queue, age).await;
         let state = dump_of(&server, &keys);
         for (ms, op) in cases {
-            let script = Script::of(&op);
+            let script = Script::of(&op).unwrap();
             for (command, key) in calls_of(script) {
                 restore(&server, &keys, &state);
                 let before = dump_of(&server, &keys);
@@ -66,7 +66,7 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
     if asks {
         let mut unseen = Vec::new();
         for (_, op) in cases_of_a_busy_queue() {
-            let script = Script::of(&op);
+            let script = Script::of(&op).unwrap();
             let mut missed = calls_of(script);
             missed.retain(|(command, _)| WRITES.contains(&&**command));
             let Some(refused) = refused.remove(&*script.sha1) else { continue };
@@ -171,11 +171,8 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         // They ring.
         (5 * MINUTES, settle("leased", 1, Outcome::Release)),
         (5 * MINUTES, Op::Enqueue(vec![message("new")])),
-        (
-            5 * MINUTES,
-            Op::Reschedule(vec![Reschedule { id: id("scheduled"), schedule: Schedule::NOW }]),
-        ),
-        (5 * MINUTES, Op::Redrive(Redrive { ids: vec![id("dead")], schedule: Schedule::NOW })),
+        (5 * MINUTES, Op::Reschedule(vec![Reschedule::new(id("scheduled"), Schedule::NOW)])),
+        (5 * MINUTES, Op::Redrive(Redrive::new(vec![id("dead")], Schedule::NOW))),
         // A follower.
         (4_500, settle("held", 3, Outcome::Ack)),
         (4_500, settle("held", 3, Outcome::Release)),
@@ -218,7 +215,7 @@ fn cases_of_a_quiet_queue() -> Vec<(u64, Op)> {
         (70 * MINUTES, Op::Purge(vec![id("dead")])),
         (130 * MINUTES, Op::Purge(vec![id("dead")])),
         (4_500, Op::Get(vec![id("large"), id("dead"), id("ready")])),
-        (4_500, Op::Repair(Check { after: None, limit: 100 })),
+        (4_500, Op::Repair(Check::new(100))),
     ]
 }
 
@@ -238,9 +235,9 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
 
 /// From a message that an update follows: a large one, and one that reuses a finished id.
 fn hand_off_of_every_kind() -> Op {
-    let settlement = Settlement { id: id("held"), lease: lease(3), outcome: Outcome::Release };
-    let again = NewMessage { finished_ids: FinishedIds::Reuse, ..message("acked") };
-    Op::HandOff(vec![HandOff { settlement, messages: vec![large(), again] }])
+    let settlement = Settlement::new(id("held"), lease(3), Outcome::Release);
+    let again = message("acked").finished_ids(FinishedIds::Reuse);
+    Op::HandOff(vec![HandOff::new(settlement, vec![large(), again])])
 }
 
 fn enqueue_large() -> Op {

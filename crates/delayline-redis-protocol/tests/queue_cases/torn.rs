@@ -144,7 +144,7 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
                         known.work(&queue, &what).await;
                     }
                     let broken = server.keys();
-                    let repair = Op::Repair(Check { after: None, limit: 100 });
+                    let repair = Op::Repair(Check::new(100));
                     let mending = server.record(&queue, LATER + 10, &repair).await;
                     torn += 1;
                     known.judge(&queue, work, next, &what).await;
@@ -262,7 +262,7 @@ impl<'a> Before<'a> {
             let acks = deliveries.iter().enumerate().filter_map(|(n, delivery)| {
                 assert_content(&delivery.message, what);
                 let id = delivery.message.info.id.clone();
-                let ack = Settlement { id, lease: delivery.lease, outcome: Outcome::Ack };
+                let ack = Settlement::new(id, delivery.lease, Outcome::Ack);
                 (n % 2 == 0).then_some(ack)
             });
             let acks: Vec<_> = acks.collect();
@@ -338,12 +338,12 @@ impl<'a> Before<'a> {
         let (names, now) = (&self.tear.finishes, self.tear.at + 1);
         let again = |name: &&str| {
             let finished_ids = if reuse { FinishedIds::Reuse } else { FinishedIds::Refuse };
-            NewMessage { finished_ids, ..content(name) }
+            content(name).finished_ids(finished_ids)
         };
         let enqueue = Op::Enqueue(names.iter().map(again).collect());
         let Reply::Enqueue(told) = apply(queue, now, enqueue).await else { panic!() };
         let found = look_up(queue, now, names).await;
-        let list = List { status: Status::Ready, after: None, limit: 100 };
+        let list = List::new(Status::Ready, 100);
         let Reply::List(page) = apply(queue, now, Op::List(list)).await else { panic!() };
         let mut expected = Vec::new();
         for ((name, told), found) in names.iter().zip(&told).zip(found) {
@@ -363,7 +363,7 @@ impl<'a> Before<'a> {
         }
         if extend {
             let leases = ids(names).into_iter().map(|id| (id, lease(3))).collect();
-            apply(queue, now, Op::Extend(Extend { leases, lease: millis(9_000) })).await;
+            apply(queue, now, Op::Extend(Extend::new(leases, millis(9_000)))).await;
         }
         if self.tear.before.contains(&Op::Pause) {
             apply(queue, now, Op::Resume).await;
@@ -405,7 +405,7 @@ impl<'a> Before<'a> {
                 }
             }
             Reply::HandOff(told) => {
-                for HandedOff { settled, messages } in told {
+                for HandedOff { settled, messages, .. } in told {
                     let is_settled = !matches!(settled, Settled::Stale | Settled::Missing);
                     assert!(is_settled, "{settled:?}: {what}");
                     let is_there = |it: &Enqueued| !matches!(it, Enqueued::Conflict { .. });
@@ -431,13 +431,13 @@ impl<'a> Before<'a> {
     /// Redrives all dead letters. Nothing may be dead but what is known, and nothing that was whole
     /// may be refused.
     async fn revive(&self, queue: &impl Backend, now: u64, left: &BTreeSet<&str>, what: &str) {
-        let list = List { status: Status::Dead, after: None, limit: 100 };
+        let list = List::new(Status::Dead, 100);
         let Reply::List(page) = apply(queue, now, Op::List(list)).await else { panic!() };
         let ids: Vec<_> = page.messages.into_iter().map(|info| info.id).collect();
         if ids.is_empty() {
             return;
         }
-        let redrive = Redrive { ids: ids.clone(), schedule: Schedule::NOW };
+        let redrive = Redrive::new(ids.clone(), Schedule::NOW);
         let Reply::Redrive(redriven) = apply(queue, now, Op::Redrive(redrive)).await else {
             panic!()
         };
@@ -469,14 +469,14 @@ async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
             assert_content(&delivery.message, what);
             let id = delivery.message.info.id.clone();
             delivered.insert(id.to_string());
-            acks.push(Settlement { id, lease: delivery.lease, outcome: Outcome::Ack });
+            acks.push(Settlement::new(id, delivery.lease, Outcome::Ack));
         }
         let is_last = acks.is_empty() && claimed.next > Some(end);
         if !acks.is_empty() {
             apply(queue, ms, Op::Settle(acks)).await;
         }
         // Some have expired meanwhile, and some bear no crash.
-        let list = List { status: Status::Dead, after: None, limit: 100 };
+        let list = List::new(Status::Dead, 100);
         let Reply::List(page) = apply(queue, ms, Op::List(list)).await else { panic!() };
         if is_last && page.messages.is_empty() {
             break;
@@ -489,7 +489,7 @@ async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
                     apply(queue, ms, Op::Purge(ids)).await;
                 }
                 MessageState::Dead { reason: DeathReason::MaxCrashes, .. } => {
-                    let redrive = Redrive { ids, schedule: Schedule::NOW };
+                    let redrive = Redrive::new(ids, Schedule::NOW);
                     apply(queue, ms, Op::Redrive(redrive)).await;
                 }
                 other => panic!("{} ends as {other:?}: {what}", info.id),

@@ -36,7 +36,7 @@ pub async fn relays_stay_in_the_slot_of_their_queue<C: Connect>() {
         enqueue(&queue, "a").await.unwrap();
         let relay = |key: String| {
             let key = DestinationKey::try_from(key).unwrap();
-            Op::Relay(Relay { to: Destination::List { key, max_len: None }, max: 1 })
+            Op::Relay(Relay::new(Destination::List { key, max_len: None }, 1))
         };
         // A tag that no queue here has.
         let elsewhere = relay("list{elsewhere}".to_owned());

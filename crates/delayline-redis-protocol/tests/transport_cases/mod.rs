@@ -58,7 +58,7 @@ pub async fn eval(
 ) -> Result<Value, CallError> {
     let keys = [Bytes::from_static(b"k")];
     let script = ScriptName::Source(source);
-    transport.call(ScriptCall { script, keys: &keys, args, fence: None }).await
+    transport.call(ScriptCall::new(script, &keys, args)).await
 }
 
 pub const INCREMENT: &str = "return {redis.call('INCR', KEYS[1])}";

@@ -94,7 +94,7 @@ pub async fn unknown_digest_is_told<C: Connect>() {
     let server = Server::start();
     let transport = connected::<C>(&server.url()).await;
     let script = ScriptName::Sha1("0123456789012345678901234567890123456789");
-    let call = ScriptCall { script, keys: &[], args: &[], fence: None };
+    let call = ScriptCall::new(script, &[], &[]);
     let line = error_line(transport.call(call).await);
     assert!(is_no_script(&line), "{line}");
 }
@@ -110,7 +110,7 @@ pub async fn scripts_run_by_their_digest<C: Connect>() {
     let keys = [Bytes::from("a"), Bytes::from("b")];
     let args = [Bytes::from("c")];
     let script = ScriptName::Sha1(&digest);
-    let call = ScriptCall { script, keys: &keys, args: &args, fence: None };
+    let call = ScriptCall::new(script, &keys, &args);
     let expected = Value::Array(vec![
         Value::Int(2),
         Value::Bytes("a".into()),

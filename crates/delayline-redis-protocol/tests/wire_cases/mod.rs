@@ -52,10 +52,10 @@ fn enqueue(number: u64) -> Op {
 fn update(number: u64) -> Op {
     let token = UpdateToken::from_bytes((number + 1).to_be_bytes());
     let (content, due) = (UpdateContent::Replace, UpdateDue::Set);
-    let known = Known::Update(Update { content, due, token });
+    let known = Known::Update(Update::new(content, due, token));
     let finished_ids = FinishedIds::Reuse;
     let message = NewMessage::new(id(number), "another payload");
-    Op::Enqueue(vec![NewMessage { known, finished_ids, ..message }])
+    Op::Enqueue(vec![message.known(known).finished_ids(finished_ids)])
 }
 
 fn lease(number: u64) -> Lease {
@@ -72,11 +72,11 @@ fn millis(ms: u64) -> Millis {
 
 fn claim(number: u64) -> Op {
     let consumer = ConsumerName::new("c").unwrap();
-    Op::Claim(Claim { consumer, claim_id: claim_id(number), max: 1, lease: millis(60_000) })
+    Op::Claim(Claim::new(consumer, claim_id(number), 1, millis(60_000)))
 }
 
 fn settle(number: u64, outcome: Outcome) -> Op {
-    Op::Settle(vec![Settlement { id: id(number), lease: lease(number), outcome }])
+    Op::Settle(vec![Settlement::new(id(number), lease(number), outcome)])
 }
 
 fn reject(number: u64) -> Op {
@@ -116,7 +116,7 @@ pub mod scenes {
     }
     pub fn relay(n: u64) -> Scene {
         let key = DestinationKey::try_from("a-list").unwrap();
-        let relay = Relay { to: Destination::List { key, max_len: None }, max: 1 };
+        let relay = Relay::new(Destination::List { key, max_len: None }, 1);
         scene(vec![super::enqueue(n)], Op::Relay(relay), vec![])
     }
     pub fn ack(n: u64) -> Scene {
@@ -130,22 +130,22 @@ pub mod scenes {
     }
     pub fn hand_off(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
-        let settlement = Settlement { id: id(n), lease: lease(n), outcome: Outcome::Ack };
+        let settlement = Settlement::new(id(n), lease(n), Outcome::Ack);
         let next = MessageId::try_from(format!("next{n}").as_str()).unwrap();
         let messages = vec![NewMessage::new(next.clone(), "payload")];
-        let op = Op::HandOff(vec![HandOff { settlement, messages }]);
+        let op = Op::HandOff(vec![HandOff::new(settlement, messages)]);
         scene(before, op, vec![Op::Cancel(vec![next])])
     }
     pub fn turn(n: u64) -> Scene {
         let next = n + (1 << 32);
         let before = vec![super::enqueue(n), super::claim(n), super::enqueue(next)];
-        let settlements = vec![Settlement { id: id(n), lease: lease(n), outcome: Outcome::Ack }];
+        let settlements = vec![Settlement::new(id(n), lease(n), Outcome::Ack)];
         let Op::Claim(claim) = super::claim(next) else { unreachable!() };
-        scene(before, Op::Turn(Turn { settlements, claim }), vec![settle(next, Outcome::Ack)])
+        scene(before, Op::Turn(Turn::new(settlements, claim)), vec![settle(next, Outcome::Ack)])
     }
     pub fn extend(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
-        let extend = Extend { leases: vec![(id(n), lease(n))], lease: millis(90_000) };
+        let extend = Extend::new(vec![(id(n), lease(n))], millis(90_000));
         scene(before, Op::Extend(extend), vec![settle(n, Outcome::Ack)])
     }
     pub fn cancel(n: u64) -> Scene {
@@ -153,12 +153,12 @@ pub mod scenes {
     }
     pub fn reschedule(n: u64) -> Scene {
         let schedule = Schedule::In(millis(5_000));
-        let op = Op::Reschedule(vec![Reschedule { id: id(n), schedule }]);
+        let op = Op::Reschedule(vec![Reschedule::new(id(n), schedule)]);
         scene(vec![super::enqueue(n)], op, vec![super::cancel(n)])
     }
     pub fn redrive(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n), reject(n)];
-        let redrive = Redrive { ids: vec![id(n)], schedule: Schedule::In(millis(5_000)) };
+        let redrive = Redrive::new(vec![id(n)], Schedule::In(millis(5_000)));
         scene(before, Op::Redrive(redrive), vec![super::cancel(n)])
     }
     pub fn purge(n: u64) -> Scene {
@@ -175,7 +175,7 @@ pub mod scenes {
         scene(vec![super::enqueue(n)], Op::Get(vec![id(n)]), vec![super::cancel(n)])
     }
     pub fn list(n: u64) -> Scene {
-        let list = List { status: Status::Ready, limit: 10, after: None };
+        let list = List::new(Status::Ready, 10);
         scene(vec![super::enqueue(n)], Op::List(list), vec![super::cancel(n)])
     }
     pub fn stats(n: u64) -> Scene {
@@ -190,11 +190,11 @@ pub mod scenes {
         scene(vec![super::enqueue(n)], op, vec![super::cancel(n)])
     }
     pub fn repair(n: u64) -> Scene {
-        let check = Check { limit: 10, after: None };
+        let check = Check::new(10);
         scene(vec![super::enqueue(n)], Op::Repair(check), vec![super::cancel(n)])
     }
     pub fn check(n: u64) -> Scene {
-        let check = Check { limit: 10, after: None };
+        let check = Check::new(10);
         scene(vec![super::enqueue(n)], Op::Check(check), vec![super::cancel(n)])
     }
 }
@@ -323,7 +323,7 @@ impl<C: Connect> Lane<C> {
         for op in after {
             self.both(&op).await;
         }
-        for op in [Op::Stats, Op::Check(Check { limit: 100, after: None })] {
+        for op in [Op::Stats, Op::Check(Check::new(100))] {
             self.both(&op).await;
         }
         hit

@@ -59,7 +59,7 @@ impl Mutated {
 
 #[async_trait]
 impl Transport for Mutated {
-    async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+    async fn call(&self, mut call: ScriptCall<'_>) -> Result<Value, CallError> {
         let named = |script: &Script| match call.script {
             ScriptName::Sha1(sha1) => script.sha1 == sha1,
             ScriptName::Source(source) => script.source == source,
@@ -69,12 +69,12 @@ impl Transport for Mutated {
             sent.used.extend(all_scripts().iter().position(|script| named(script)));
             sent.mutant.clone().filter(|mutant| named(mutant.script))
         };
-        let script = match (&mutant, call.script) {
+        call.script = match (&mutant, call.script) {
             (Some(mutant), ScriptName::Sha1(_)) => ScriptName::Sha1(&mutant.sha1),
             (Some(mutant), ScriptName::Source(_)) => ScriptName::Source(&mutant.source),
             (None, script) => script,
         };
-        self.0.call(ScriptCall { script, ..call }).await
+        self.0.call(call).await
     }
 
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError> {

@@ -1,7 +1,7 @@
 //! Cancelling messages.
 
 use delayline_core::Cancelled::{Cancelled, InFlight, NotFound};
-use delayline_core::{Extended, Found, NewMessage, Op, Outcome, Reply, Settled, Status};
+use delayline_core::{Extended, Found, Op, Outcome, Reply, Settled, Status};
 
 use super::queue::{Queue, after, at, claim, done, ended, id, message, one, reject, retry};
 
@@ -18,9 +18,7 @@ super::cases! { "cancel",
 }
 
 async fn a_cancelled_message_is_never_delivered(queue: &Queue) {
-    queue
-        .enqueue(0, vec![message("ready"), NewMessage { schedule: after(50), ..message("later") }])
-        .await;
+    queue.enqueue(0, vec![message("ready"), message("later").schedule(after(50))]).await;
     for name in ["ready", "later"] {
         assert_eq!(queue.cancel(10, name).await, Cancelled);
         assert_eq!(queue.get(10, name).await, Found::Finished(Status::Cancelled));
@@ -71,7 +69,7 @@ async fn whatever_else_ends_the_lease_ends_the_message(queue: &Queue) {
     for (n, outcome) in (1..).zip(outcomes) {
         let name = format!("message-{n}");
         // Its last allowed failure: the cancel request takes precedence over death.
-        queue.enqueue_one(0, NewMessage { max_failures: 1, ..message(&name) }).await;
+        queue.enqueue_one(0, message(&name).max_failures(1)).await;
         let held = one(queue.claim(0, claim(n, 1, 100)).await.deliveries).lease;
         assert_eq!(queue.cancel(1, &name).await, InFlight);
         let settled = queue.end(2, &name, held, outcome.clone()).await;

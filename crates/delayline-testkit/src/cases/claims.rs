@@ -1,9 +1,9 @@
 //! Claims that are repeated after a lost reply.
 
 use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_BATCH, MAX_JOURNAL};
-use delayline_core::{Claim, Outcome, Status};
+use delayline_core::{Outcome, Status};
 
-use super::queue::{Queue, at, claim, consumer, done, ids, lease, message, one, token};
+use super::queue::{Queue, at, claim, consumer, done, ids, lease, message, one, token, with};
 
 super::cases! { "claims",
     a_repeated_claim_answers_the_same_leases: "G16",
@@ -53,7 +53,7 @@ async fn a_repeated_claim_leaves_out_what_has_ended(queue: &Queue) {
 }
 
 async fn a_repeated_claim_is_not_a_crash(queue: &Queue) {
-    queue.enqueue_one(0, delayline_core::NewMessage { max_crashes: 1, ..message("a") }).await;
+    queue.enqueue_one(0, message("a").max_crashes(1)).await;
     for ms in 0..5 {
         let taken = one(queue.claim(ms, claim(1, 1, 100)).await.deliveries);
         assert_eq!((taken.lease, taken.message.info.crashes), (lease(1, 1), 0));
@@ -69,7 +69,7 @@ async fn a_claim_that_got_nothing_may_get_something(queue: &Queue) {
 
 async fn the_next_claim_of_a_consumer_takes_new_messages(queue: &Queue) {
     queue.enqueue(0, ["a", "b"].map(message).to_vec()).await;
-    let next = |n| Claim { claim_id: token(n), ..claim(1, 1, 100) };
+    let next = |n| with(claim(1, 1, 100), |claim| claim.claim_id = token(n));
     assert_eq!(queue.claim_ids(0, next(1)).await, ["a"]);
     assert_eq!(queue.claim_ids(1, next(2)).await, ["b"]);
     assert_eq!(queue.claim_ids(2, next(2)).await, ["b"]);
@@ -79,7 +79,7 @@ async fn the_next_claim_of_a_consumer_takes_new_messages(queue: &Queue) {
 
 async fn consumers_are_told_apart(queue: &Queue) {
     queue.enqueue(0, ["a", "b"].map(message).to_vec()).await;
-    let by = |name: &str| Claim { consumer: consumer(name), ..claim(7, 1, 100) };
+    let by = |name: &str| with(claim(7, 1, 100), |claim| claim.consumer = consumer(name));
     assert_eq!(queue.claim_ids(0, by("x")).await, ["a"]);
     assert_eq!(queue.claim_ids(1, by("y")).await, ["b"], "the same token, another consumer");
     assert_eq!(queue.claim_ids(2, by("x")).await, ["a"]);
@@ -121,7 +121,7 @@ async fn the_memory_of_claims_is_bounded(queue: &Queue) {
     for batch in names.chunks(MAX_BATCH) {
         queue.enqueue(0, batch.iter().map(|name| message(name)).collect()).await;
     }
-    let by = |name: &str| Claim { consumer: consumer(name), ..claim(1, 1, 9_000) };
+    let by = |name: &str| with(claim(1, 1, 9_000), |claim| claim.consumer = consumer(name));
     let (last, full) = (&names[2 * MAX_JOURNAL + 1], &names[2 * MAX_JOURNAL]);
     assert_eq!(queue.claim_ids(0, by("0")).await, ["0"]);
     for (n, name) in names.iter().enumerate().take(2 * MAX_JOURNAL).skip(1) {
@@ -131,7 +131,8 @@ async fn the_memory_of_claims_is_bounded(queue: &Queue) {
         assert_eq!(queue.claim_ids(0, by(name)).await, [name.as_str()]);
     }
     // A known consumer's next claim replaces its last one, and nothing else.
-    let next = Claim { consumer: consumer(&names[2 * MAX_JOURNAL - 1]), ..claim(2, 1, 9_000) };
+    let known = consumer(&names[2 * MAX_JOURNAL - 1]);
+    let next = with(claim(2, 1, 9_000), |claim| claim.consumer = known);
     assert_eq!(queue.claim_ids(0, next).await, [full.as_str()]);
     assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "both generations are full");
     assert_eq!(queue.claim_ids(0, by("somebody new")).await, [last.as_str()]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use delayline_core::limits::MAX_TIMESTAMP_MS;
 use delayline_core::{
-    Applied, At, Claim, Claimed, Extended, MessageState, NewMessage, Op, Outcome, Reply, Settled,
-    Status, Timestamp,
+    Applied, At, Claim, Claimed, Extended, MessageState, Op, Outcome, Reply, Settled, Status,
+    Timestamp,
 };
 
 use super::queue::{Queue, after, at, claim, done, ended, ids, message, one, retry, token};
@@ -29,7 +29,7 @@ async fn an_answer_tells_the_instant_it_was_asked_for(queue: &Queue) {
 }
 
 async fn a_step_back_loses_nothing(queue: &Queue) {
-    queue.enqueue_one(5_000, NewMessage { schedule: after(100), ..message("a") }).await;
+    queue.enqueue_one(5_000, message("a").schedule(after(100))).await;
     let back = queue.claim(0, claim(1, 1, 50)).await;
     assert_eq!((ids(&back.deliveries), back.next), (Vec::new(), Some(at(5_100))));
     assert_eq!(queue.stats(0).await.scheduled, 1);
@@ -98,7 +98,7 @@ async fn the_ends_of_time_are_ordinary(queue: &Queue) {
 async fn the_servers_clock_is_never_early(queue: &Queue) {
     let mut due = Vec::new();
     for (name, delay) in [("third", 45), ("first", 5), ("second", 25), ("now", 0)] {
-        let enqueue = Op::Enqueue(vec![NewMessage { schedule: after(delay), ..message(name) }]);
+        let enqueue = Op::Enqueue(vec![message(name).schedule(after(delay))]);
         let applied = on_server(queue, &enqueue).await;
         due.push((name.to_owned(), applied.at.as_ms() + delay));
     }

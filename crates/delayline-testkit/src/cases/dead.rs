@@ -2,8 +2,8 @@
 
 use delayline_core::limits::MAX_BURIALS;
 use delayline_core::{
-    DeathReason, Found, Headers, MessageInfo, MessageState, NewMessage, Op, Outcome, Priority,
-    Purged, Redrive, Redriven, Reply, Rescheduled, Schedule, Status,
+    DeathReason, Found, Headers, MessageInfo, MessageState, Op, Outcome, Priority, Purged, Redrive,
+    Redriven, Reply, Rescheduled, Schedule, Status,
 };
 
 use super::queue::{
@@ -36,14 +36,12 @@ async fn bury(queue: &Queue, n: u8, ms: u64, name: &str) {
 async fn a_dead_letter_keeps_everything(queue: &Queue) {
     let mut headers = Headers::new();
     headers.set("trace", "1").unwrap_or_else(|violation| panic!("{violation}"));
-    let doomed = NewMessage {
-        headers: headers.clone(),
-        priority: Priority::Low,
-        schedule: after(5),
-        max_failures: 2,
-        max_crashes: 9,
-        ..message("a")
-    };
+    let doomed = message("a")
+        .headers(headers.clone())
+        .priority(Priority::Low)
+        .schedule(after(5))
+        .max_failures(2)
+        .max_crashes(9);
     queue.enqueue_one(0, doomed).await;
     queue.claim(5, claim(1, 1, 10)).await;
     let held = one(queue.claim(15, claim(2, 1, 10)).await.deliveries).lease;
@@ -52,28 +50,20 @@ async fn a_dead_letter_keeps_everything(queue: &Queue) {
     assert_eq!(queue.end(21, "a", held, retry(4, "last")).await, done(Status::Dead));
     let dead = queue.live(9_000, "a").await;
     assert_eq!((dead.headers, dead.payload), (headers, "payload of a".into()));
-    let info = MessageInfo {
-        id: id("a"),
-        state: MessageState::Dead { reason: DeathReason::MaxFailures, since: at(21) },
-        priority: Priority::Low,
-        sequence: 1,
-        enqueued_at: at(0),
-        due: at(20),
-        expires_at: None,
-        epoch: 3,
-        failures: 2,
-        crashes: 1,
-        max_failures: 2,
-        max_crashes: 9,
-        payload_bytes: 12,
-        first_error: Some("first".to_owned()),
-        last_error: Some("last".to_owned()),
-    };
+    let state = MessageState::Dead { reason: DeathReason::MaxFailures, since: at(21) };
+    let mut info = MessageInfo::new(id("a"), state, 1, at(0), at(20));
+    info.priority = Priority::Low;
+    info.epoch = 3;
+    (info.failures, info.max_failures) = (2, 2);
+    (info.crashes, info.max_crashes) = (1, 9);
+    info.payload_bytes = 12;
+    info.first_error = Some("first".to_owned());
+    info.last_error = Some("last".to_owned());
     assert_eq!(dead.info, info);
 }
 
 async fn what_expires_is_buried_and_counted(queue: &Queue) {
-    let stale = NewMessage { expires: Some(after(50)), ..message("stale") };
+    let stale = message("stale").expires(after(50));
     queue.enqueue(0, vec![stale, message("fresh")]).await;
     assert_eq!(queue.live(60, "stale").await.info.state, MessageState::Ready, "nobody looked yet");
     let claimed = queue.claim(60, claim(1, 10, 50)).await;
@@ -91,7 +81,7 @@ async fn what_expires_is_buried_and_counted(queue: &Queue) {
 async fn a_message_expires_at_its_instant_and_not_before(queue: &Queue) {
     for name in ["a", "b"] {
         let expires = Some(Schedule::At(at(50)));
-        queue.enqueue_one(0, NewMessage { expires, ..message(name) }).await;
+        queue.enqueue_one(0, message(name).expires(expires)).await;
     }
     assert_eq!(queue.claim_ids(49, claim(1, 1, 9_000)).await, ["a"]);
     assert_eq!(queue.claim_ids(50, claim(2, 1, 9_000)).await, [""; 0]);
@@ -100,10 +90,12 @@ async fn a_message_expires_at_its_instant_and_not_before(queue: &Queue) {
 
 async fn a_claim_gets_past_many_that_have_expired(queue: &Queue) {
     let stale = |names: std::ops::Range<usize>| {
-        let stale = |n: usize| NewMessage {
-            expires: Some(Schedule::NOW),
-            priority: if n.is_multiple_of(3) { Priority::Urgent } else { Priority::Normal },
-            ..message(&n.to_string())
+        let stale = |n: usize| {
+            message(&n.to_string()).expires(Schedule::NOW).priority(if n.is_multiple_of(3) {
+                Priority::Urgent
+            } else {
+                Priority::Normal
+            })
         };
         names.map(stale).collect::<Vec<_>>()
     };
@@ -123,7 +115,7 @@ async fn a_claim_gets_past_many_that_have_expired(queue: &Queue) {
 }
 
 async fn an_expired_message_costs_no_attempt(queue: &Queue) {
-    queue.enqueue_one(0, NewMessage { expires: Some(Schedule::NOW), ..message("a") }).await;
+    queue.enqueue_one(0, message("a").expires(Schedule::NOW)).await;
     let claimed = queue.claim(0, claim(1, 1, 50)).await;
     assert_eq!((claimed.deliveries.len(), claimed.more, claimed.next), (0, false, None));
     let info = queue.live(0, "a").await.info;
@@ -131,7 +123,7 @@ async fn an_expired_message_costs_no_attempt(queue: &Queue) {
 }
 
 async fn a_message_cannot_expire_while_it_is_leased(queue: &Queue) {
-    let brief = NewMessage { expires: Some(after(50)), ..message("a") };
+    let brief = message("a").expires(after(50));
     let held = queue.leased(0, brief, 100).await;
     assert_eq!(queue.claim_ids(60, claim(2, 1, 50)).await, [""; 0]);
     assert_eq!(queue.end(99, "a", held, Outcome::Ack).await, done(Status::Acked));
@@ -139,7 +131,7 @@ async fn a_message_cannot_expire_while_it_is_leased(queue: &Queue) {
 }
 
 async fn a_retry_does_not_outlive_the_expiry(queue: &Queue) {
-    let brief = NewMessage { expires: Some(after(50)), ..message("a") };
+    let brief = message("a").expires(after(50));
     let held = queue.leased(0, brief, 100).await;
     assert_eq!(queue.end(10, "a", held, retry(40, "boom")).await, done(Status::Scheduled));
     assert_eq!(queue.claim_ids(50, claim(2, 1, 50)).await, [""; 0]);
@@ -149,7 +141,7 @@ async fn a_retry_does_not_outlive_the_expiry(queue: &Queue) {
 }
 
 async fn a_redrive_gives_a_new_life(queue: &Queue) {
-    let doomed = NewMessage { max_failures: 1, expires: Some(after(90)), ..message("a") };
+    let doomed = message("a").max_failures(1).expires(after(90));
     let held = queue.leased(0, doomed, 100).await;
     queue.end(1, "a", held, retry(0, "boom")).await;
     assert_eq!(queue.redrive(200, "a", Schedule::NOW).await, Redriven::Done { due: at(200) });
@@ -179,12 +171,7 @@ async fn headers_of_any_length_have_a_new_life(queue: &Queue) {
             set.unwrap_or_else(|violation| panic!("{violation}"));
         }
         let (name, token) = (length.to_string(), u8::try_from(n).unwrap_or(u8::MAX));
-        let held = queue.leased_as(
-            token,
-            0,
-            NewMessage { headers: headers.clone(), ..message(&name) },
-            50,
-        );
+        let held = queue.leased_as(token, 0, message(&name).headers(headers.clone()), 50);
         let held = held.await;
         assert_eq!(queue.end(1, &name, held, reject("boom")).await, done(Status::Dead), "{name}");
         let redriven = queue.redrive(2, &name, Schedule::NOW).await;
@@ -202,7 +189,7 @@ async fn only_the_dead_are_redriven(queue: &Queue) {
     queue.leased(2, message("leased"), 100).await;
     queue.enqueue_one(3, message("ready")).await;
     let ids = ["ready", "dead", "purged", "leased", "nobody"].map(id).to_vec();
-    let op = Op::Redrive(Redrive { ids, schedule: Schedule::NOW });
+    let op = Op::Redrive(Redrive::new(ids, Schedule::NOW));
     use Redriven::{Done, NotDead, NotFound};
     let answers = vec![NotDead, Done { due: at(4) }, NotFound, NotDead, NotFound];
     assert_eq!(queue.apply(4, &op).await.reply, Reply::Redrive(answers));

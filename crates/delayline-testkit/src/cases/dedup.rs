@@ -2,7 +2,7 @@
 
 use delayline_core::limits::FINISHED_RETENTION_MS;
 use delayline_core::{
-    At, Enqueued, FinishedIds, Headers, NewMessage, Op, Outcome, Priority, Reply, Schedule, Status,
+    At, Enqueued, FinishedIds, Headers, Op, Outcome, Priority, Reply, Schedule, Status,
 };
 
 use super::queue::{Queue, after, at, claim, message, one, reject};
@@ -21,7 +21,7 @@ super::cases! { "dedup",
 }
 
 async fn a_repeated_enqueue_makes_no_second_message(queue: &Queue) {
-    let delayed = NewMessage { schedule: after(50), ..message("a") };
+    let delayed = message("a").schedule(after(50));
     assert_eq!(queue.enqueue_one(0, delayed.clone()).await, Enqueued::Created { due: at(50) });
     for ms in [0, 10, 40] {
         let again = queue.enqueue_one(ms, delayed.clone()).await;
@@ -34,7 +34,7 @@ async fn a_repeated_enqueue_makes_no_second_message(queue: &Queue) {
 
 async fn a_repeated_enqueue_tells_where_the_message_stands(queue: &Queue) {
     let duplicate = |status| Enqueued::Duplicate { status };
-    queue.enqueue_one(0, NewMessage { schedule: after(10), ..message("a") }).await;
+    queue.enqueue_one(0, message("a").schedule(after(10))).await;
     assert_eq!(queue.enqueue_one(9, message("a")).await, duplicate(Status::Scheduled));
     assert_eq!(queue.enqueue_one(10, message("a")).await, duplicate(Status::Ready));
     let held = one(queue.claim(10, claim(1, 1, 50)).await.deliveries).lease;
@@ -56,12 +56,12 @@ async fn another_content_is_a_conflict(queue: &Queue) {
     headers.set("x", "").unwrap_or_else(|violation| panic!("{violation}"));
     queue.enqueue_one(0, message("a")).await;
     let others = [
-        NewMessage { payload: "payload of A".into(), ..message("a") },
-        NewMessage { payload: "".into(), ..message("a") },
-        NewMessage { headers, ..message("a") },
-        NewMessage { priority: Priority::High, ..message("a") },
-        NewMessage { max_failures: 1, ..message("a") },
-        NewMessage { max_crashes: 1, ..message("a") },
+        message("a").payload("payload of A"),
+        message("a").payload(""),
+        message("a").headers(headers),
+        message("a").priority(Priority::High),
+        message("a").max_failures(1),
+        message("a").max_crashes(1),
     ];
     for other in others {
         let conflict = queue.enqueue_one(1, other.clone()).await;
@@ -70,15 +70,15 @@ async fn another_content_is_a_conflict(queue: &Queue) {
     let taken = one(queue.claim(2, claim(1, 1, 50)).await.deliveries);
     assert_eq!(taken.message.payload, "payload of a", "nothing was changed");
     queue.end(3, "a", taken.lease, Outcome::Ack).await;
-    let other = NewMessage { payload: "other".into(), ..message("a") };
+    let other = message("a").payload("other");
     let conflict = queue.enqueue_one(4, other).await;
     assert_eq!(conflict, Enqueued::Conflict { status: Status::Acked }, "it is remembered");
 }
 
 async fn another_schedule_is_no_other_content(queue: &Queue) {
-    queue.enqueue_one(0, NewMessage { schedule: Schedule::At(at(50)), ..message("a") }).await;
+    queue.enqueue_one(0, message("a").schedule(Schedule::At(at(50)))).await;
     let schedule = after(9_000);
-    let other = NewMessage { schedule, finished_ids: FinishedIds::Reuse, ..message("a") };
+    let other = message("a").schedule(schedule).finished_ids(FinishedIds::Reuse);
     let again = queue.enqueue_one(1, other).await;
     assert_eq!(again, Enqueued::Duplicate { status: Status::Scheduled });
     assert_eq!(queue.live(1, "a").await.info.due, at(50));
@@ -90,7 +90,7 @@ async fn another_trace_is_no_other_content(queue: &Queue) {
         for (name, value) in headers {
             all.set(*name, *value).unwrap_or_else(|violation| panic!("{violation}"));
         }
-        NewMessage { headers: all, ..message("a") }
+        message("a").headers(all)
     };
     let (parent, state) = (Headers::TRACEPARENT, Headers::TRACESTATE);
     queue.enqueue_one(0, traced(&[("tenant", "7"), (parent, "first")])).await;
@@ -118,7 +118,7 @@ async fn finished_ids_are_remembered_for_the_retention(queue: &Queue) {
 }
 
 async fn finished_ids_can_be_reused(queue: &Queue) {
-    let reused = NewMessage { finished_ids: FinishedIds::Reuse, ..message("a") };
+    let reused = message("a").finished_ids(FinishedIds::Reuse);
     for n in 0..3 {
         let created = queue.enqueue_one(0, reused.clone()).await;
         assert_eq!(created, Enqueued::Created { due: at(0) });
@@ -131,12 +131,12 @@ async fn finished_ids_can_be_reused(queue: &Queue) {
 }
 
 async fn a_live_id_is_never_reused(queue: &Queue) {
-    let reused = NewMessage { finished_ids: FinishedIds::Reuse, ..message("a") };
+    let reused = message("a").finished_ids(FinishedIds::Reuse);
     let held = queue.leased(0, reused.clone(), 50).await;
     let again = queue.enqueue_one(1, reused.clone()).await;
     assert_eq!(again, Enqueued::Duplicate { status: Status::Leased });
     queue.end(2, "a", held, reject("boom")).await;
-    let other = NewMessage { payload: "other".into(), ..reused };
+    let other = reused.payload("other");
     let conflict = queue.enqueue_one(3, other).await;
     assert_eq!(conflict, Enqueued::Conflict { status: Status::Dead });
 }
@@ -166,7 +166,7 @@ async fn of_many_at_once_one_creates(queue: &Queue) {
 
 async fn items_of_a_batch_are_independent(queue: &Queue) {
     queue.enqueue(0, vec![message("known"), message("other")]).await;
-    let other = NewMessage { payload: "".into(), ..message("other") };
+    let other = message("other").payload("");
     let answers = queue.enqueue(1, vec![message("new"), other, message("known"), message("newer")]);
     let status = Status::Ready;
     let expected = [

@@ -5,7 +5,7 @@ use delayline_core::{
     Schedule, Timestamp,
 };
 
-use super::queue::{Queue, after, at, claim, id, ids, lease, message, millis, one};
+use super::queue::{Queue, after, at, claim, id, ids, lease, message, millis, one, with};
 
 super::cases! { "delivery",
     a_message_is_delivered_as_it_was_enqueued: "G2",
@@ -25,55 +25,39 @@ async fn a_message_is_delivered_as_it_was_enqueued(queue: &Queue) {
     for (name, value) in [("trace", "00-af-01"), ("empty", ""), ("z", "last"), ("a", "order")] {
         headers.set(name, value).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    let order = NewMessage {
-        headers: headers.clone(),
-        priority: Priority::High,
-        schedule: after(40),
-        expires: Some(after(5_000)),
-        max_failures: 7,
-        max_crashes: 3,
-        ..NewMessage::new(id("order-1"), "close it")
-    };
+    let order = NewMessage::new(id("order-1"), "close it")
+        .headers(headers.clone())
+        .priority(Priority::High)
+        .schedule(after(40))
+        .expires(after(5_000))
+        .max_failures(7)
+        .max_crashes(3);
     assert_eq!(queue.enqueue_one(10, order).await, Enqueued::Created { due: at(50) });
     let claimed = queue.claim(60, claim(1, 10, 500)).await;
-    let info = MessageInfo {
-        id: id("order-1"),
-        state: MessageState::Leased { deadline: at(560), cancel_requested: false },
-        priority: Priority::High,
-        sequence: 1,
-        enqueued_at: at(10),
-        due: at(50),
-        expires_at: Some(at(5_010)),
-        epoch: 1,
-        failures: 0,
-        crashes: 0,
-        max_failures: 7,
-        max_crashes: 3,
-        payload_bytes: 8,
-        first_error: None,
-        last_error: None,
-    };
-    let delivered = Message { info, headers, payload: "close it".into(), follower: None };
-    assert_eq!(
-        claimed,
-        Claimed {
-            deliveries: vec![Delivery { message: delivered.clone(), lease: lease(1, 1) }],
-            more: false,
-            next: Some(at(560)),
-            deaths: Vec::new(),
-        }
-    );
+    let state = MessageState::Leased { deadline: at(560), cancel_requested: false };
+    let mut info = MessageInfo::new(id("order-1"), state, 1, at(10), at(50));
+    info.priority = Priority::High;
+    info.expires_at = Some(at(5_010));
+    info.epoch = 1;
+    (info.max_failures, info.max_crashes) = (7, 3);
+    info.payload_bytes = 8;
+    let mut delivered = Message::new(info, "close it".into());
+    delivered.headers = headers;
+    let mut expected = Claimed::default();
+    expected.deliveries = vec![Delivery::new(delivered.clone(), lease(1, 1))];
+    expected.next = Some(at(560));
+    assert_eq!(claimed, expected);
     assert_eq!(claimed.deliveries[0].message.payload, "close it");
     let names: Vec<_> = delivered.headers.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["trace", "empty", "z", "a"], "headers keep their order");
 }
 
 async fn nothing_is_delivered_before_it_is_due(queue: &Queue) {
-    let delayed = NewMessage { schedule: after(500), ..message("a") };
+    let delayed = message("a").schedule(after(500));
     assert_eq!(queue.enqueue_one(999, delayed).await, Enqueued::Created { due: at(1_499) });
     for (token, ms) in [(1, 999), (2, 1_000), (3, 1_498)] {
         let early = queue.claim(ms, claim(token, 10, 50)).await;
-        let nothing = Claimed { next: Some(at(1_499)), ..Claimed::default() };
+        let nothing = with(Claimed::default(), |claimed| claimed.next = Some(at(1_499)));
         assert_eq!(early, nothing, "at {ms}");
     }
     assert_eq!(queue.claim_ids(1_499, claim(4, 10, 50)).await, ["a"]);
@@ -87,7 +71,7 @@ async fn past_and_present_instants_are_due_at_once(queue: &Queue) {
         ("epoch", Schedule::At(Timestamp::MIN), Timestamp::MIN),
     ];
     for (name, schedule, due) in schedules {
-        let created = queue.enqueue_one(1_000, NewMessage { schedule, ..message(name) }).await;
+        let created = queue.enqueue_one(1_000, message(name).schedule(schedule)).await;
         assert_eq!(created, Enqueued::Created { due }, "{name}");
     }
     let claimed = queue.claim_ids(1_000, claim(1, 10, 50)).await;
@@ -97,7 +81,7 @@ async fn past_and_present_instants_are_due_at_once(queue: &Queue) {
 async fn large_delays_are_kept_to_the_millisecond(queue: &Queue) {
     let delays = [(1 << 31) - 1, 1 << 31, (1 << 32) + 1, 1_000_000_000_001];
     for delay in delays {
-        let delayed = NewMessage { schedule: after(delay), ..message(&delay.to_string()) };
+        let delayed = message(&delay.to_string()).schedule(after(delay));
         assert_eq!(queue.enqueue_one(7, delayed).await, Enqueued::Created { due: at(7 + delay) });
     }
     for (n, delay) in (0..).zip(delays) {
@@ -112,7 +96,7 @@ async fn large_delays_are_kept_to_the_millisecond(queue: &Queue) {
 }
 
 async fn a_delay_of_many_leases_is_one_delivery(queue: &Queue) {
-    let order = NewMessage { schedule: after(1_000), ..message("order-1") };
+    let order = message("order-1").schedule(after(1_000));
     queue.enqueue_one(0, order).await;
     for n in 0..100_u8 {
         assert_eq!(queue.claim(u64::from(n) * 10, claim(n, 10, 100)).await.deliveries, []);
@@ -126,11 +110,11 @@ async fn a_delay_of_many_leases_is_one_delivery(queue: &Queue) {
 }
 
 async fn the_farthest_instants_are_kept(queue: &Queue) {
-    let last = NewMessage { schedule: Schedule::At(Timestamp::MAX), ..message("last") };
+    let last = message("last").schedule(Schedule::At(Timestamp::MAX));
     let due = Timestamp::MAX;
     assert_eq!(queue.enqueue_one(0, last).await, Enqueued::Created { due });
     let century = millis(delayline_core::limits::MAX_DELAY_MS);
-    let late = NewMessage { schedule: Schedule::In(century), ..message("century") };
+    let late = message("century").schedule(Schedule::In(century));
     let due = at(century.as_ms());
     assert_eq!(queue.enqueue_one(0, late).await, Enqueued::Created { due });
     assert_eq!(queue.claim(0, claim(1, 10, 50)).await.next, Some(due));
@@ -153,7 +137,7 @@ async fn a_claim_takes_at_most_what_it_asks_for(queue: &Queue) {
 }
 
 async fn a_claim_says_when_to_come_back(queue: &Queue) {
-    let later = NewMessage { schedule: after(700), ..message("later") };
+    let later = message("later").schedule(after(700));
     queue.enqueue(0, vec![message("now"), later]).await;
     let claimed = queue.claim(0, claim(1, 10, 1_000)).await;
     assert_eq!((ids(&claimed.deliveries), claimed.next), (vec!["now".to_owned()], Some(at(700))));
@@ -170,9 +154,7 @@ async fn an_empty_queue_has_nothing_to_come_back_for(queue: &Queue) {
 
 async fn a_rescheduled_message_is_due_at_its_new_instant(queue: &Queue) {
     use delayline_core::Rescheduled::{Done, InFlight, NotFound};
-    queue
-        .enqueue(0, vec![message("a"), NewMessage { schedule: after(9_000), ..message("b") }])
-        .await;
+    queue.enqueue(0, vec![message("a"), message("b").schedule(after(9_000))]).await;
     let done = queue.reschedule(10, "a", after(90)).await;
     assert_eq!(done, Done { due: at(100) }, "a ready message can wait again");
     assert_eq!(queue.reschedule(10, "b", Schedule::At(at(99))).await, Done { due: at(99) });

@@ -99,11 +99,7 @@ async fn end_all(queue: &Queue, ms: u64, token: u8, epoch: u64, forms: &[NewMess
         Outcome::Reject { .. } => Status::Dead,
         _ => Status::Ready,
     };
-    let end = |form: &NewMessage| Settlement {
-        id: form.id.clone(),
-        lease: lease(token, epoch),
-        outcome: by.clone(),
-    };
+    let end = |form: &NewMessage| Settlement::new(form.id.clone(), lease(token, epoch), by.clone());
     let settled = queue.settle(ms, forms.iter().map(end).collect()).await;
     assert_eq!(settled, vec![done(status); forms.len()]);
 }
@@ -131,7 +127,7 @@ async fn a_dead_letter_of_any_form_is_revived_whole(queue: &Queue) {
     assert_claimed(queue, 1, 1, &forms, true).await;
     end_all(queue, 2, 1, 1, &forms, reject("boom")).await;
     assert_all(queue, 3, &forms, Status::Dead, true).await;
-    let redrive = Redrive { ids: names(&forms), schedule: Schedule::NOW };
+    let redrive = Redrive::new(names(&forms), Schedule::NOW);
     let redriven = queue.apply(EXPIRY, &Op::Redrive(redrive)).await.reply;
     assert_eq!(redriven, Reply::Redrive(vec![Redriven::Done { due: at(EXPIRY) }; forms.len()]));
     assert_all(queue, EXPIRY, &forms, Status::Ready, false).await;

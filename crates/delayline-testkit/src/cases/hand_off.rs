@@ -28,7 +28,7 @@ super::cases! { "hand_off",
 }
 
 fn item(name: &str, lease: Lease, outcome: Outcome, messages: Vec<NewMessage>) -> HandOff {
-    HandOff { settlement: Settlement { id: id(name), lease, outcome }, messages }
+    HandOff::new(Settlement::new(id(name), lease, outcome), messages)
 }
 
 async fn hand_off(queue: &Queue, ms: u64, items: Vec<HandOff>) -> Vec<HandedOff> {
@@ -48,11 +48,11 @@ fn created(ms: u64) -> Enqueued {
 }
 
 fn done_and(status: Status, messages: Vec<Enqueued>) -> HandedOff {
-    HandedOff { settled: done(status), messages }
+    HandedOff::new(done(status), messages)
 }
 
 fn due(message: NewMessage, ms: u64) -> NewMessage {
-    NewMessage { schedule: after(ms), ..message }
+    message.schedule(after(ms))
 }
 
 async fn messages_follow_from_every_outcome(queue: &Queue) {
@@ -101,7 +101,7 @@ async fn a_lease_that_is_not_current_hands_nothing_off(queue: &Queue) {
 async fn messages_with_known_ids_are_told(queue: &Queue) {
     queue.enqueue(0, vec![due(message("same"), 900), due(message("other"), 900)]).await;
     let held = queue.leased(1, message("a"), 100).await;
-    let other = NewMessage { payload: "something else".into(), ..message("other") };
+    let other = message("other").payload("something else");
     let answer = ack(queue, 2, "a", held, vec![message("same"), other, message("new")]).await;
     let duplicate = Enqueued::Duplicate { status: Status::Scheduled };
     let conflict = Enqueued::Conflict { status: Status::Scheduled };
@@ -122,7 +122,7 @@ async fn a_follow_up_may_reuse_a_finished_id(queue: &Queue) {
     let held = queue.leased(0, message("old"), 100).await;
     queue.end(1, "old", held, Outcome::Ack).await;
     let held = queue.leased_as(2, 2, message("a"), 100).await;
-    let again = NewMessage { finished_ids: FinishedIds::Reuse, ..message("old") };
+    let again = message("old").finished_ids(FinishedIds::Reuse);
     assert_eq!(
         ack(queue, 3, "a", held, vec![due(again, 5)]).await,
         done_and(Status::Acked, vec![created(8)])
@@ -144,10 +144,10 @@ async fn follow_ups_are_due_as_they_say(queue: &Queue) {
 
 async fn a_large_follow_up_is_delivered_whole(queue: &Queue) {
     let held = queue.leased(0, message("a"), 100).await;
-    let mut large = NewMessage { payload: vec![7; 100_000].into(), ..message("large") };
+    let mut large = message("large").payload(vec![7; 100_000]);
     let set = large.headers.set("kind", "large");
     set.unwrap_or_else(|violation| panic!("{violation}"));
-    let expiring = NewMessage { expires: Some(after(50)), ..message("expiring") };
+    let expiring = message("expiring").expires(after(50));
     let answer = ack(queue, 1, "a", held, vec![large.clone(), expiring]).await;
     assert_eq!(answer, done_and(Status::Acked, vec![created(1), created(1)]));
     assert_eq!(queue.live(2, "expiring").await.info.expires_at, Some(at(51)));
@@ -194,12 +194,10 @@ async fn a_followed_message_hands_off_beside_its_follower(queue: &Queue) {
     let held = queue.leased(0, message("a"), 100).await;
     let (content, due) = (UpdateContent::Replace, UpdateDue::Set);
     let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
-    let update = NewMessage {
-        payload: "an update".into(),
-        known: Known::Update(Update { content, due, token }),
-        finished_ids: FinishedIds::Reuse,
-        ..message("a")
-    };
+    let update = message("a")
+        .payload("an update")
+        .known(Known::Update(Update::new(content, due, token)))
+        .finished_ids(FinishedIds::Reuse);
     queue.enqueue_one(1, update).await;
     let items = vec![item("a", held, Outcome::Release, vec![message("b")])];
     let expected = done_and(Status::Replaced, vec![created(2)]);
@@ -236,13 +234,13 @@ async fn what_cannot_follow_is_refused(queue: &Queue) {
     let held = queue.leased(0, message("a"), 60_000).await;
     let before = queue.stats(1).await;
     let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
-    let update = Update { content: UpdateContent::Replace, due: UpdateDue::Set, token };
-    let update = NewMessage { known: Known::Update(update), ..message("b") };
+    let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+    let update = message("b").known(Known::Update(update));
     let many = |count: usize| (0..count).map(|n| message(&format!("n-{n}"))).collect::<Vec<_>>();
-    let large = |name| NewMessage { payload: vec![0; MAX_PAYLOAD_BYTES].into(), ..message(name) };
+    let large = |name| message(name).payload(vec![0; MAX_PAYLOAD_BYTES]);
     let names = ["1", "2", "3", "4", "5"];
     assert!(names.len() * MAX_PAYLOAD_BYTES > MAX_BATCH_BYTES, "they are too large together");
-    let too_long = NewMessage { payload: vec![0; MAX_PAYLOAD_BYTES + 1].into(), ..message("b") };
+    let too_long = message("b").payload(vec![0; MAX_PAYLOAD_BYTES + 1]);
     for (what, messages) in [
         ("none", Vec::new()),
         ("its own id", vec![message("a")]),

@@ -1,7 +1,7 @@
 //! What a queue was like when each minute and each hour began.
 
 use delayline_core::limits::{HISTORY_HOURS, HISTORY_MINUTES};
-use delayline_core::{HistoryPoint, NewMessage, Op, Outcome, Resolution, Timestamp};
+use delayline_core::{HistoryPoint, Op, Outcome, Resolution, Timestamp};
 
 use super::queue::{Queue, after, at, claim, lease, message, one, retry};
 
@@ -52,7 +52,7 @@ async fn send(queue: &Queue, ms: u64) {
 
 async fn the_first_change_of_a_minute_stores_what_was_before(queue: &Queue) {
     assert_eq!(enqueued(&minutes(queue, START).await), [0], "an empty queue has a present");
-    let due = |ms| NewMessage { schedule: after(ms), ..message(&format!("due in {ms}")) };
+    let due = |ms| message(&format!("due in {ms}")).schedule(after(ms));
     queue.enqueue(START + 5, [0, 1, MINUTE - 5, MINUTE - 4].map(due).to_vec()).await;
     queue.claim(START + 5, claim(1, 1, 9 * MINUTE)).await;
     let points = minutes(queue, START + 6).await;
@@ -75,7 +75,7 @@ async fn the_first_change_of_a_minute_stores_what_was_before(queue: &Queue) {
     let late = START + 9 * MINUTE;
     for delay in [1, 2] {
         let name = format!("late in {delay}");
-        queue.enqueue_one(late - 1, NewMessage { schedule: after(delay), ..message(&name) }).await;
+        queue.enqueue_one(late - 1, message(&name).schedule(after(delay))).await;
     }
     queue.pause(late + 9).await;
     let points = minutes(queue, late + 9).await;
@@ -123,7 +123,7 @@ async fn a_repeated_call_stores_nothing(queue: &Queue) {
 
 async fn every_kind_of_change_stores_a_point(queue: &Queue) {
     let name = "a";
-    let frail = NewMessage { schedule: after(9), ..message(name) };
+    let frail = message(name).schedule(after(9));
     queue.enqueue_one(START, frail).await;
     let in_minute = |n: u64| START + n * MINUTE;
     queue.reschedule(in_minute(1), name, after(0)).await;

@@ -6,7 +6,7 @@ use delayline_core::{
     Settlement, Status,
 };
 
-use super::queue::{Queue, at, claim, done, id, lease, message, one, reject, retry};
+use super::queue::{Queue, at, claim, done, id, lease, message, millis, one, reject, retry};
 
 super::cases! { "hostile",
     ids_of_any_bytes_are_told_apart: "G20",
@@ -84,7 +84,7 @@ async fn ids_of_any_bytes_are_told_apart(queue: &Queue) {
         claimed.deliveries.into_iter().enumerate().partition(|(n, _)| n % 2 == 0);
     let acks: Vec<_> = settled
         .into_iter()
-        .map(|(_, d)| Settlement { id: d.message.info.id, lease: d.lease, outcome: Outcome::Ack })
+        .map(|(_, d)| Settlement::new(d.message.info.id, d.lease, Outcome::Ack))
         .collect();
     let count = acks.len();
     assert_eq!(queue.settle(1, acks).await, vec![done(Status::Acked); count]);
@@ -113,7 +113,7 @@ async fn headers_of_any_bytes_are_kept(queue: &Queue) {
         let name = format!("{n}\0\r\n\u{1f980}");
         headers.set(name, *bytes).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    queue.enqueue_one(0, NewMessage { headers: headers.clone(), ..message("a") }).await;
+    queue.enqueue_one(0, message("a").headers(headers.clone())).await;
     assert!(queue.live(0, "a").await.headers == headers);
     let taken = one(queue.claim(0, claim(1, 1, 50)).await.deliveries);
     assert!(taken.message.headers == headers);
@@ -130,7 +130,7 @@ async fn consumers_and_tokens_of_any_bytes_are_told_apart(queue: &Queue) {
         let claim_id = ClaimId::from_bytes(token);
         let name = n.to_string();
         queue.enqueue_one(0, message(&name)).await;
-        let own = Claim { consumer, claim_id, ..claim(1, 1, 50) };
+        let own = Claim::new(consumer, claim_id, 1, millis(50));
         for _ in 0..2 {
             let taken = one(queue.claim(0, own.clone()).await.deliveries);
             assert_eq!(taken.message.info.id, id(&name));
@@ -145,10 +145,12 @@ async fn error_texts_of_any_characters_are_kept(queue: &Queue) {
     let names: Vec<_> = (0..all.len()).map(|n| n.to_string()).collect();
     queue.enqueue(0, names.iter().map(|name| message(name)).collect()).await;
     queue.claim(0, claim(1, 1_000, 50)).await;
-    let settle = |(n, (name, text)): (usize, (&String, &&str))| Settlement {
-        id: id(name),
-        lease: lease(1, 1),
-        outcome: if n % 2 == 0 { retry(0, text) } else { reject(text) },
+    let settle = |(n, (name, text)): (usize, (&String, &&str))| {
+        Settlement::new(
+            id(name),
+            lease(1, 1),
+            if n % 2 == 0 { retry(0, text) } else { reject(text) },
+        )
     };
     let settlements = names.iter().zip(&all).enumerate().map(settle).collect();
     queue.settle(1, settlements).await;

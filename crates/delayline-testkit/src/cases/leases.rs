@@ -1,7 +1,7 @@
 //! Who may hold a message, and for how long.
 
 use delayline_core::limits::{MAX_BATCH, MAX_RECLAIM};
-use delayline_core::{DeathReason, Extended, MessageState, NewMessage, Outcome, Settled, Status};
+use delayline_core::{DeathReason, Extended, MessageState, Outcome, Settled, Status};
 
 use super::queue::{Queue, at, claim, death, done, ids, lease, message, one, reject, retry};
 
@@ -114,7 +114,7 @@ async fn only_the_current_lease_can_be_extended(queue: &Queue) {
 }
 
 async fn expired_leases_are_counted_and_kill_in_the_end(queue: &Queue) {
-    queue.enqueue_one(0, NewMessage { max_crashes: 3, ..message("a") }).await;
+    queue.enqueue_one(0, message("a").max_crashes(3)).await;
     for n in 0..3 {
         let taken = one(queue.claim(u64::from(n) * 10, claim(n, 10, 10)).await.deliveries);
         assert_eq!(taken.message.info.crashes, u32::from(n));
@@ -129,7 +129,7 @@ async fn expired_leases_are_counted_and_kill_in_the_end(queue: &Queue) {
 }
 
 async fn failures_and_crashes_are_counted_apart(queue: &Queue) {
-    let limited = NewMessage { max_failures: 2, max_crashes: 2, ..message("a") };
+    let limited = message("a").max_failures(2).max_crashes(2);
     let held = queue.leased(0, limited, 10).await;
     assert_eq!(queue.end(1, "a", held, retry(0, "first")).await, done(Status::Ready));
     queue.claim(2, claim(2, 1, 10)).await;

@@ -42,16 +42,16 @@ async fn refused(queue: &Queue, op: Op) -> Violation {
 /// One large batch operation of each kind, on the given ids.
 fn batches(ids: &[MessageId]) -> Vec<Op> {
     let each = ids.iter().cloned();
-    let settle = |id| Settlement { id, lease: lease(1, 1), outcome: Outcome::Ack };
+    let settle = |id| Settlement::new(id, lease(1, 1), Outcome::Ack);
     let extend = each.clone().map(|id| (id, lease(1, 1))).collect();
-    let reschedule = |id| Reschedule { id, schedule: Schedule::NOW };
+    let reschedule = |id| Reschedule::new(id, Schedule::NOW);
     vec![
         Op::Enqueue(each.clone().map(|id| NewMessage::new(id, "")).collect()),
         Op::Settle(each.clone().map(settle).collect()),
-        Op::Extend(Extend { leases: extend, lease: millis(50) }),
+        Op::Extend(Extend::new(extend, millis(50))),
         Op::Cancel(ids.to_vec()),
         Op::Reschedule(each.map(reschedule).collect()),
-        Op::Redrive(Redrive { ids: ids.to_vec(), schedule: Schedule::NOW }),
+        Op::Redrive(Redrive::new(ids.to_vec(), Schedule::NOW)),
         Op::Purge(ids.to_vec()),
         Op::Get(ids.to_vec()),
     ]
@@ -81,22 +81,19 @@ async fn claims_beyond_a_limit_are_refused(queue: &Queue) {
     }
     for lease_ms in [0, MAX_LEASE_MS + 1] {
         let leases = vec![(id("a"), lease(1, 1))];
-        refused(queue, Op::Extend(Extend { leases, lease: millis(lease_ms) })).await;
+        refused(queue, Op::Extend(Extend::new(leases, millis(lease_ms)))).await;
     }
 }
 
 async fn messages_beyond_a_limit_are_refused(queue: &Queue) {
-    let large = NewMessage { payload: zeros(MAX_PAYLOAD_BYTES + 1), ..message("a") };
+    let large = message("a").payload(zeros(MAX_PAYLOAD_BYTES + 1));
     let violation = refused(queue, Op::Enqueue(vec![message("b"), large])).await;
     assert_eq!(
         violation.to_string(),
         "the payload is 1048577 bytes long; at most 1048576 are allowed"
     );
     for limit in [0, 65_536, u32::MAX] {
-        for message in [
-            NewMessage { max_failures: limit, ..message("a") },
-            NewMessage { max_crashes: limit, ..message("a") },
-        ] {
+        for message in [message("a").max_failures(limit), message("a").max_crashes(limit)] {
             let violation = refused(queue, Op::Enqueue(vec![message])).await;
             assert!(matches!(violation, Violation::OutOfRange { .. }), "{violation}");
         }
@@ -108,7 +105,7 @@ async fn messages_beyond_a_limit_are_refused(queue: &Queue) {
     assert!(matches!(violation, Violation::TooLong { unit: "bytes", .. }), "{violation}");
     let error = "e".repeat(MAX_ERROR_BYTES + 1);
     for outcome in [retry(0, &error), reject(&error)] {
-        let settlement = Settlement { id: id("a"), lease: lease(1, 1), outcome };
+        let settlement = Settlement::new(id("a"), lease(1, 1), outcome);
         let violation = refused(queue, Op::Settle(vec![settlement])).await;
         assert!(matches!(violation, Violation::TooLong { unit: "bytes", .. }), "{violation}");
     }
@@ -116,11 +113,11 @@ async fn messages_beyond_a_limit_are_refused(queue: &Queue) {
 
 async fn pages_beyond_a_limit_are_refused(queue: &Queue) {
     for limit in [0, MAX_PAGE + 1] {
-        refused(queue, Op::List(List { status: Status::Ready, after: None, limit })).await;
-        refused(queue, Op::Check(Check { after: None, limit })).await;
+        refused(queue, Op::List(List::new(Status::Ready, limit))).await;
+        refused(queue, Op::Check(Check::new(limit))).await;
     }
     for status in [Status::Acked, Status::Cancelled, Status::Purged] {
-        refused(queue, Op::List(List { status, after: None, limit: 10 })).await;
+        refused(queue, Op::List(List::new(status, 10))).await;
     }
     refused(queue, Op::Get(many(MAX_LOOK_UP + 1))).await;
     queue.apply(0, &Op::Get(many(MAX_LOOK_UP))).await;
@@ -158,8 +155,7 @@ async fn the_largest_batches_are_carried_out(queue: &Queue) {
     assert_eq!(ids(&claimed.deliveries), expected);
     let extended = Extended::Done { deadline: at(60), cancel_requested: false };
     assert_eq!(apply(2).await, Reply::Extend(vec![extended; MAX_BATCH]));
-    let reject =
-        |id: &MessageId| Settlement { id: id.clone(), lease: lease(1, 1), outcome: reject("boom") };
+    let reject = |id: &MessageId| Settlement::new(id.clone(), lease(1, 1), reject("boom"));
     let settled = queue.settle(10, all.iter().map(reject).collect()).await;
     assert_eq!(settled, vec![done(Status::Dead); MAX_BATCH]);
     assert_eq!(apply(3).await, Reply::Settle(vec![Settled::Stale; MAX_BATCH]));
@@ -176,8 +172,7 @@ async fn the_largest_message_is_kept(queue: &Queue) {
         set.unwrap_or_else(|violation| panic!("{violation}"));
     }
     assert_eq!(headers.encoded_len(), MAX_HEADERS_BYTES);
-    let large =
-        NewMessage { headers: headers.clone(), payload: zeros(MAX_PAYLOAD_BYTES), ..message("a") };
+    let large = message("a").headers(headers.clone()).payload(zeros(MAX_PAYLOAD_BYTES));
     queue.enqueue_one(0, large).await;
     let taken = one(queue.claim(0, claim(1, 1, 50)).await.deliveries).message;
     assert!(taken.payload == zeros(MAX_PAYLOAD_BYTES), "another payload");
@@ -226,10 +221,10 @@ async fn a_claim_counts_every_byte_of_headers_and_payloads(queue: &Queue) {
             set.unwrap_or_else(|violation| panic!("{violation}"));
         }
         let payload = zeros(MAX_PAYLOAD_BYTES / 256 - small.headers.encoded_len());
-        NewMessage { payload, ..small }
+        small.payload(payload)
     });
     queue.enqueue(0, small.collect()).await;
-    queue.enqueue_one(0, NewMessage { payload: zeros(1), ..message("one byte more") }).await;
+    queue.enqueue_one(0, message("one byte more").payload(zeros(1))).await;
     let first = queue.claim(0, claim(1, MAX_BATCH, 50)).await;
     assert_eq!((first.deliveries.len(), first.more), (3 + 256, true));
     assert_eq!(queue.claim_ids(0, claim(2, MAX_BATCH, 50)).await, ["one byte more"]);

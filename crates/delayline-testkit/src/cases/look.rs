@@ -1,11 +1,11 @@
 //! Lookups change nothing and return the truth.
 
 use delayline_core::{
-    Check, Found, List, Millis, NewMessage, Op, Outcome, Position, Priority, Reply, Resolution,
-    Schedule, Stats, Status, Timestamp,
+    Check, Found, List, Millis, Op, Outcome, Position, Priority, Reply, Resolution, Schedule,
+    Stats, Status, Timestamp,
 };
 
-use super::queue::{Queue, after, at, claim, id, lease, listed, message, reject};
+use super::queue::{Queue, after, at, claim, id, lease, listed, message, reject, with};
 
 super::cases! { "look",
     lists_have_the_order_of_their_status: "G12",
@@ -30,14 +30,9 @@ async fn populated(queue: &Queue) {
     queue.claim(3, claim(2, 2, 90)).await;
     queue.extend(4, "l1", lease(2, 1), 5).await;
     let schedule = after(500);
-    let high = NewMessage { schedule: after(900), priority: Priority::High, ..message("s1") };
-    queue.enqueue(5, vec![NewMessage { schedule, ..message("s2") }, high]).await;
-    queue
-        .enqueue(
-            6,
-            vec![message("r2"), NewMessage { schedule: Schedule::At(at(1)), ..message("r1") }],
-        )
-        .await;
+    let high = message("s1").schedule(after(900)).priority(Priority::High);
+    queue.enqueue(5, vec![message("s2").schedule(schedule), high]).await;
+    queue.enqueue(6, vec![message("r2"), message("r1").schedule(Schedule::At(at(1)))]).await;
 }
 
 async fn lists_have_the_order_of_their_status(queue: &Queue) {
@@ -60,7 +55,7 @@ async fn lists_go_on_where_a_page_ended(queue: &Queue) {
     for (n, name) in (0..).zip(&names) {
         let priority = if n < 3 { Priority::Urgent } else { Priority::Low };
         let schedule = after(10 - n / 2);
-        queue.enqueue_one(0, NewMessage { priority, schedule, ..message(name) }).await;
+        queue.enqueue_one(0, message(name).priority(priority).schedule(schedule)).await;
     }
     let (mut all, mut next) = (Vec::new(), None);
     for _ in 0..4 {
@@ -133,23 +128,23 @@ async fn counts_follow_a_message_through_its_life(queue: &Queue) {
     assert_eq!(queue.stats(0).await, Stats::default());
     let mut expected = Stats::default();
     expected.totals.enqueued = 1;
-    queue.enqueue_one(0, NewMessage { schedule: after(10), ..message("a") }).await;
-    let waiting = Stats { earliest_due: Some(at(10)), ..expected };
-    assert_eq!(queue.stats(9).await, Stats { scheduled: 1, ..waiting });
-    assert_eq!(queue.stats(10).await, Stats { ready: 1, ..waiting });
+    queue.enqueue_one(0, message("a").schedule(after(10))).await;
+    let waiting = with(expected, |stats| stats.earliest_due = Some(at(10)));
+    assert_eq!(queue.stats(9).await, with(waiting, |stats| stats.scheduled = 1));
+    assert_eq!(queue.stats(10).await, with(waiting, |stats| stats.ready = 1));
     queue.claim(10, claim(1, 1, 50)).await;
     expected.totals.lateness[0] = 1;
-    assert_eq!(queue.stats(10).await, Stats { leased: 1, ..expected });
+    assert_eq!(queue.stats(10).await, with(expected, |stats| stats.leased = 1));
     queue.end(11, "a", lease(1, 1), reject("boom")).await;
     expected.totals.died_rejected = 1;
-    assert_eq!(queue.stats(11).await, Stats { dead: 1, ..expected });
+    assert_eq!(queue.stats(11).await, with(expected, |stats| stats.dead = 1));
     queue.redrive(12, "a", Schedule::NOW).await;
     queue.claim(12, claim(2, 1, 50)).await;
     queue.end(13, "a", lease(2, 2), Outcome::Ack).await;
     (expected.totals.redriven, expected.totals.lateness[0], expected.totals.acked) = (1, 2, 1);
     assert_eq!(queue.stats(13).await, expected);
     queue.pause(14).await;
-    assert_eq!(queue.stats(14).await, Stats { paused: true, ..expected });
+    assert_eq!(queue.stats(14).await, with(expected, |stats| stats.paused = true));
 }
 
 async fn the_earliest_due_instant_is_told(queue: &Queue) {
@@ -176,8 +171,8 @@ async fn a_forecast_counts_by_due_time(queue: &Queue) {
 
 async fn a_forecast_reaches_to_the_end_of_time(queue: &Queue) {
     let end = Timestamp::MAX.as_ms() - at(0).as_ms();
-    let last = NewMessage { schedule: Schedule::At(Timestamp::MAX), ..message("last") };
-    let low = NewMessage { priority: Priority::Low, schedule: after(3), ..message("low") };
+    let last = message("last").schedule(Schedule::At(Timestamp::MAX));
+    let low = message("low").priority(Priority::Low).schedule(after(3));
     queue.enqueue(end - 10, vec![last, low]).await;
     assert_eq!(queue.forecast(end - 10, &[2, 9]).await, (0, vec![0, 1], 1));
     assert_eq!(queue.forecast(end - 10, &[9, 10, 11]).await, (0, vec![1, 1, 0], 0));
@@ -190,7 +185,7 @@ async fn the_audit_sees_every_message_once(queue: &Queue) {
         assert_eq!(queue.check(7, limit).await, 8, "in pages of {limit}");
     }
     let after = Some(Position { index: Position::LEASED, instant: Timestamp::MAX, sequence: 0 });
-    let op = Op::Check(Check { after, limit: 100 });
+    let op = Op::Check(Check::new(100).after(after));
     let Reply::Check(dead) = queue.apply(7, &op).await.reply else { panic!("no audit") };
     assert_eq!((dead.examined, dead.findings, dead.next), (2, Vec::new(), None));
 }
@@ -198,11 +193,11 @@ async fn the_audit_sees_every_message_once(queue: &Queue) {
 async fn only_what_changes_something_raises_the_revision(queue: &Queue) {
     let nothing = [
         Op::Get(vec![id("a")]),
-        Op::List(List { status: Status::Ready, after: None, limit: 1 }),
+        Op::List(List::new(Status::Ready, 1)),
         Op::Stats,
         Op::Forecast(vec![Millis::ZERO]),
         Op::History(Resolution::Minutes),
-        Op::Check(Check { after: None, limit: 1 }),
+        Op::Check(Check::new(1)),
         Op::Resume,
         Op::Cancel(vec![id("nobody")]),
         Op::Claim(claim(9, 1, 50)),

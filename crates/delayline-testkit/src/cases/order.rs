@@ -14,7 +14,7 @@ super::cases! { "order",
 }
 
 fn prioritised(name: &str, priority: Priority, due_ms: u64) -> NewMessage {
-    NewMessage { priority, schedule: Schedule::At(at(due_ms)), ..message(name) }
+    message(name).priority(priority).schedule(Schedule::At(at(due_ms)))
 }
 
 async fn priority_then_due_instant_then_sequence(queue: &Queue) {
@@ -55,9 +55,9 @@ async fn a_retried_message_stands_at_its_new_instant(queue: &Queue) {
     let lease = queue.leased(0, message("retried"), 50).await;
     queue.end(0, "retried", lease, retry(20, "")).await;
     let schedule = after(10);
-    queue.enqueue(9, vec![NewMessage { schedule, ..message("earlier") }]).await;
-    queue.enqueue(10, vec![NewMessage { schedule, ..message("same") }]).await;
-    queue.enqueue(11, vec![NewMessage { schedule, ..message("later") }]).await;
+    queue.enqueue(9, vec![message("earlier").schedule(schedule)]).await;
+    queue.enqueue(10, vec![message("same").schedule(schedule)]).await;
+    queue.enqueue(11, vec![message("later").schedule(schedule)]).await;
     let order = queue.claim_ids(30, claim(2, 10, 50)).await;
     assert_eq!(order, ["earlier", "retried", "same", "later"]);
 }

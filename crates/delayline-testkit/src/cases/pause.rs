@@ -1,6 +1,6 @@
 //! Pausing.
 
-use delayline_core::{Extended, NewMessage, Outcome, Schedule, Status};
+use delayline_core::{Extended, Outcome, Schedule, Status};
 
 use super::queue::{Queue, after, at, claim, done, lease, message, retry};
 
@@ -31,7 +31,7 @@ async fn everything_but_claims_goes_on(queue: &Queue) {
     assert_eq!(queue.extend(2, "a", held, 500).await, extended);
     assert_eq!(queue.end(3, "a", held, Outcome::Ack).await, done(Status::Acked));
     assert_eq!(queue.end(3, "b", held, retry(0, "boom")).await, done(Status::Ready));
-    queue.enqueue_one(4, NewMessage { schedule: after(5), ..message("new") }).await;
+    queue.enqueue_one(4, message("new").schedule(after(5))).await;
     queue.reschedule(5, "new", Schedule::NOW).await;
     assert_eq!(queue.cancel(6, "b").await, delayline_core::Cancelled::Cancelled);
     assert_eq!(queue.live(7, "new").await.info.due, at(5));

@@ -87,11 +87,11 @@ impl Queue {
     }
 
     pub(super) async fn end(&self, ms: u64, name: &str, lease: Lease, outcome: Outcome) -> Settled {
-        one(self.settle(ms, vec![Settlement { id: id(name), lease, outcome }]).await)
+        one(self.settle(ms, vec![Settlement::new(id(name), lease, outcome)]).await)
     }
 
     pub(super) async fn extend(&self, ms: u64, name: &str, lease: Lease, for_ms: u64) -> Extended {
-        let extend = Extend { leases: vec![(id(name), lease)], lease: millis(for_ms) };
+        let extend = Extend::new(vec![(id(name), lease)], millis(for_ms));
         answer!(self, ms, Op::Extend(extend), Reply::Extend(items) => one(items))
     }
 
@@ -100,12 +100,12 @@ impl Queue {
     }
 
     pub(super) async fn reschedule(&self, ms: u64, name: &str, schedule: Schedule) -> Rescheduled {
-        let items = vec![Reschedule { id: id(name), schedule }];
+        let items = vec![Reschedule::new(id(name), schedule)];
         answer!(self, ms, Op::Reschedule(items), Reply::Reschedule(items) => one(items))
     }
 
     pub(super) async fn redrive(&self, ms: u64, name: &str, schedule: Schedule) -> Redriven {
-        let redrive = Redrive { ids: vec![id(name)], schedule };
+        let redrive = Redrive::new(vec![id(name)], schedule);
         answer!(self, ms, Op::Redrive(redrive), Reply::Redrive(items) => one(items))
     }
 
@@ -144,7 +144,7 @@ impl Queue {
         after: Option<Position>,
         limit: usize,
     ) -> Page {
-        answer!(self, ms, Op::List(List { status, after, limit }), Reply::List(page) => page)
+        answer!(self, ms, Op::List(List::new(status, limit).after(after)), Reply::List(page) => page)
     }
 
     pub(super) async fn stats(&self, ms: u64) -> Stats {
@@ -168,7 +168,7 @@ impl Queue {
     pub(super) async fn check(&self, ms: u64, limit: usize) -> u64 {
         let (mut after, mut examined) = (None, 0);
         loop {
-            let op = Op::Check(Check { after, limit });
+            let op = Op::Check(Check::new(limit).after(after));
             let checked = answer!(self, ms, op, Reply::Check(checked) => checked);
             assert_eq!(checked.findings, [], "the audit found something");
             examined += checked.examined;
@@ -238,12 +238,7 @@ pub(super) const fn lease(n: u8, epoch: u64) -> Lease {
 
 /// A claim with the n-th token, by the n-th consumer.
 pub(super) fn claim(n: u8, max: usize, lease_ms: u64) -> Claim {
-    Claim {
-        consumer: consumer(&format!("consumer-{n}")),
-        claim_id: token(n),
-        max,
-        lease: millis(lease_ms),
-    }
+    Claim::new(consumer(&format!("consumer-{n}")), token(n), max, millis(lease_ms))
 }
 
 pub(super) fn retry(delay_ms: u64, error: &str) -> Outcome {
@@ -271,9 +266,15 @@ pub(super) fn listed(page: &Page) -> Vec<String> {
     page.messages.iter().map(|info| info.id.to_string()).collect()
 }
 
+/// The value with a change.
+pub(super) fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}
+
 /// What a claim reports about a message that it made a dead letter.
 pub(super) fn death(name: &str, reason: DeathReason) -> Death {
-    Death { id: id(name), reason }
+    Death::new(id(name), reason)
 }
 
 /// Returns the only item.

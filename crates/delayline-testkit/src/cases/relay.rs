@@ -5,7 +5,7 @@ use delayline_core::{
     Relayed, Reply, Schedule, Settled, Status, limits,
 };
 
-use super::queue::{Queue, after, at, claim, death, id, lease, message};
+use super::queue::{Queue, after, at, claim, death, id, lease, message, with};
 use crate::workload::destinations::{list, stream};
 
 super::cases! { "relay",
@@ -33,7 +33,7 @@ fn anywhere() -> Destination {
 }
 
 async fn relay(queue: &Queue, ms: u64, to: Destination, max: usize) -> Relayed {
-    let op = Op::Relay(Relay { to, max });
+    let op = Op::Relay(Relay::new(to, max));
     match queue.apply(ms, &op).await.reply {
         Reply::Relay(relayed) => relayed,
         other => panic!("{op:?} was answered {other:?}"),
@@ -45,21 +45,21 @@ async fn ids(queue: &Queue, ms: u64, to: Destination, max: usize) -> Vec<String>
 }
 
 fn later(name: &str, ms: u64) -> NewMessage {
-    NewMessage { schedule: after(ms), ..message(name) }
+    message(name).schedule(after(ms))
 }
 
 async fn nothing_is_relayed_before_it_is_due(queue: &Queue) {
     for (name, to) in [("a", anywhere()), ("b", stream("a-stream", None))] {
         queue.enqueue_one(0, later(name, 10)).await;
         let early = relay(queue, 9, to.clone(), 5).await;
-        assert_eq!(early, Relayed { next: Some(at(10)), ..Relayed::default() });
+        assert_eq!(early, with(Relayed::default(), |relayed| relayed.next = Some(at(10))));
         let due = relay(queue, 10, to, 5).await;
-        assert_eq!(due, Relayed { ids: vec![id(name)], ..Relayed::default() });
+        assert_eq!(due, with(Relayed::default(), |relayed| relayed.ids = vec![id(name)]));
     }
 }
 
 async fn messages_are_relayed_in_the_order_of_claims(queue: &Queue) {
-    let of = |priority, name| NewMessage { priority, ..later(name, 5) };
+    let of = |priority, name| later(name, 5).priority(priority);
     let messages = vec![
         of(Priority::Low, "low"),
         of(Priority::Normal, "second"),
@@ -81,7 +81,7 @@ async fn what_is_relayed_is_finished(queue: &Queue) {
     assert_eq!(queue.get(2, "a").await, Found::Finished(Status::Relayed));
     let duplicate = Enqueued::Duplicate { status: Status::Relayed };
     assert_eq!(queue.enqueue_one(2, message("a")).await, duplicate);
-    let other = NewMessage { payload: "other".into(), ..message("a") };
+    let other = message("a").payload("other");
     let conflict = Enqueued::Conflict { status: Status::Relayed };
     assert_eq!(queue.enqueue_one(2, other).await, conflict);
     assert_eq!(queue.cancel(3, "a").await, delayline_core::Cancelled::NotFound);
@@ -92,9 +92,8 @@ async fn what_is_relayed_is_finished(queue: &Queue) {
 }
 
 async fn a_relayed_update_is_remembered(queue: &Queue) {
-    let update = || NewMessage {
-        finished_ids: delayline_core::FinishedIds::Reuse,
-        ..super::update::set(1, "a", "new", after(0))
+    let update = || {
+        super::update::set(1, "a", "new", after(0)).finished_ids(delayline_core::FinishedIds::Reuse)
     };
     queue.enqueue_one(0, update()).await;
     queue.enqueue_one(0, message("b")).await;
@@ -115,8 +114,7 @@ async fn a_relay_takes_back_what_is_followed(queue: &Queue) {
 }
 
 async fn a_relayed_id_can_be_reused_if_asked(queue: &Queue) {
-    let again =
-        || NewMessage { finished_ids: delayline_core::FinishedIds::Reuse, ..message("again") };
+    let again = || message("again").finished_ids(delayline_core::FinishedIds::Reuse);
     for round in 0..3 {
         let created = Enqueued::Created { due: at(round) };
         assert_eq!(queue.enqueue_one(round, again()).await, created);
@@ -143,7 +141,7 @@ async fn expired_leases_follow_with_the_next_relay(queue: &Queue) {
     assert_eq!(ids(queue, 10, anywhere(), 9).await, ["held"]);
     assert_eq!(queue.end(11, "held", held, Outcome::Ack).await, Settled::Missing);
     // Its last crash.
-    let last = NewMessage { max_crashes: 1, ..message("last") };
+    let last = message("last").max_crashes(1);
     queue.leased_as(2, 20, last, 10).await;
     let buried = relay(queue, 30, anywhere(), 9).await;
     assert_eq!(buried.deaths, [death("last", DeathReason::MaxCrashes)]);
@@ -161,7 +159,7 @@ async fn a_cancelled_lease_that_expires_is_not_relayed(queue: &Queue) {
 }
 
 async fn what_has_expired_is_buried_and_not_relayed(queue: &Queue) {
-    let short = |name| NewMessage { expires: Some(after(5)), ..message(name) };
+    let short = |name| message(name).expires(after(5));
     queue.enqueue(0, vec![short("x"), message("a"), short("y"), message("b")]).await;
     let relayed = relay(queue, 5, anywhere(), 2).await;
     assert_eq!(relayed.ids, [id("a"), id("b")]);
@@ -197,7 +195,9 @@ async fn full(queue: &Queue, to: impl Fn(Option<u64>) -> Destination) {
     let first = relay(queue, 1, to(Some(2)), 9).await;
     assert_eq!((first.ids, first.more, first.held_back), (vec![id("a"), id("b")], false, true));
     let full = relay(queue, 2, to(Some(2)), 9).await;
-    let held_back = Relayed { held_back: true, next: Some(at(0)), ..Relayed::default() };
+    let held_back = with(Relayed::default(), |relayed| {
+        (relayed.held_back, relayed.next) = (true, Some(at(0)));
+    });
     assert_eq!(full, held_back);
     let some = relay(queue, 3, to(Some(4)), 1).await;
     assert_eq!((some.ids, some.more, some.held_back), (vec![id("c")], true, false));
@@ -214,8 +214,7 @@ async fn relays_are_bounded_in_number_and_bytes(queue: &Queue) {
     let relayed = relay(queue, 1, anywhere(), limits::MAX_BATCH).await;
     assert_eq!((relayed.ids.len(), relayed.more), (limits::MAX_BATCH, true));
     assert_eq!(relayed.ids[999], id("m999"));
-    let large =
-        |n: usize| NewMessage { payload: vec![7; 1_000_000].into(), ..message(&format!("l{n}")) };
+    let large = |n: usize| message(&format!("l{n}")).payload(vec![7; 1_000_000]);
     queue.enqueue(2, (0..3).map(large).collect()).await;
     queue.enqueue(2, (3..6).map(large).collect()).await;
     let some = relay(queue, 3, stream("a-stream", None), 9).await;
@@ -248,13 +247,13 @@ async fn a_relay_that_finds_nothing_changes_nothing(queue: &Queue) {
     queue.enqueue_one(0, later("a", 100)).await;
     queue.leased_as(1, 0, message("b"), 100).await;
     let before = queue.apply(1, &Op::Stats).await.revision;
-    let op = Op::Relay(Relay { to: anywhere(), max: 9 });
+    let op = Op::Relay(Relay::new(anywhere(), 9));
     assert_eq!(queue.apply(2, &op).await.revision, before);
-    let op = Op::Check(Check { after: None, limit: 9 });
+    let op = Op::Check(Check::new(9));
     assert_eq!(queue.apply(3, &op).await.revision, before);
     assert!(matches!(queue.end(3, "b", lease(1, 1), Outcome::Ack).await, Settled::Done { .. }));
     queue.reschedule(3, "a", Schedule::NOW).await;
-    let op = Op::Relay(Relay { to: anywhere(), max: 9 });
+    let op = Op::Relay(Relay::new(anywhere(), 9));
     assert_eq!(queue.apply(4, &op).await.revision, before + 3);
 }
 

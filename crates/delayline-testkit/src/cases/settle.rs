@@ -2,8 +2,7 @@
 
 use delayline_core::limits::FINISHED_RETENTION_MS;
 use delayline_core::{
-    DeathReason, Extended, Found, MessageState, NewMessage, Outcome, Schedule, Settled, Settlement,
-    Status,
+    DeathReason, Extended, Found, MessageState, Outcome, Schedule, Settled, Settlement, Status,
 };
 
 use super::queue::{
@@ -87,7 +86,7 @@ async fn a_different_settlement_is_no_repetition(queue: &Queue) {
 }
 
 async fn a_repetition_tells_of_the_death_it_caused(queue: &Queue) {
-    queue.enqueue_one(0, NewMessage { max_failures: 2, ..message("a") }).await;
+    queue.enqueue_one(0, message("a").max_failures(2)).await;
     let first = one(queue.claim(0, claim(1, 1, 100)).await.deliveries).lease;
     assert_eq!(queue.end(1, "a", first, retry(0, "boom")).await, done(Status::Ready));
     let not_ended = Settled::AlreadyDone { ended: None };
@@ -103,7 +102,7 @@ async fn a_repetition_tells_of_the_death_it_caused(queue: &Queue) {
 
 async fn a_repetition_tells_of_no_other_death(queue: &Queue) {
     let expires = Some(Schedule::In(millis(50)));
-    let held = queue.leased(0, NewMessage { expires, ..message("a") }, 40).await;
+    let held = queue.leased(0, message("a").expires(expires), 40).await;
     queue.end(10, "a", held, retry(0, "boom")).await;
     let deaths = queue.claim(50, claim(2, 1, 100)).await.deaths;
     assert_eq!(deaths, [death("a", DeathReason::Expired)]);
@@ -121,7 +120,7 @@ async fn a_retry_waits_for_its_delay(queue: &Queue) {
 }
 
 async fn the_last_failure_kills(queue: &Queue) {
-    queue.enqueue_one(0, NewMessage { max_failures: 3, ..message("a") }).await;
+    queue.enqueue_one(0, message("a").max_failures(3)).await;
     for n in 1..=3 {
         let held = one(queue.claim(0, claim(n, 1, 100)).await.deliveries).lease;
         let expected = if n < 3 { Status::Ready } else { Status::Dead };
@@ -153,7 +152,7 @@ async fn the_first_and_the_latest_error_are_kept(queue: &Queue) {
 }
 
 async fn a_release_costs_nothing(queue: &Queue) {
-    let limited = NewMessage { max_failures: 1, max_crashes: 1, ..message("a") };
+    let limited = message("a").max_failures(1).max_crashes(1);
     queue.enqueue_one(0, limited).await;
     for n in 1..=5 {
         let held = one(queue.claim(7, claim(n, 1, 100)).await.deliveries).lease;
@@ -164,7 +163,7 @@ async fn a_release_costs_nothing(queue: &Queue) {
 }
 
 async fn a_snooze_costs_nothing(queue: &Queue) {
-    let limited = NewMessage { max_failures: 1, max_crashes: 1, ..message("a") };
+    let limited = message("a").max_failures(1).max_crashes(1);
     let held = queue.leased(0, limited, 100).await;
     let snooze = Outcome::Snooze { delay: millis(40) };
     assert_eq!(queue.end(10, "a", held, snooze).await, done(Status::Scheduled));
@@ -185,7 +184,7 @@ async fn a_reject_goes_straight_to_the_dead_letters(queue: &Queue) {
 async fn items_of_a_batch_are_independent_and_in_order(queue: &Queue) {
     queue.enqueue(0, ["a", "b", "c", "d"].map(message).to_vec()).await;
     queue.claim(0, claim(1, 3, 100)).await;
-    let item = |name: &str, lease, outcome| Settlement { id: id(name), lease, outcome };
+    let item = |name: &str, lease, outcome| Settlement::new(id(name), lease, outcome);
     let held = lease(1, 1);
     let settled = queue
         .settle(
@@ -210,7 +209,7 @@ async fn a_new_message_of_an_old_id_is_safe_from_old_leases(queue: &Queue) {
     use delayline_core::FinishedIds::Reuse;
     let old = queue.leased(0, message("a"), 100).await;
     queue.end(1, "a", old, Outcome::Ack).await;
-    queue.enqueue_one(2, NewMessage { finished_ids: Reuse, ..message("a") }).await;
+    queue.enqueue_one(2, message("a").finished_ids(Reuse)).await;
     assert_eq!(queue.end(3, "a", old, Outcome::Ack).await, Settled::Stale);
     let new = one(queue.claim(3, claim(2, 1, 100)).await.deliveries).lease;
     assert_eq!(queue.end(4, "a", old, Outcome::Ack).await, Settled::Stale);

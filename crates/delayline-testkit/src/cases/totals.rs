@@ -1,10 +1,8 @@
 //! Each thing that happens is counted once, by whoever asks and however often.
 
-use delayline_core::{DeathReason, NewMessage, Op, Outcome, Settlement, Status, Totals};
+use delayline_core::{DeathReason, Op, Outcome, Settlement, Status, Totals};
 
-use super::queue::{
-    Queue, after, claim, consumer, done, ended, id, lease, message, one, reject, retry,
-};
+use super::queue::{Queue, after, claim, done, ended, id, lease, message, one, reject, retry};
 
 super::cases! { "totals",
     every_end_of_a_lease_is_counted: "G22",
@@ -64,16 +62,16 @@ async fn every_end_of_a_lease_is_counted(queue: &Queue) {
 }
 
 async fn deaths_are_counted_by_reason(queue: &Queue) {
-    let frail = NewMessage { max_failures: 1, max_crashes: 1, ..message("fails") };
-    let crashes = NewMessage { id: id("crashes"), ..frail.clone() };
-    let expires = NewMessage { expires: Some(after(5)), ..message("expires") };
-    queue.enqueue(0, vec![frail, crashes, message("rejected"), expires]).await;
+    let frail = |name| message(name).max_failures(1).max_crashes(1);
+    let (fails, crashes) = (frail("fails"), frail("crashes"));
+    let expires = message("expires").expires(after(5));
+    queue.enqueue(0, vec![fails, crashes, message("rejected"), expires]).await;
     queue.claim(0, claim(1, 3, 10)).await;
     queue.end(1, "fails", lease(1, 1), retry(0, "boom")).await;
     queue.end(1, "rejected", lease(1, 1), reject("boom")).await;
     assert_eq!(queue.claim(10, claim(2, 9, 10)).await.deaths.len(), 2);
     let totals = totals(queue, 10).await;
-    for (reason, count) in DeathReason::ALL.into_iter().zip([1, 1, 1, 1, 0]) {
+    for (&reason, count) in DeathReason::ALL.iter().zip([1, 1, 1, 1, 0]) {
         assert_eq!(totals.died_of(reason), count, "{reason:?}");
     }
     assert_eq!((totals.died(), totals.failed, totals.crashed, totals.delivered()), (4, 1, 1, 3));
@@ -96,8 +94,7 @@ async fn deliveries_are_counted_by_lateness(queue: &Queue) {
     let late = [0, 1, 2, 3, 4, 7, 8, 100, 4_096, 32_767, 32_768, 100_000_000];
     let now = 200_000_000;
     let due = |late| delayline_core::Schedule::At(super::queue::at(now - late));
-    let messages =
-        late.map(|late| NewMessage { schedule: due(late), ..message(&late.to_string()) });
+    let messages = late.map(|late| message(&late.to_string()).schedule(due(late)));
     queue.enqueue(0, messages.to_vec()).await;
     queue.claim(now, claim(1, 5, 100)).await;
     queue.claim(now, claim(2, 50, 100)).await;
@@ -168,7 +165,7 @@ async fn a_cancelled_lease_counts_as_neither_failure_nor_crash(queue: &Queue) {
 }
 
 async fn one_claim_counts_what_it_takes_back_and_what_it_leases(queue: &Queue) {
-    let frail = NewMessage { max_crashes: 1, ..message("a") };
+    let frail = message("a").max_crashes(1);
     queue.enqueue(0, vec![frail, message("b")]).await;
     queue.claim(0, claim(1, 2, 10)).await;
     let again = queue.claim(10, claim(2, 9, 10)).await;
@@ -180,12 +177,11 @@ async fn one_claim_counts_what_it_takes_back_and_what_it_leases(queue: &Queue) {
 
 async fn a_large_batch_is_counted_whole(queue: &Queue) {
     let names: Vec<_> = (0..1_000).map(|n| format!("message-{n}")).collect();
-    let frail = |name: &String| NewMessage { max_failures: 1, ..message(name) };
+    let frail = |name: &String| message(name).max_failures(1);
     queue.enqueue(0, names.iter().map(frail).collect()).await;
-    let all = delayline_core::Claim { consumer: consumer("c"), ..claim(1, 1_000, 100) };
+    let all = claim(1, 1_000, 100);
     assert_eq!(queue.claim(0, all).await.deliveries.len(), 1_000);
-    let failure =
-        |name: &String| Settlement { id: id(name), lease: lease(1, 1), outcome: retry(0, "boom") };
+    let failure = |name: &String| Settlement::new(id(name), lease(1, 1), retry(0, "boom"));
     queue.settle(1, names.iter().map(failure).collect()).await;
     let totals = totals(queue, 1).await;
     assert_eq!((totals.delivered(), totals.failed), (1_000, 1_000));

@@ -2,9 +2,9 @@
 
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Claim, Claimed, DeathReason, Enqueued, Error, ErrorKind, FinishedIds, Found, Known, Lease,
-    NewMessage, Op, Outcome, Reply, Settled, Settlement, Status, Turn, Turned, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    Claim, Claimed, DeathReason, Enqueued, Error, ErrorKind, FinishedIds, Found, Known, Lease, Op,
+    Outcome, Reply, Settled, Settlement, Status, Turn, Turned, Update, UpdateContent, UpdateDue,
+    UpdateToken,
 };
 
 use super::queue::{
@@ -30,11 +30,18 @@ super::cases! { "turn",
 }
 
 fn settlement(name: &str, lease: Lease, outcome: Outcome) -> Settlement {
-    Settlement { id: id(name), lease, outcome }
+    Settlement::new(id(name), lease, outcome)
+}
+
+/// The result of a claim that leases nothing, and tells when there may be something.
+fn nothing_until(ms: u64) -> Claimed {
+    let mut claimed = Claimed::default();
+    claimed.next = Some(at(ms));
+    claimed
 }
 
 fn turn_of(settlements: Vec<Settlement>, claim: Claim) -> Op {
-    Op::Turn(Turn { settlements, claim })
+    Op::Turn(Turn::new(settlements, claim))
 }
 
 async fn turn(
@@ -44,7 +51,7 @@ async fn turn(
     claim: Claim,
 ) -> (Vec<Settled>, Claimed) {
     match queue.apply(ms, &turn_of(settlements, claim)).await.reply {
-        Reply::Turn(Turned { settled, claimed }) => (settled, claimed),
+        Reply::Turn(turned) => (turned.settled, turned.claimed),
         other => panic!("the reply to a turn is {other:?}"),
     }
 }
@@ -119,7 +126,7 @@ async fn what_comes_back_later_is_told(queue: &Queue) {
     let items = vec![settlement("a", lease(1, 1), snooze), ack("b", lease(1, 1))];
     let (settled, claimed) = turn(queue, 10, items, claim(2, 1, 1_000)).await;
     assert_eq!(settled, [done(Status::Scheduled), done(Status::Acked)]);
-    assert_eq!(claimed, Claimed { next: Some(at(50)), ..Claimed::default() });
+    assert_eq!(claimed, nothing_until(50));
 }
 
 async fn a_settled_lease_is_not_taken_back(queue: &Queue) {
@@ -132,7 +139,7 @@ async fn a_settled_lease_is_not_taken_back(queue: &Queue) {
 }
 
 async fn other_leases_are_taken_back(queue: &Queue) {
-    let fragile = NewMessage { max_crashes: 1, ..message("b") };
+    let fragile = message("b").max_crashes(1);
     queue.enqueue(0, vec![message("a"), fragile, message("c")]).await;
     queue.claim(0, claim(1, 3, 10)).await;
     let (settled, claimed) = turn(queue, 20, vec![ack("a", lease(1, 1))], claim(2, 5, 100)).await;
@@ -147,7 +154,7 @@ async fn the_next_instant_is_that_of_other_leases(queue: &Queue) {
     queue.claim(0, claim(2, 1, 90)).await;
     let items = vec![ack("a", lease(1, 1)), ack("b", lease(1, 1))];
     let (_, claimed) = turn(queue, 1, items, claim(3, 1, 100)).await;
-    assert_eq!(claimed, Claimed { next: Some(at(90)), ..Claimed::default() });
+    assert_eq!(claimed, nothing_until(90));
     let (_, claimed) = turn(queue, 2, vec![ack("c", lease(2, 1))], claim(4, 1, 100)).await;
     assert_eq!(claimed, Claimed::default());
 }
@@ -186,9 +193,8 @@ async fn a_turn_that_changes_nothing_is_none(queue: &Queue) {
     let op = turn_of(vec![ack("a", stale), ack("b", stale)], claim(2, 1, 100));
     for ms in [2, 3] {
         let applied = queue.apply(ms, &op).await;
-        let claimed = Claimed { next: Some(at(100)), ..Claimed::default() };
         let settled = vec![Settled::Stale, Settled::Missing];
-        assert_eq!(applied.reply, Reply::Turn(Turned { settled, claimed }));
+        assert_eq!(applied.reply, Reply::Turn(Turned::new(settled, nothing_until(100))));
         assert_eq!(applied.revision, before);
     }
 }
@@ -223,13 +229,9 @@ async fn every_outcome_may_be_in_one_turn(queue: &Queue) {
 async fn an_update_may_be_claimed_when_its_lease_ends(queue: &Queue) {
     let held = queue.leased(0, message("a"), 100).await;
     let token = UpdateToken::from_bytes([7; UpdateToken::BYTES]);
-    let update = Update { content: UpdateContent::Replace, due: UpdateDue::Set, token };
-    let update = NewMessage {
-        payload: "newer".into(),
-        known: Known::Update(update),
-        finished_ids: FinishedIds::Reuse,
-        ..message("a")
-    };
+    let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+    let update = message("a").payload("newer").known(Known::Update(update));
+    let update = update.finished_ids(FinishedIds::Reuse);
     let following = Enqueued::Following { replaced: false };
     assert_eq!(queue.enqueue_one(1, update).await, following);
     let (settled, claimed) = turn(queue, 2, vec![ack("a", held)], claim(2, 1, 100)).await;

@@ -42,7 +42,7 @@ super::cases! { "update",
 
 const fn update(token: u8, content: UpdateContent, due: UpdateDue) -> Known {
     let token = UpdateToken::from_bytes([token; UpdateToken::BYTES]);
-    Known::Update(Update { content, due, token })
+    Known::Update(Update::new(content, due, token))
 }
 
 const REPLACE: UpdateContent = UpdateContent::Replace;
@@ -55,7 +55,7 @@ pub(super) fn set(token: u8, name: &str, payload: &str, schedule: Schedule) -> N
 }
 
 fn known(known: Known, name: &str, payload: &str, schedule: Schedule) -> NewMessage {
-    NewMessage { known, schedule, payload: payload.to_owned().into(), ..message(name) }
+    message(name).known(known).schedule(schedule).payload(payload.to_owned())
 }
 
 const fn duplicate(status: Status) -> Enqueued {
@@ -134,9 +134,9 @@ async fn a_replaced_message_goes_to_the_end_of_its_line(queue: &Queue) {
 }
 
 async fn a_replaced_retry_begins_anew_and_is_still_settled(queue: &Queue) {
-    let held = queue.leased(0, NewMessage { max_failures: 2, ..message("a") }, 50).await;
+    let held = queue.leased(0, message("a").max_failures(2), 50).await;
     queue.end(1, "a", held, retry(50, "boom")).await;
-    queue.enqueue_one(2, NewMessage { max_failures: 2, ..set(1, "a", "new", after(0)) }).await;
+    queue.enqueue_one(2, set(1, "a", "new", after(0)).max_failures(2)).await;
     let again = queue.end(3, "a", held, retry(50, "boom")).await;
     assert_eq!(again, Settled::AlreadyDone { ended: None });
     assert_eq!(queue.end(3, "a", held, Outcome::Ack).await, Settled::Stale);
@@ -159,20 +159,18 @@ async fn a_large_content_gives_way(queue: &Queue) {
 
 async fn priority_limits_and_expiry_are_replaced_too(queue: &Queue) {
     queue.enqueue_one(0, message("a")).await;
-    let changed = NewMessage {
-        priority: Priority::Urgent,
-        max_failures: 3,
-        max_crashes: 2,
-        expires: Some(after(10)),
-        ..set(1, "a", "new", after(0))
-    };
+    let changed = set(1, "a", "new", after(0))
+        .priority(Priority::Urgent)
+        .max_failures(3)
+        .max_crashes(2)
+        .expires(after(10));
     queue.enqueue_one(1, changed.clone()).await;
     let info = queue.live(1, "a").await.info;
     assert_eq!((info.priority, info.max_failures, info.max_crashes), (Priority::Urgent, 3, 2));
     assert_eq!(info.expires_at, Some(at(11)));
     let token = UpdateToken::from_bytes([2; 8]);
-    let later = Known::Update(Update { content: REPLACE, due: UpdateDue::Keep, token });
-    let answer = queue.enqueue_one(5, NewMessage { known: later, ..changed }).await;
+    let later = Known::Update(Update::new(REPLACE, UpdateDue::Keep, token));
+    let answer = queue.enqueue_one(5, changed.known(later)).await;
     assert_eq!(answer, Enqueued::Updated { due: at(1) }, "another expiry is another content");
     queue.claim(15, claim(1, 1, 50)).await;
     let dead = MessageState::Dead { reason: DeathReason::Expired, since: at(15) };
@@ -202,7 +200,7 @@ async fn a_finished_id_is_a_duplicate_unless_it_may_be_reused(queue: &Queue) {
     queue.end(1, "a", held, Outcome::Ack).await;
     let changed = set(1, "a", "new", after(0));
     assert_eq!(queue.enqueue_one(2, changed.clone()).await, duplicate(Status::Acked));
-    let reused = NewMessage { finished_ids: FinishedIds::Reuse, ..changed };
+    let reused = changed.finished_ids(FinishedIds::Reuse);
     assert_eq!(queue.enqueue_one(3, reused).await, Enqueued::Created { due: at(3) });
     let next = take(queue, 3, 2, "new").await;
     assert_eq!(next.epoch, 1, "a new message");
@@ -216,13 +214,8 @@ async fn a_held_message_is_followed_once(queue: &Queue) {
     assert_eq!(follow, Enqueued::Following { replaced: true });
     let found = queue.live(3, "a").await;
     assert_eq!(found.payload, "payload of a");
-    let follower = Follower {
-        enqueued_at: at(1),
-        due: at(9),
-        expires_at: None,
-        priority: Priority::Normal,
-        payload_bytes: 6,
-    };
+    let mut follower = Follower::new(at(1), at(9));
+    follower.payload_bytes = 6;
     assert_eq!(found.follower, Some(follower));
     assert_eq!(queue.claim_ids(20, claim(2, 10, 50)).await, [""; 0], "never two at once");
     assert_eq!(queue.stats(20).await.totals.enqueued, 1, "it has no sequence number yet");
@@ -265,7 +258,7 @@ async fn a_follower_takes_over_after_any_other_settlement(queue: &Queue) {
 }
 
 async fn a_follower_takes_over_after_a_crash(queue: &Queue) {
-    let held = queue.leased(0, NewMessage { max_crashes: 1, ..message("a") }, 50).await;
+    let held = queue.leased(0, message("a").max_crashes(1), 50).await;
     queue.enqueue_one(1, set(1, "a", "new", after(0))).await;
     let claimed = queue.claim(60, claim(2, 10, 50)).await;
     assert_eq!(claimed.deaths, []);
@@ -411,10 +404,8 @@ async fn a_late_repetition_does_not_bring_old_content_back(queue: &Queue) {
 }
 
 async fn a_late_repetition_revives_nothing(queue: &Queue) {
-    let reusing = |token, payload| NewMessage {
-        finished_ids: FinishedIds::Reuse,
-        ..set(token, "a", payload, after(0))
-    };
+    let reusing =
+        |token, payload| set(token, "a", payload, after(0)).finished_ids(FinishedIds::Reuse);
     let ends = [Status::Acked, Status::Cancelled, Status::Purged];
     for (token, status) in (1..).zip(ends) {
         queue.enqueue_one(0, reusing(token, "one")).await;
@@ -450,7 +441,7 @@ async fn more_updates_than_are_remembered_are_the_exception(queue: &Queue) {
 }
 
 async fn tokens_are_forgotten_with_the_id(queue: &Queue) {
-    let changed = NewMessage { finished_ids: FinishedIds::Reuse, ..set(1, "a", "one", after(0)) };
+    let changed = set(1, "a", "one", after(0)).finished_ids(FinishedIds::Reuse);
     queue.enqueue_one(0, changed.clone()).await;
     queue.cancel(1, "a").await;
     let remembered = FINISHED_RETENTION_MS;
@@ -464,10 +455,10 @@ async fn items_of_a_batch_mix(queue: &Queue) {
     let items = vec![
         set(1, "waiting", "new", after(9)),
         message("same"),
-        NewMessage { payload: "".into(), ..message("other") },
-        NewMessage { expires: Some(after(70)), ..message("plain") },
-        NewMessage { payload: "z".repeat(9_000).into(), ..message("large") },
-        NewMessage { expires: Some(after(70)), ..set(1, "created", "new", after(0)) },
+        message("other").payload(""),
+        message("plain").expires(after(70)),
+        message("large").payload("z".repeat(9_000)),
+        set(1, "created", "new", after(0)).expires(after(70)),
     ];
     let status = Status::Ready;
     let expected = [
@@ -506,7 +497,7 @@ async fn a_batch_of_followers_takes_over(queue: &Queue) {
     let settle = |(n, delivery): (usize, &delayline_core::Delivery)| {
         let outcome = if n.is_multiple_of(2) { Outcome::Ack } else { Outcome::Release };
         let name = &delivery.message.info.id;
-        Settlement { id: id(&name.to_string()), lease: delivery.lease, outcome }
+        Settlement::new(id(&name.to_string()), delivery.lease, outcome)
     };
     let settlements: Vec<_> = deliveries.iter().enumerate().map(settle).collect();
     let settled = queue.settle(2, settlements.clone()).await;

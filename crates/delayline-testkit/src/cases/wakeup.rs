@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{At, NewMessage, Op, QueueBackend};
+use delayline_core::{At, Op, QueueBackend};
 
 use super::queue::{Queue, after, claim, message};
 
@@ -50,7 +50,7 @@ async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
     for n in 0..TRIES {
         let (now, soon) = (format!("{n} now"), format!("{n} soon"));
         // Due only after all tries.
-        let soon = NewMessage { schedule: after(30_000), ..message(&soon) };
+        let soon = message(&soon).schedule(after(30_000));
         apply(queue, Op::Enqueue(vec![message(&now), soon])).await;
         silence(queue).await;
         // It has no room for the second message, so it will not come for it.
@@ -68,7 +68,7 @@ async fn hints_do_not_pile_up(queue: &Queue) {
     for n in 0..50 {
         // Each is due before the previous one.
         let schedule = after(50_000 - 500 * n);
-        apply(queue, Op::Enqueue(vec![NewMessage { schedule, ..message(&n.to_string()) }])).await;
+        apply(queue, Op::Enqueue(vec![message(&n.to_string()).schedule(schedule)])).await;
     }
     let mut hints = 0;
     while hints < 50 && wait(&**queue.backend(), Duration::from_millis(20)).await {
@@ -105,7 +105,7 @@ async fn waiting_ends_by_itself(queue: &Queue) {
 async fn enqueue(queue: &Queue, n: usize) {
     // Soon, because a backend need not give hints for what sleepers find in time by polling.
     let delay = 2_000 - 100 * u64::try_from(n).unwrap_or_default();
-    let news = NewMessage { schedule: after(delay), ..message(&n.to_string()) };
+    let news = message(&n.to_string()).schedule(after(delay));
     apply(queue, Op::Enqueue(vec![news])).await;
 }
 

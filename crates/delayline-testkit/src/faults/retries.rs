@@ -64,7 +64,8 @@ impl Client {
         }
         let mut round = 0;
         loop {
-            let claim = delayline_core::Claim { max: 3, ..oracle::drain_claim(round) };
+            let mut claim = oracle::drain_claim(round);
+            claim.max = 3;
             let Reply::Claim(claimed) = self.persist(&Op::Claim(claim)).await? else {
                 return Err("a claim was answered as something else".to_owned());
             };
@@ -85,7 +86,8 @@ impl Client {
         let mut totals = Totals::default();
         (totals.enqueued, totals.acked, totals.failed) = (all, all, all);
         totals.lateness[0] = 2 * all;
-        let expected = Stats { totals, ..Stats::default() };
+        let mut expected = Stats::default();
+        expected.totals = totals;
         match self.persist(&Op::Stats).await? {
             Reply::Stats(counts) if *counts == expected => Ok(()),
             other => Err(format!("at the end the queue tells {other:?}")),
@@ -96,7 +98,7 @@ impl Client {
         let id =
             MessageId::try_from(&*format!("message-{n}")).map_err(|error| error.to_string())?;
         // One crash would be its last: repeating a claim must not count as one.
-        let message = NewMessage { max_crashes: 1, ..NewMessage::new(id, "payload") };
+        let message = NewMessage::new(id, "payload").max_crashes(1);
         match self.persist(&Op::Enqueue(vec![message])).await? {
             Reply::Enqueue(items)
                 if matches!(
@@ -119,7 +121,7 @@ impl Client {
             } else {
                 Outcome::Ack
             };
-            Settlement { id: info.id.clone(), lease: delivery.lease, outcome }
+            Settlement::new(info.id.clone(), delivery.lease, outcome)
         };
         let items: Vec<_> = deliveries.iter().map(settle).collect();
         match self.persist(&Op::Settle(items.clone())).await? {

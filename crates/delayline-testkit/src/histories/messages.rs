@@ -248,6 +248,7 @@ impl Books {
                     life.dead &= follows;
                 }
                 Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
+                other => return Err(format!("{other:?} is not known here")),
             }
             Ok(())
         })

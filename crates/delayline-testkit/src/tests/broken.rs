@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Cancelled, Claim, ConsumerName, Error, Extend, FinishedIds, Found, Lease,
-    MessageId, Millis, NewMessage, Op, Outcome, Reply, Schedule, Settlement, Timestamp, Wakeup,
+    Applied, At, Backend, Cancelled, ConsumerName, Error, FinishedIds, Found, Lease, MessageId,
+    Millis, NewMessage, Op, Outcome, Reply, Schedule, Settlement, Timestamp, Wakeup,
 };
 
 use super::model::Model;
@@ -79,37 +79,39 @@ impl Broken {
     async fn spoilt(&self, now: Timestamp, op: Op) -> Op {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         match (self.defect, op) {
-            (Defect::ClaimsAreNotRemembered, Op::Claim(claim)) => {
-                let consumer = ConsumerName::new(format!("consumer {number}")).unwrap();
-                Op::Claim(Claim { consumer, ..claim })
+            (Defect::ClaimsAreNotRemembered, Op::Claim(mut claim)) => {
+                claim.consumer = ConsumerName::new(format!("consumer {number}")).unwrap();
+                Op::Claim(claim)
             }
-            (Defect::ClaimsTakeOneMore, Op::Claim(claim)) => {
-                Op::Claim(Claim { max: claim.max.max(2), ..claim })
+            (Defect::ClaimsTakeOneMore, Op::Claim(mut claim)) => {
+                claim.max = claim.max.max(2);
+                Op::Claim(claim)
             }
-            (Defect::LeasesLastAMillisecondLonger, Op::Claim(claim)) => {
-                let lease = Millis::saturating((claim.lease.as_ms() + 1).min(86_400_000));
-                Op::Claim(Claim { lease, ..claim })
+            (Defect::LeasesLastAMillisecondLonger, Op::Claim(mut claim)) => {
+                claim.lease = Millis::saturating((claim.lease.as_ms() + 1).min(86_400_000));
+                Op::Claim(claim)
             }
             (Defect::SettlementsAreNotFenced, Op::Settle(items)) => {
                 let mut unfenced = Vec::new();
-                for item in items {
-                    let lease = self.current(now, &item.id, item.lease).await;
-                    unfenced.push(Settlement { lease, ..item });
+                for mut item in items {
+                    item.lease = self.current(now, &item.id, item.lease).await;
+                    unfenced.push(item);
                 }
                 Op::Settle(unfenced)
             }
-            (Defect::ExtensionsAreNotFenced, Op::Extend(extend)) => {
+            (Defect::ExtensionsAreNotFenced, Op::Extend(mut extend)) => {
                 let mut leases = Vec::new();
                 for (id, lease) in extend.leases {
                     let lease = self.current(now, &id, lease).await;
                     leases.push((id, lease));
                 }
-                Op::Extend(Extend { leases, ..extend })
+                extend.leases = leases;
+                Op::Extend(extend)
             }
             (_, Op::Settle(items)) => Op::Settle(
                 items
                     .into_iter()
-                    .map(|item| Settlement { outcome: self.outcome(item.outcome), ..item })
+                    .map(|item| Settlement::new(item.id, item.lease, self.outcome(item.outcome)))
                     .collect(),
             ),
             (_, Op::Enqueue(messages)) => {
@@ -197,7 +199,8 @@ impl Broken {
                 answers.extend(items);
             }
         }
-        Ok(Applied { reply: Reply::Cancel(answers), ..last })
+        last.reply = Reply::Cancel(answers);
+        Ok(last)
     }
 }
 

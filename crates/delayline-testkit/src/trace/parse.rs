@@ -45,35 +45,39 @@ impl FromStr for Step {
         let op = match name {
             "enqueue" => Op::Enqueue(words.items(message)?),
             "claim" => Op::Claim(claim(&mut words)?),
-            "relay" => Op::Relay(Relay {
-                max: number(words.required("max")?)?,
-                to: destination(&mut words)?,
-            }),
+            "relay" => {
+                let max = number(words.required("max")?)?;
+                Op::Relay(Relay::new(destination(&mut words)?, max))
+            }
             "settle" => Op::Settle(words.items(settlement)?),
             "turn" => {
-                Op::Turn(Turn { claim: claim(&mut words)?, settlements: words.items(settlement)? })
+                let claim = claim(&mut words)?;
+                Op::Turn(Turn::new(words.items(settlement)?, claim))
             }
             "hand_off" => Op::HandOff(words.items(hand_off)?),
-            "extend" => Op::Extend(Extend {
-                lease: millis(words.required("lease")?)?,
-                leases: words.items(|item| Ok((id(item.word()?)?, lease(item.word()?)?)))?,
-            }),
+            "extend" => {
+                let duration = millis(words.required("lease")?)?;
+                let leases = words.items(|item| Ok((id(item.word()?)?, lease(item.word()?)?)))?;
+                Op::Extend(Extend::new(leases, duration))
+            }
             "cancel" => Op::Cancel(words.ids()?),
-            "reschedule" => Op::Reschedule(words.items(|item| {
-                Ok(Reschedule { id: id(item.word()?)?, schedule: required_schedule(item)? })
-            })?),
+            "reschedule" => {
+                Op::Reschedule(words.items(|item| {
+                    Ok(Reschedule::new(id(item.word()?)?, required_schedule(item)?))
+                })?)
+            }
             "redrive" => {
-                Op::Redrive(Redrive { schedule: required_schedule(&mut words)?, ids: words.ids()? })
+                let schedule = required_schedule(&mut words)?;
+                Op::Redrive(Redrive::new(words.ids()?, schedule))
             }
             "purge" => Op::Purge(words.ids()?),
             "pause" => Op::Pause,
             "resume" => Op::Resume,
             "get" => Op::Get(words.ids()?),
-            "list" => Op::List(List {
-                status: status(words.word()?)?,
-                limit: number(words.required("limit")?)?,
-                after: words.optional("after").map(position).transpose()?,
-            }),
+            "list" => Op::List(
+                List::new(status(words.word()?)?, number(words.required("limit")?)?)
+                    .after(words.optional("after").map(position).transpose()?),
+            ),
             "stats" => Op::Stats,
             "forecast" => Op::Forecast(words.all(millis)?),
             "history" => Op::History(match words.word()? {
@@ -81,14 +85,8 @@ impl FromStr for Step {
                 "hours" => Resolution::Hours,
                 other => return Err(format!("there is no resolution {other:?}")),
             }),
-            "check" => Op::Check(Check {
-                limit: number(words.required("limit")?)?,
-                after: words.optional("after").map(position).transpose()?,
-            }),
-            "repair" => Op::Repair(Check {
-                limit: number(words.required("limit")?)?,
-                after: words.optional("after").map(position).transpose()?,
-            }),
+            "check" => Op::Check(check(&mut words)?),
+            "repair" => Op::Repair(check(&mut words)?),
             _ => return Err(format!("there is no operation {name:?}")),
         };
         words.end()?;
@@ -196,16 +194,16 @@ fn update(item: &mut Words<'_>, token: &str) -> Result<Update, String> {
     };
     let bytes = <[u8; UpdateToken::BYTES]>::try_from(&*decode(token)?);
     let bytes = bytes.map_err(|_| format!("{token:?} is not {} bytes", UpdateToken::BYTES))?;
-    Ok(Update { content, due, token: UpdateToken::from_bytes(bytes) })
+    Ok(Update::new(content, due, UpdateToken::from_bytes(bytes)))
 }
 
 fn claim(words: &mut Words<'_>) -> Result<Claim, String> {
-    Ok(Claim {
-        consumer: fits(ConsumerName::new(decode(words.required("consumer")?)?))?,
-        claim_id: claim_id(words.required("claim")?)?,
-        max: number(words.required("max")?)?,
-        lease: millis(words.required("lease")?)?,
-    })
+    Ok(Claim::new(
+        fits(ConsumerName::new(decode(words.required("consumer")?)?))?,
+        claim_id(words.required("claim")?)?,
+        number(words.required("max")?)?,
+        millis(words.required("lease")?)?,
+    ))
 }
 
 fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {
@@ -221,7 +219,7 @@ fn settlement(item: &mut Words<'_>) -> Result<Settlement, String> {
         "reject" => Outcome::Reject { error: text(item.required("error")?)? },
         other => return Err(format!("there is no outcome {other:?}")),
     };
-    Ok(Settlement { id, lease, outcome })
+    Ok(Settlement::new(id, lease, outcome))
 }
 
 fn hand_off(item: &mut Words<'_>) -> Result<HandOff, String> {
@@ -235,7 +233,7 @@ fn hand_off(item: &mut Words<'_>) -> Result<HandOff, String> {
         part.end()?;
         Ok(message)
     });
-    Ok(HandOff { settlement, messages: messages.collect::<Result<_, String>>()? })
+    Ok(HandOff::new(settlement, messages.collect::<Result<_, String>>()?))
 }
 
 fn destination(words: &mut Words<'_>) -> Result<Destination, String> {
@@ -249,10 +247,15 @@ fn destination(words: &mut Words<'_>) -> Result<Destination, String> {
         None => None,
         Some(max) => {
             let group = fits(GroupName::new(decode(words.required("group")?)?))?;
-            Some(Backlog { group, max })
+            Some(Backlog::new(group, max))
         }
     };
     Ok(Destination::Stream { key, backlog })
+}
+
+fn check(words: &mut Words<'_>) -> Result<Check, String> {
+    let limit = number(words.required("limit")?)?;
+    Ok(Check::new(limit).after(words.optional("after").map(position).transpose()?))
 }
 
 fn required_schedule(words: &mut Words<'_>) -> Result<Schedule, String> {
@@ -268,8 +271,8 @@ fn schedule(words: &mut Words<'_>, prefix: &str) -> Result<Option<Schedule>, Str
 }
 
 fn status(name: &str) -> Result<Status, String> {
-    let known = Status::ALL.into_iter().find(|status| status.name() == name);
-    known.ok_or_else(|| format!("there is no status {name:?}"))
+    let known = Status::ALL.iter().find(|status| status.name() == name);
+    known.copied().ok_or_else(|| format!("there is no status {name:?}"))
 }
 
 fn position(word: &str) -> Result<Position, String> {

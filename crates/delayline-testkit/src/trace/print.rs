@@ -4,7 +4,7 @@ use std::fmt::{self, Formatter};
 
 use delayline_core::{
     Claim, Destination, FinishedIds, Known, Lease, List, MessageId, NewMessage, Op, Outcome,
-    Position, Priority, Resolution, Schedule, Settlement, Update, UpdateContent, UpdateDue,
+    Position, Priority, Schedule, Settlement, Update, UpdateContent, UpdateDue,
 };
 
 use super::bytes::Word;
@@ -64,13 +64,14 @@ impl fmt::Display for Step {
             Op::Forecast(delays) => {
                 delays.iter().try_for_each(|delay| write!(f, " {}", delay.as_ms()))
             }
-            Op::History(Resolution::Minutes) => f.write_str(" minutes"),
-            Op::History(Resolution::Hours) => f.write_str(" hours"),
+            Op::History(resolution) => write!(f, " {}", resolution.name()),
             Op::List(list) => page(f, list),
             Op::Check(check) | Op::Repair(check) => {
                 write!(f, " limit={}", check.limit)?;
                 after(f, check.after)
             }
+            // A trace must tell everything.
+            _ => Err(fmt::Error),
         }
     }
 }
@@ -129,6 +130,7 @@ fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
     match message.known {
         Known::Refuse => Ok(()),
         Known::Update(how) => update(f, how),
+        _ => Err(fmt::Error),
     }
 }
 
@@ -136,12 +138,14 @@ fn update(f: &mut Formatter<'_>, update: Update) -> fmt::Result {
     let content = match update.content {
         UpdateContent::Keep => "keep",
         UpdateContent::Replace => "replace",
+        _ => return Err(fmt::Error),
     };
     write!(f, " update={} content={content}", Word(update.token.as_bytes()))?;
     match update.due {
         UpdateDue::Keep => f.write_str(" due=keep"),
         UpdateDue::Set => f.write_str(" due=set"),
         UpdateDue::Later { at_most } => write!(f, " due=later at-most={}", at_most.as_ms()),
+        _ => Err(fmt::Error),
     }
 }
 
@@ -151,6 +155,7 @@ fn destination(f: &mut Formatter<'_>, to: &Destination) -> fmt::Result {
         Destination::Stream { backlog, .. } => {
             ("stream", backlog.as_ref().map(|backlog| &backlog.group))
         }
+        _ => return Err(fmt::Error),
     };
     write!(f, " {kind}={}", Word(to.key().as_bytes()))?;
     group.map_or(Ok(()), |group| write!(f, " group={}", Word(group.as_bytes())))?;

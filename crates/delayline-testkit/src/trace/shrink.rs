@@ -68,16 +68,11 @@ fn without_item(op: &Op, n: usize) -> Option<Op> {
         Op::Enqueue(items) => Op::Enqueue(without(items, n)?),
         Op::Settle(items) => Op::Settle(without(items, n)?),
         Op::HandOff(items) => Op::HandOff(without(items, n)?),
-        Op::Turn(turn) => Op::Turn(Turn {
-            settlements: without(&turn.settlements, n)?,
-            claim: turn.claim.clone(),
-        }),
-        Op::Extend(extend) => {
-            Op::Extend(Extend { leases: without(&extend.leases, n)?, lease: extend.lease })
-        }
+        Op::Turn(turn) => Op::Turn(Turn::new(without(&turn.settlements, n)?, turn.claim.clone())),
+        Op::Extend(extend) => Op::Extend(Extend::new(without(&extend.leases, n)?, extend.lease)),
         Op::Reschedule(items) => Op::Reschedule(without(items, n)?),
         Op::Redrive(redrive) => {
-            Op::Redrive(Redrive { ids: without(&redrive.ids, n)?, schedule: redrive.schedule })
+            Op::Redrive(Redrive::new(without(&redrive.ids, n)?, redrive.schedule))
         }
         Op::Cancel(ids) => Op::Cancel(without(ids, n)?),
         Op::Purge(ids) => Op::Purge(without(ids, n)?),

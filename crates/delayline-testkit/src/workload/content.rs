@@ -141,7 +141,7 @@ fn known() -> impl Strategy<Value = Known> {
         select(&[UpdateContent::Keep, UpdateContent::Replace, UpdateContent::Replace][..]);
     let token = (1..12_u8).prop_map(|byte| UpdateToken::from_bytes([byte; UpdateToken::BYTES]));
     let update = (content, due, token)
-        .prop_map(|(content, due, token)| Known::Update(Update { content, due, token }));
+        .prop_map(|(content, due, token)| Known::Update(Update::new(content, due, token)));
     prop_oneof![3 => Just(Known::Refuse), 2 => update]
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn list(key: &str, max_len: Option<u64>) -> Destination {
 pub(crate) fn stream(key: &str, most: Option<u64>) -> Destination {
     #[allow(clippy::expect_used, reason = "a constant within the limits")]
     let group = GroupName::try_from("nobody").expect("a short name");
-    let backlog = most.map(|max| Backlog { group, max });
+    let backlog = most.map(|max| Backlog::new(group, max));
     Destination::Stream { key: key_of(key), backlog }
 }
 

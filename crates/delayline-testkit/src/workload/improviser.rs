@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use delayline_core::{Applied, Millis, NewMessage, Op, Redrive, Reschedule, Schedule};
+use delayline_core::{Applied, Millis, Op, Redrive, Reschedule, Schedule};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 
@@ -86,22 +86,16 @@ fn soon(op: Op) -> Op {
         Op::Enqueue(messages) => Op::Enqueue(
             messages
                 .into_iter()
-                .map(|message| NewMessage {
-                    schedule: soon(message.schedule),
-                    expires: message.expires.map(soon),
-                    ..message
+                .map(|message| {
+                    let (schedule, expires) = (soon(message.schedule), message.expires.map(soon));
+                    message.schedule(schedule).expires(expires)
                 })
                 .collect(),
         ),
         Op::Reschedule(items) => Op::Reschedule(
-            items
-                .into_iter()
-                .map(|item| Reschedule { schedule: soon(item.schedule), ..item })
-                .collect(),
+            items.into_iter().map(|item| Reschedule::new(item.id, soon(item.schedule))).collect(),
         ),
-        Op::Redrive(redrive) => {
-            Op::Redrive(Redrive { schedule: soon(redrive.schedule), ..redrive })
-        }
+        Op::Redrive(redrive) => Op::Redrive(Redrive::new(redrive.ids, soon(redrive.schedule))),
         other => other,
     }
 }

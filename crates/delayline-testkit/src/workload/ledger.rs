@@ -67,26 +67,29 @@ impl Ledger {
                     ClaimToken::New => self.new_token(),
                 };
                 let max = claim.max.min(MAX_BATCH - settlements.len());
-                Op::Turn(Turn { settlements, claim: Claim { claim_id, max, ..claim.clone() } })
+                let claim = Claim::new(claim.consumer.clone(), claim_id, max, claim.lease);
+                Op::Turn(Turn::new(settlements, claim))
             }
             Action::Extend(leases, lease) => {
                 let leases = leases.iter().map(|(id, lease)| {
                     let (id, lease) = self.lease(id, *lease);
                     (id.clone(), (id, lease))
                 });
-                Op::Extend(Extend { leases: without_repetitions(leases), lease: *lease })
+                Op::Extend(Extend::new(without_repetitions(leases), *lease))
             }
             Action::ClaimAnew(claim) => {
-                Op::Claim(Claim { claim_id: self.new_token(), ..claim.clone() })
+                let mut anew = claim.clone();
+                anew.claim_id = self.new_token();
+                Op::Claim(anew)
             }
             Action::List(status, after, limit) => {
-                Op::List(List { status: *status, after: self.position(*after), limit: *limit })
+                Op::List(List::new(*status, *limit).after(self.position(*after)))
             }
             Action::Check(after, limit) => {
-                Op::Check(Check { after: self.position(*after), limit: *limit })
+                Op::Check(Check::new(*limit).after(self.position(*after)))
             }
             Action::Repair(after, limit) => {
-                Op::Repair(Check { after: self.position(*after), limit: *limit })
+                Op::Repair(Check::new(*limit).after(self.position(*after)))
             }
             Action::Again(back) => recent(&self.sent, *back).cloned().unwrap_or(Op::Stats),
         };
@@ -179,7 +182,7 @@ impl Ledger {
     fn settlements(&self, items: &[(MessageId, LeaseRef, Outcome)]) -> Vec<Settlement> {
         without_repetitions(items.iter().map(|(id, lease, outcome)| {
             let (id, lease) = self.lease(id, *lease);
-            (id.clone(), Settlement { id, lease, outcome: outcome.clone() })
+            (id.clone(), Settlement::new(id, lease, outcome.clone()))
         }))
     }
 
@@ -202,7 +205,7 @@ fn hand_off(settlements: Vec<Settlement>, messages: &[NewMessage]) -> Op {
     let most = settlements.len().min(messages.len());
     let items = settlements.into_iter().take(most).enumerate().map(|(n, settlement)| {
         let own = messages.iter().skip(n).step_by(most).map(|message| (*message).clone());
-        HandOff { settlement, messages: own.collect() }
+        HandOff::new(settlement, own.collect())
     });
     Op::HandOff(items.collect())
 }

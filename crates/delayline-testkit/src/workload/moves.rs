@@ -1,8 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, NewMessage, Op,
-    Outcome, Redrive, Relay, Reschedule, Resolution, Settlement, Status, Turn,
+    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, Op, Outcome, Redrive,
+    Relay, Reschedule, Resolution, Settlement, Status, Turn,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let settle = settlements().prop_map(Action::Settle);
     let hand_off = (settlements(), for_ids(content())).prop_map(|(settlements, messages)| {
         let messages = messages.into_iter().map(message);
-        let messages = messages.map(|message| NewMessage { known: Known::Refuse, ..message });
+        let messages = messages.map(|message| message.known(Known::Refuse));
         Action::HandOff(settlements, messages.collect())
     });
     let token = prop_oneof![4 => Just(ClaimToken::New), 1 => Just(ClaimToken::Own)];
@@ -54,11 +54,11 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
         2 => for_ids(schedule()).prop_map(|items| {
-            let items = items.into_iter().map(|(id, schedule)| Reschedule { id, schedule });
+            let items = items.into_iter().map(|(id, schedule)| Reschedule::new(id, schedule));
             Action::Send(Op::Reschedule(items.collect()))
         }),
         2 => (ids(), schedule()).prop_map(|(ids, schedule)| {
-            Action::Send(Op::Redrive(Redrive { ids, schedule }))
+            Action::Send(Op::Redrive(Redrive::new(ids, schedule)))
         }),
         2 => ids().prop_map(|ids| Action::Send(Op::Purge(ids))),
         3 => reading(),
@@ -74,7 +74,7 @@ fn relay() -> impl Strategy<Value = Relay> {
     let limit = prop_oneof![2 => Just(None), 2 => (1..=8_u64).prop_map(Some)];
     (max, limit, any::<bool>()).prop_map(|(max, limit, is_list)| {
         let to = if is_list { list("a-list", limit) } else { stream("a-stream", limit) };
-        Relay { to, max }
+        Relay::new(to, max)
     })
 }
 
@@ -101,30 +101,28 @@ fn delays() -> impl Strategy<Value = Vec<Millis>> {
 
 /// Operations that exceed a limit, which backends refuse.
 fn invalid() -> impl Strategy<Value = Op> {
-    let ack = |id| Settlement { id, lease: no_lease(), outcome: Outcome::Ack };
+    let ack = |id| Settlement::new(id, no_lease(), Outcome::Ack);
     let beyond = move |(claim, id): (Claim, MessageId)| {
+        let with = |max, lease| Claim::new(claim.consumer.clone(), claim.claim_id, max, lease);
         select(vec![
-            Op::Claim(Claim { max: 0, ..claim.clone() }),
-            Op::Claim(Claim { max: 1001, ..claim.clone() }),
-            Op::Claim(Claim { lease: Millis::ZERO, ..claim.clone() }),
-            Op::Turn(Turn { settlements: Vec::new(), claim: claim.clone() }),
-            Op::Turn(Turn { settlements: vec![ack(id)], claim: Claim { max: 1000, ..claim } }),
+            Op::Claim(with(0, claim.lease)),
+            Op::Claim(with(1001, claim.lease)),
+            Op::Claim(with(claim.max, Millis::ZERO)),
+            Op::Turn(Turn::new(Vec::new(), claim.clone())),
+            Op::Turn(Turn::new(vec![ack(id)], with(1000, claim.lease))),
         ])
     };
     prop_oneof![
         id().prop_map(|id| Op::Cancel(vec![id.clone(), id])),
         Just(Op::Enqueue(Vec::new())),
         (id(), outcome()).prop_map(|(id, outcome)| {
-            let settlement = Settlement { id, lease: no_lease(), outcome };
-            Op::HandOff(vec![HandOff { settlement, messages: Vec::new() }])
+            let settlement = Settlement::new(id, no_lease(), outcome);
+            Op::HandOff(vec![HandOff::new(settlement, Vec::new())])
         }),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
-        Just(Op::Relay(Relay { to: list("a-list", Some(0)), max: 1 })),
-        Just(Op::Relay(Relay { to: stream("a-stream", None), max: 1001 })),
-        id().prop_map(|id| Op::Extend(Extend {
-            leases: vec![(id, no_lease())],
-            lease: Millis::MAX
-        })),
+        Just(Op::Relay(Relay::new(list("a-list", Some(0)), 1))),
+        Just(Op::Relay(Relay::new(stream("a-stream", None), 1001))),
+        id().prop_map(|id| Op::Extend(Extend::new(vec![(id, no_lease())], Millis::MAX))),
         (claim(), id()).prop_flat_map(beyond),
     ]
 }
@@ -135,11 +133,8 @@ fn no_lease() -> delayline_core::Lease {
 
 fn claim() -> impl Strategy<Value = Claim> {
     let max = prop_oneof![4 => 1..=3_usize, 2 => 4..=10_usize, 1 => Just(1000)];
-    let claim = |(consumer, claim_id, max, lease): (ConsumerName, _, _, _)| Claim {
-        consumer,
-        claim_id,
-        max,
-        lease,
+    let claim = |(consumer, claim_id, max, lease): (ConsumerName, _, _, _)| {
+        Claim::new(consumer, claim_id, max, lease)
     };
     (consumer(), claim_id(), max, lease_duration()).prop_map(claim)
 }

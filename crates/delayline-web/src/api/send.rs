@@ -5,7 +5,8 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
 use delayline::{
-    Bytes, Enqueued, Error, ErrorClass, MessageId, NewMessage, Queue, Raw, Schedule, Sent, limits,
+    Bytes, Enqueued, Error, ErrorClass, MessageId, NewMessage, Queue, Raw, Schedule, Sent, Status,
+    limits,
 };
 use delayline_json::{self as json, Fields, rfc3339};
 use serde_json::value::RawValue;
@@ -164,17 +165,18 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
 /// What became of a message.
 fn told(sent: &Sent) -> Map<String, Value> {
     let mut value = json::id(&sent.id);
-    let (outcome, key, detail) = match sent.outcome {
-        Enqueued::Created { due } => ("created", "due", rfc3339(due)),
-        Enqueued::Updated { due } => ("updated", "due", rfc3339(due)),
-        Enqueued::Following { .. } => {
-            ("following", "state", delayline::Status::Leased.name().to_owned())
+    value.insert("outcome".to_owned(), sent.outcome.name().into());
+    let detail = match sent.outcome {
+        Enqueued::Created { due } | Enqueued::Updated { due } => Some(("due", rfc3339(due))),
+        Enqueued::Following { .. } => Some(("state", Status::Leased.name().to_owned())),
+        Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
+            Some(("state", status.name().to_owned()))
         }
-        Enqueued::Duplicate { status } => ("duplicate", "state", status.name().to_owned()),
-        Enqueued::Conflict { status } => ("conflict", "state", status.name().to_owned()),
+        _ => None,
     };
-    value.insert("outcome".to_owned(), outcome.into());
-    value.insert(key.to_owned(), detail.into());
+    if let Some((key, text)) = detail {
+        value.insert(key.to_owned(), text.into());
+    }
     value.insert("accepted".to_owned(), sent.is_accepted().into());
     value
 }

@@ -2,9 +2,8 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use delayline::{
-    Bytes, Check, Checked, Finding, Op, Position, Queue, Raw, Reply, Timestamp, limits,
-};
+use delayline::backend::{Check, Checked, Op, Reply};
+use delayline::{Bytes, Finding, Position, Queue, Raw, Timestamp, limits};
 use delayline_json::{finding, harmless_line};
 use maud::{Markup, html};
 
@@ -129,7 +128,7 @@ async fn step(
     after: Option<Position>,
     repair: bool,
 ) -> Result<Checked, Failure> {
-    let check = Check { after, limit: limits::MAX_PAGE };
+    let check = Check::new(limits::MAX_PAGE).after(after);
     let op = if repair { Op::Repair(check) } else { Op::Check(check) };
     match (repair, queue.apply(&op).await?.reply) {
         (false, Reply::Check(page)) | (true, Reply::Repair(page)) => Ok(page),

@@ -137,13 +137,13 @@ async fn a_message_with_a_worker_is_only_asked_to_end() {
     get(&site, "/messages?queue=orders&state=leased").await.status(200).has("cancel requested");
 }
 
-fn delayline_claim() -> delayline::Op {
-    delayline::Op::Claim(delayline::Claim {
-        consumer: "worker".try_into().unwrap(),
-        claim_id: delayline::ClaimId::from_bytes([7; 16]),
-        max: 1,
-        lease: delayline::Millis::new(60_000).unwrap(),
-    })
+fn delayline_claim() -> delayline::backend::Op {
+    delayline::backend::Op::Claim(delayline::backend::Claim::new(
+        "worker".try_into().unwrap(),
+        delayline::backend::ClaimId::from_bytes([7; 16]),
+        1,
+        delayline::Millis::new(60_000).unwrap(),
+    ))
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::{Applied, At, Backend, ErrorKind, Op, Queue, QueueBackend, QueueName, Raw, Wakeup};
+use delayline::backend::{Applied, At, Backend, Op, QueueBackend, Wakeup};
+use delayline::{ErrorKind, Queue, QueueName, Raw};
 use delayline_core::Error;
 use tokio::sync::{Notify, Semaphore};
 

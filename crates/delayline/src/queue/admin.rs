@@ -86,7 +86,7 @@ impl<T, C> Queue<T, C> {
         I: TryInto<MessageId, Error: Into<Error>>,
     {
         let schedule = Schedule::In(Millis::try_from(delay)?);
-        let op = |ids| Op::Redrive(Redrive { ids, schedule });
+        let op = |ids| Op::Redrive(Redrive::new(ids, schedule));
         self.each(MAX_BATCH, ids, op, |reply| match reply {
             Reply::Redrive(items) => Some(items),
             _ => None,

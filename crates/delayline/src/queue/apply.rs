@@ -11,7 +11,8 @@ impl<T, C> Queue<T, C> {
     /// answer matters.
     ///
     /// ```
-    /// # use delayline::{Op, Queue, Reply};
+    /// # use delayline::Queue;
+    /// use delayline::backend::{Op, Reply};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;

@@ -31,15 +31,15 @@ impl Sent {
     /// will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
+        use Status::{Acked, Leased, Ready, Relayed, Scheduled};
         match self.outcome {
-            Enqueued::Created { .. } | Enqueued::Updated { .. } | Enqueued::Following { .. } => {
-                true
-            }
             Enqueued::Duplicate { status } => {
-                use Status::{Acked, Leased, Ready, Relayed, Scheduled};
                 matches!(status, Scheduled | Ready | Leased | Acked | Relayed)
             }
-            Enqueued::Conflict { .. } => false,
+            outcome => matches!(
+                outcome,
+                Enqueued::Created { .. } | Enqueued::Updated { .. } | Enqueued::Following { .. }
+            ),
         }
     }
 

@@ -218,7 +218,7 @@ impl Draft {
     /// reused the id for a message that is no update. Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
         let token = UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes());
-        self.update_as(Update { content, due, token })
+        self.update_as(Update::new(content, due, token))
     }
 
     /// Like [`update`](Self::update), with a token of your own: one that your caller repeats along
@@ -323,7 +323,7 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
     Ok(message)
 }
 
-/// The message as [`Op::Enqueue`](crate::Op::Enqueue) takes it, or the first error of a setter.
+/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, or the first error of a setter.
 impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 

@@ -105,7 +105,7 @@ impl Listing {
     /// page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
-            let list = List { status: self.status, after: self.after, limit: self.page_size };
+            let list = List::new(self.status, self.page_size).after(self.after);
             let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(mut page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that does not advance would repeat forever.
@@ -210,7 +210,7 @@ async fn pass(client: &Client, op: impl Fn(Check) -> Op) -> Result<Audit, Error>
     let mut audit = Audit::default();
     let mut after = None;
     loop {
-        let reply = client.apply(&op(Check { after, limit: MAX_PAGE })).await?.reply;
+        let reply = client.apply(&op(Check::new(MAX_PAGE).after(after))).await?.reply;
         let (Reply::Check(page) | Reply::Repair(page)) = reply else {
             return Err(Error::unexpected_reply());
         };

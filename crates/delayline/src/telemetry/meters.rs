@@ -78,14 +78,8 @@ meters! {
 
     /// A message was sent.
     pub(super) fn enqueued(queue: &Label, outcome: Enqueued) {
-        let result = match outcome {
-            Enqueued::Created { .. } => "created",
-            Enqueued::Updated { .. } => "updated",
-            Enqueued::Following { .. } => "following",
-            Enqueued::Duplicate { .. } => "duplicate",
-            Enqueued::Conflict { .. } => "conflict",
-        };
-        let labels = [queue.label(), metrics::Label::from_static_parts("result", result)];
+        let result = metrics::Label::from_static_parts("result", outcome.name());
+        let labels = [queue.label(), result];
         metrics::counter!(ENQUEUED, labels.iter()).increment(1);
     }
 

@@ -90,7 +90,7 @@ impl Observed {
                     meters::batch(&self.queue, op.name(), relayed.ids.len());
                 }
                 relayed.ids.iter().for_each(|id| tell(id, EventKind::Relayed));
-                for Death { id, reason } in &relayed.deaths {
+                for Death { id, reason, .. } in &relayed.deaths {
                     meters::dead(&self.queue, *reason);
                     tell(id, EventKind::Dead { reason: *reason, error: None });
                 }
@@ -125,7 +125,9 @@ impl Observed {
     ) {
         for (message, &outcome) in messages.iter().zip(outcomes) {
             meters::enqueued(&self.queue, outcome);
-            tell(&message.id, enqueued(outcome));
+            if let Some(kind) = enqueued(outcome) {
+                tell(&message.id, kind);
+            }
         }
     }
 
@@ -151,7 +153,7 @@ impl Observed {
             meters::claimed(&self.queue, lateness);
             tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
         }
-        for Death { id, reason } in &claimed.deaths {
+        for Death { id, reason, .. } in &claimed.deaths {
             meters::dead(&self.queue, *reason);
             tell(id, EventKind::Dead { reason: *reason, error: None });
         }
@@ -209,7 +211,7 @@ impl Observed {
     /// Logs one line per reason: a claim can dead-letter hundreds of messages.
     fn log_deaths(&self, deaths: &[Death]) {
         let mut rest: Vec<_> = deaths.iter().collect();
-        while let Some(&Death { ref id, reason }) = rest.first().copied() {
+        while let Some(&Death { ref id, reason, .. }) = rest.first().copied() {
             let before = rest.len();
             rest.retain(|death| death.reason != reason);
             tracing::warn!(
@@ -223,14 +225,15 @@ impl Observed {
     }
 }
 
-const fn enqueued(outcome: Enqueued) -> EventKind {
-    match outcome {
+const fn enqueued(outcome: Enqueued) -> Option<EventKind> {
+    Some(match outcome {
         Enqueued::Created { due } => EventKind::Enqueued { due },
         Enqueued::Updated { due } => EventKind::Updated { due },
         Enqueued::Following { .. } => EventKind::Following,
         Enqueued::Duplicate { status } => EventKind::Duplicate { status },
         Enqueued::Conflict { status } => EventKind::Conflict { status },
-    }
+        _ => return None,
+    })
 }
 
 /// Reports operations that only listeners need.

@@ -182,7 +182,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
             Ok(consumer) => consumer,
             Err(violation) => fail(&violation.to_string()),
         };
-        match self.apply(Op::Claim(Claim { consumer, claim_id, max: 1, lease })).await {
+        match self.apply(Op::Claim(Claim::new(consumer, claim_id, 1, lease))).await {
             Applied { at, reply: Reply::Claim(claimed), .. } => (at, claimed),
             _ => fail("the reply to a claim belongs to another operation"),
         }
@@ -206,10 +206,10 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         messages: Vec<NewMessage>,
     ) -> Option<Status> {
         let id = delivery.message.info.id.clone();
-        let settlement = Settlement { id, lease: delivery.lease, outcome };
+        let settlement = Settlement::new(id, delivery.lease, outcome);
         let op = match messages.is_empty() {
             true => Op::Settle(vec![settlement]),
-            false => Op::HandOff(vec![HandOff { settlement, messages }]),
+            false => Op::HandOff(vec![HandOff::new(settlement, messages)]),
         };
         let settled = match self.apply(op).await.reply {
             Reply::Settle(all) => all.first().copied(),

@@ -52,7 +52,7 @@ impl Recorder {
             let due = match *outcome {
                 Enqueued::Created { due } | Enqueued::Updated { due } => Some(due),
                 Enqueued::Following { .. } => Some(message.schedule.instant(at)),
-                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => None,
+                _ => None,
             };
             if let Some(due) = due {
                 records.push(Arc::new(Record { message: message.clone(), at, due }));

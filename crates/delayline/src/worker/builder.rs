@@ -225,12 +225,12 @@ impl Config {
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {
             return Err(out_of_range("the concurrency", self.concurrency, MAX_BATCH));
         }
-        let claim = Claim {
-            consumer: self.consumer.clone(),
-            claim_id: ClaimId::from_bytes([0; 16]),
-            max: self.concurrency,
-            lease: self.lease,
-        };
+        let claim = Claim::new(
+            self.consumer.clone(),
+            ClaimId::from_bytes([0; 16]),
+            self.concurrency,
+            self.lease,
+        );
         Op::Claim(claim).validate()
     }
 }

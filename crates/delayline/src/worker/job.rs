@@ -99,7 +99,7 @@ impl<T> Job<T> {
         &self.info
     }
 
-    /// The lease, to settle or extend the message with [`Op`](crate::Op)s of your own.
+    /// The lease, to settle or extend the message with [`Op`](crate::backend::Op)s of your own.
     pub const fn lease(&self) -> Lease {
         self.lease
     }

@@ -186,8 +186,8 @@ impl From<()> for Outcome {
 fn validated(id: MessageId, messages: Vec<NewMessage>) -> Result<Vec<NewMessage>, Violation> {
     // Leases and outcomes have no limits that matter here.
     let lease = Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 1 };
-    let settlement = Settlement { id, lease, outcome: Settled::Ack };
-    let op = Op::HandOff(vec![HandOff { settlement, messages }]);
+    let settlement = Settlement::new(id, lease, Settled::Ack);
+    let op = Op::HandOff(vec![HandOff::new(settlement, messages)]);
     op.validate()?;
     match op {
         Op::HandOff(items) => Ok(items.into_iter().flat_map(|item| item.messages).collect()),

@@ -7,10 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::{
-    At, Backend, Durability, ErrorKind, Found, MessageId, Op, QueueName, Reply, Stats, Timestamp,
-    Wakeup,
-};
+use delayline::backend::{At, Backend, Op, Reply, Wakeup};
+use delayline::{Durability, ErrorKind, Found, MessageId, QueueName, Stats, Timestamp};
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
 use tokio::time::Instant;

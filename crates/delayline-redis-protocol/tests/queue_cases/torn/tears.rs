@@ -18,8 +18,7 @@ pub(super) fn tears() -> Vec<Tear> {
         ..tear(what, touches, op)
     };
     let each = |outcome: &Outcome| {
-        let item =
-            |name: &&str| Settlement { id: id(name), lease: lease(3), outcome: outcome.clone() };
+        let item = |name: &&str| Settlement::new(id(name), lease(3), outcome.clone());
         Op::Settle(LEASED.iter().map(item).collect())
     };
     let one_each = || {
@@ -30,11 +29,10 @@ pub(super) fn tears() -> Vec<Tear> {
             Outcome::Snooze { delay: millis(8) },
             Outcome::Release,
         ];
-        let items = LEASED.iter().zip(outcomes).map(|(name, outcome)| Settlement {
-            id: id(name),
-            lease: lease(3),
-            outcome,
-        });
+        let items = LEASED
+            .iter()
+            .zip(outcomes)
+            .map(|(name, outcome)| Settlement::new(id(name), lease(3), outcome));
         Op::Settle(items.collect())
     };
     let error = "no".to_owned();
@@ -42,19 +40,19 @@ pub(super) fn tears() -> Vec<Tear> {
     let due = ["ready", "second", "big", "again", "stale"];
     let all_due = [&due[..], &LEASED[..]].concat();
     let schedule = Schedule::In(millis(50));
-    let move_to = |name| Reschedule { id: id(name), schedule };
-    let redrive = |schedule| Op::Redrive(Redrive { ids: ids(&DEAD), schedule });
+    let move_to = |name| Reschedule::new(id(name), schedule);
+    let redrive = |schedule| Op::Redrive(Redrive::new(ids(&DEAD), schedule));
     let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
     let hand_off = |outcome: &Outcome| {
         let item = |(held, next): (&&str, &str)| {
             let outcome = outcome.clone();
-            let settlement = Settlement { id: id(held), lease: lease(3), outcome };
-            HandOff { settlement, messages: vec![content(next)] }
+            let settlement = Settlement::new(id(held), lease(3), outcome);
+            HandOff::new(settlement, vec![content(next)])
         };
         Op::HandOff(LEASED.iter().zip(new).map(item).collect())
     };
     let turn = |settlements: Op| match (settlements, claim(9, 100)) {
-        (Op::Settle(settlements), Op::Claim(claim)) => Op::Turn(Turn { settlements, claim }),
+        (Op::Settle(settlements), Op::Claim(claim)) => Op::Turn(Turn::new(settlements, claim)),
         _ => unreachable!(),
     };
     let mut tears = vec![
@@ -134,10 +132,10 @@ pub(super) fn tears() -> Vec<Tear> {
         tear(
             "extend",
             &LEASED,
-            Op::Extend(Extend {
-                leases: ids(&LEASED).into_iter().map(|id| (id, lease(3))).collect(),
-                lease: millis(9_000),
-            }),
+            Op::Extend(Extend::new(
+                ids(&LEASED).into_iter().map(|id| (id, lease(3))).collect(),
+                millis(9_000),
+            )),
         ),
         finish("cancel of waiting ones", &WAITING, Op::Cancel(ids(&WAITING))),
         tear("cancel of leased ones", &LEASED, Op::Cancel(ids(&LEASED))),

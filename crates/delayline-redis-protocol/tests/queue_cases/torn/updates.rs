@@ -5,11 +5,11 @@ use super::*;
 /// Updates of these messages, with other limits, so that their contents differ.
 fn updates(names: &[&str], content_is: UpdateContent, due: UpdateDue) -> Op {
     let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
-    let update = |name: &&str| NewMessage {
-        known: Known::Update(Update { content: content_is, due, token }),
-        finished_ids: FinishedIds::Reuse,
-        max_failures: 18,
-        ..content(name)
+    let update = |name: &&str| {
+        content(name)
+            .known(Known::Update(Update::new(content_is, due, token)))
+            .finished_ids(FinishedIds::Reuse)
+            .max_failures(18)
     };
     Op::Enqueue(names.iter().map(update).collect())
 }
@@ -23,8 +23,7 @@ pub(super) fn tears_of_updates(
     let keep = |names: &[&str]| updates(names, Keep, UpdateDue::Set);
     let followed = |tear: Tear| Tear { before: vec![replace(&LEASED)], ..tear };
     let each = |outcome: &Outcome| {
-        let item =
-            |name: &&str| Settlement { id: id(name), lease: lease(3), outcome: outcome.clone() };
+        let item = |name: &&str| Settlement::new(id(name), lease(3), outcome.clone());
         Op::Settle(LEASED.iter().map(item).collect())
     };
     let error = "no".to_owned();
@@ -73,11 +72,9 @@ async fn handle(queue: &impl Backend, ms: u64, token: u8) -> usize {
     let deliveries = claimed(queue, ms, token).await.deliveries;
     let updated = deliveries.iter().filter(|delivery| delivery.message.payload == UPDATED);
     let count = updated.count();
-    let acks = deliveries.into_iter().map(|delivery| Settlement {
-        id: delivery.message.info.id,
-        lease: delivery.lease,
-        outcome: Outcome::Ack,
-    });
+    let acks = deliveries
+        .into_iter()
+        .map(|delivery| Settlement::new(delivery.message.info.id, delivery.lease, Outcome::Ack));
     let acks: Vec<_> = acks.collect();
     if !acks.is_empty() {
         apply(queue, ms + 1, Op::Settle(acks)).await;

@@ -8,7 +8,7 @@ use delayline_benches::{PAYLOAD_BYTES, ack, claim, cpu_time, deliveries, enqueue
 use delayline_core::{At, MessageId, Millis, NewMessage, Op, Schedule};
 use indicatif::ProgressBar;
 
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::way::DRIVERS;
 
 const BATCH: usize = 100;
@@ -43,6 +43,7 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
         unit: "us, enqueue + claim + ack, batches of 100",
         columns: sizes.iter().map(ToString::to_string).collect(),
         rows: vec![("redis-rs".to_owned(), costs)],
+        columns_are: Columns::Cases,
         wide: false,
         note: "While the given number of other messages wait, due over the next month.",
     })

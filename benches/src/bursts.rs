@@ -12,7 +12,7 @@ use delayline_core::{At, Claimed, MessageId, Millis, NewMessage, Op, Reply, Sche
 use delayline_test_server::{Reply as Raw, Server};
 use indicatif::ProgressBar;
 
-use crate::table::Table;
+use crate::table::{Columns, Table};
 use crate::way::DRIVERS;
 
 const BATCH: usize = 1_000;
@@ -35,6 +35,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         unit: "ms",
         columns: columns.map(str::to_owned).to_vec(),
         rows,
+        columns_are: Columns::Cases,
         wide: false,
         note: "A million messages (by default) fall due at the same moment, and are claimed and \
                acked in order; then 100,000 leases expire at the same moment, and are taken back. \

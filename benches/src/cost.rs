@@ -11,7 +11,7 @@ use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
 use crate::floor::{BareScripts, Floor, PlainCommands};
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::way::{DRIVERS, Way};
 
 const BATCHES: [usize; 4] = [1, 10, 100, 1000];
@@ -61,6 +61,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
         unit: "ratio",
         columns: columns.clone(),
         rows: ratios,
+        columns_are: Columns::Cases,
         wide: false,
         note: "Relative to bare scripts: the cost of fencing, checks before the first write, \
                priorities, dead letters, remembering finished messages, and hints. Bare scripts \
@@ -71,6 +72,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
         name: "cost",
         title: "Server processor time per message",
         unit: "us",
+        columns_are: Columns::Cases,
         wide: true,
         note: "Enqueue, claim and ack together, then separately. Bare scripts change the same \
                structures without checks or fencing; plain commands do so without scripts, and \

@@ -12,7 +12,6 @@ use std::path::Path;
 use anyhow::Result;
 use indicatif::ProgressBar;
 
-use crate::plot;
 use crate::table::Table;
 
 /// Rows of words under one heading.
@@ -41,9 +40,7 @@ pub(crate) async fn write_page(
     let builds = builds::measure(progress)?;
     progress.suspend(|| println!("{}", builds.to_markdown()));
     let tables = [speed, ratios, client];
-    for table in &tables {
-        plot::draw(table, &directory.join(table.name).with_extension("svg"))?;
-    }
+    crate::save_figures(directory, circumstances, &tables)?;
     let mut page = format!("{HEAD}```text\n{circumstances}\n```\n\n");
     page += &tables.map(|table| table.to_markdown() + "\n").concat();
     page += &[topologies, faults, builds].map(|sheet| sheet.to_markdown()).concat();
@@ -83,6 +80,7 @@ and RESP3. So **use the client that your program already uses**. If it uses neit
 more actively maintained and has fewer dependencies. One build can include both drivers; `Connect::driver` chooses at
 run time. The figures below are for those who want the details.
 
-`cargo xtask bench drivers --save docs/drivers` writes this page. This run:
+`cargo xtask bench drivers --save docs/drivers` writes this page, and its figures as
+[figures.json](figures.json). This run:
 
 ";

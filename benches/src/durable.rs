@@ -9,7 +9,7 @@ use delayline_test_server::Server;
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
-use crate::table::Table;
+use crate::table::{Columns, Table};
 use crate::throughput::rate;
 use crate::way::{DRIVERS, Way};
 
@@ -37,6 +37,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         unit: "messages/s",
         columns: CONCURRENCIES.map(|(tasks, _)| format!("send, {tasks}")).to_vec(),
         rows,
+        columns_are: Columns::Cases,
         wide: true,
         note: "Sent one by one from 1, 32 and 256 tasks at once to a server with one replica, over TCP, with \
                and without its confirmation: the medians of five rounds in turn, and their ratio. Client, \

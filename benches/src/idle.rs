@@ -8,7 +8,7 @@ use delayline_benches::Requests;
 use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep};
 
-use crate::table::Table;
+use crate::table::{Columns, Table};
 use crate::way::DRIVERS;
 
 const SETTLING: Duration = Duration::from_secs(5);
@@ -36,6 +36,7 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
         unit: "commands/s",
         columns: vec!["one worker".to_owned()],
         rows,
+        columns_are: Columns::Cases,
         wide: false,
         note: "A worker on an empty queue: claims of the safety poll, and waits for hints.",
     })

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::table::Table;
+use crate::table::{Columns, Table};
 use crate::way::{DRIVERS, Way};
 
 /// So many others wait, and are not due.
@@ -50,19 +50,25 @@ pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Tab
     Ok(table("lateness-loaded", "Lateness at 5,000 messages per second", rows))
 }
 
-fn table(name: &'static str, title: &'static str, rows: Vec<(String, Vec<f64>)>) -> Table {
+fn table(name: &'static str, title: &'static str, measured: Vec<(String, Late)>) -> Table {
+    let samples = measured.iter().map(|(_, late)| late.len()).collect();
+    let rows = measured.into_iter().map(|(row, late)| (row, quantiles(&late))).collect();
     Table {
         name,
         title,
         unit: "ms",
         columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
         rows,
+        columns_are: Columns::Percentiles(samples),
         wide: false,
         note: "From the due time, by the server's clock, to the start of the handler, while the \
                given number of other messages wait. Never early: a handler that starts before the \
                due time fails the run.",
     }
 }
+
+/// How late each message was, in microseconds.
+type Late = Histogram<u64>;
 
 /// A queue with a worker that reports how late it is.
 struct Bench {
@@ -90,18 +96,18 @@ impl Bench {
         Ok(Self { queue, lateness, _server: server })
     }
 
-    async fn lone_messages(mut self, messages: usize) -> Result<Vec<f64>> {
-        let mut late = Histogram::new(3)?;
+    async fn lone_messages(mut self, messages: usize) -> Result<Late> {
+        let mut late = Late::new(3)?;
         for _ in 0..messages {
             let delay = Duration::from_micros(fastrand::u64(0..500_000));
             self.queue.send_in(&payload(), delay).await?;
             self.next(&mut late).await?;
         }
-        Ok(quantiles(&late))
+        Ok(late)
     }
 
-    async fn load(mut self, time: Duration) -> Result<Vec<f64>> {
-        let mut late = Histogram::new(3)?;
+    async fn load(mut self, time: Duration) -> Result<Late> {
+        let mut late = Late::new(3)?;
         let (start, mut sent, mut handled) = (Instant::now(), 0, 0);
         let mut ticks = interval(LOAD_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -123,10 +129,10 @@ impl Bench {
             self.next(&mut late).await?;
             handled += 1;
         }
-        Ok(quantiles(&late))
+        Ok(late)
     }
 
-    async fn next(&mut self, late: &mut Histogram<u64>) -> Result<()> {
+    async fn next(&mut self, late: &mut Late) -> Result<()> {
         match self.lateness.recv().await {
             Some(Some(lateness)) => Ok(late.record(u64::try_from(lateness.as_micros())?)?),
             Some(None) => bail!("a handler began early"),
@@ -148,7 +154,7 @@ async fn send(
     Ok(())
 }
 
-fn quantiles(late: &Histogram<u64>) -> Vec<f64> {
+fn quantiles(late: &Late) -> Vec<f64> {
     let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
     QUANTILES.iter().map(|(_, quantile)| ms(late.value_at_quantile(*quantile))).collect()
 }

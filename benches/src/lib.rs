@@ -2,6 +2,7 @@
 //! say of a server.
 
 mod ops;
+pub mod plot;
 mod server;
 mod traffic;
 

@@ -11,18 +11,18 @@ mod lateness;
 mod machine;
 mod many_queues;
 mod memory;
-mod plot;
 mod table;
 mod throughput;
 mod way;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
+use delayline_benches::plot;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -53,6 +53,10 @@ struct Args {
     /// Write a page with tables, plots and the figures as JSON to this directory
     #[arg(long)]
     save: Option<PathBuf>,
+
+    /// Measure nothing: draw the plots anew from the `figures.json` in this directory
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["what", "save"])]
+    redraw: Option<PathBuf>,
 }
 
 /// Something to measure.
@@ -113,6 +117,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    if let Some(directory) = &args.redraw {
+        return redraw(directory).with_context(|| format!("redrawing {}", directory.display()));
+    }
     // Not after a quarter of an hour.
     match &args.save {
         Some(directory) => fs::create_dir_all(directory)
@@ -180,18 +187,33 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
     Ok(vec![table?])
 }
 
-/// Writes the figures as JSON, a plot of each table, and a page with all of them.
-fn save(directory: &std::path::Path, circumstances: &str, tables: &[Table]) -> Result<()> {
-    for table in tables {
-        plot::draw(table, &directory.join(table.name).with_extension("svg"))?;
-    }
-    let figures: Vec<Value> = tables.iter().map(Table::to_json).collect();
-    let report = json!({ "circumstances": circumstances, "tables": figures });
-    fs::write(directory.join("figures.json"), format!("{report:#}\n"))?;
+/// Writes the figures and their plots, and a page with all of them.
+fn save(directory: &Path, circumstances: &str, tables: &[Table]) -> Result<()> {
+    save_figures(directory, circumstances, tables)?;
     let sections: Vec<_> = tables.iter().map(Table::to_markdown).collect();
     let page = format!("{HEAD}```text\n{circumstances}\n```\n\n{}", sections.join("\n"));
     Ok(fs::write(directory.join("README.md"), page)?)
 }
+
+/// Writes the figures as JSON, and a plot of each table.
+fn save_figures(directory: &Path, circumstances: &str, tables: &[Table]) -> Result<()> {
+    let figures: Vec<Value> = tables.iter().map(Table::to_json).collect();
+    let report = json!({ "circumstances": circumstances, "tables": figures });
+    fs::write(directory.join(FIGURES), format!("{report:#}\n"))?;
+    redraw(directory)
+}
+
+/// Draws the plots of the figures in a directory.
+fn redraw(directory: &Path) -> Result<()> {
+    let report: Value = serde_json::from_str(&fs::read_to_string(directory.join(FIGURES))?)?;
+    for table in report["tables"].as_array().context("there are no tables")? {
+        let name = table["name"].as_str().context("a table has no name")?;
+        plot::draw(table, &directory.join(name).with_extension("svg"))?;
+    }
+    Ok(())
+}
+
+const FIGURES: &str = "figures.json";
 
 const HEAD: &str = "\
 # Benchmarks

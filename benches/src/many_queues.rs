@@ -10,7 +10,7 @@ use delayline_benches::{cpu_time, payload};
 use indicatif::ProgressBar;
 use tokio::sync::Semaphore;
 
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::way::{DRIVERS, Way};
 
 /// How many queues one worker has.
@@ -37,6 +37,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         unit: "us/message",
         columns: QUEUES.map(|queues| format!("{queues} queues")).to_vec(),
         rows,
+        columns_are: Columns::Cases,
         wide: false,
         note: "One `Workers` with 16 handlers; client and server together, including sending. A \
                backlog spread evenly over all queues; and lone messages, each sent to the next \

@@ -9,7 +9,7 @@ use delayline_core::{At, MessageId, NewMessage, Op};
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::way::DRIVERS;
 
 const PAYLOADS: [usize; 4] = [0, 100, 1_000, 10_000];
@@ -39,6 +39,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         name: "memory",
         title: "Server memory per message",
         unit: "bytes, payload included",
+        columns_are: Columns::Cases,
         wide: true,
         note: "With ids of 20 bytes and without headers. The hash tables of the server double in \
                size from time to time, so they account for 16 to 32 bytes of this.",

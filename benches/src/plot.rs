@@ -1,86 +1,214 @@
-//! A table as a plot.
+//! Figures as a plot: a dot for each, on a background that the page chooses.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
-use crate::table::{Table, number, shown};
+use self::axis::{Axis, short};
+use self::figures::{Figures, Mark};
 
-const SIZE: (u32, u32) = (1060, 420);
-const LEGEND_WIDTH: u32 = 190;
-const COLORS: [RGBColor; 8] = [
-    RGBColor(0x1f, 0x77, 0xb4),
-    RGBColor(0xff, 0x7f, 0x0e),
-    RGBColor(0x2c, 0xa0, 0x2c),
-    RGBColor(0xd6, 0x27, 0x28),
-    RGBColor(0x94, 0x67, 0xbd),
-    RGBColor(0x8c, 0x56, 0x4b),
-    RGBColor(0xe3, 0x77, 0xc2),
-    RGBColor(0x7f, 0x7f, 0x7f),
-];
+mod axis;
+mod figures;
 
-/// Draws the table as groups of bars, a group for each column, as an SVG file.
-pub(crate) fn draw(table: &Table, file: &Path) -> Result<()> {
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
-    bars(table, &area).map_err(|error| anyhow!("{error}"))?;
-    area.present().map_err(|error| anyhow!("writing {}: {error}", file.display()))
+const WIDTH: f64 = 860.0;
+const MARGIN: f64 = 16.0;
+/// Where the lanes begin, below title and legend.
+const TOP: f64 = 66.0;
+/// Room for the ticks and the unit.
+const BOTTOM: f64 = 40.0;
+/// Between the dots of one category, if each has its own line.
+const STEP: f64 = 13.0;
+const LETTER: f64 = 7.0;
+/// Room to the right of the largest figure, for its value.
+const BESIDE: f64 = 46.0;
+
+/// Readable on white and on the black of dark pages.
+const INK: &str = "#727b85";
+const COLORS: [&str; 8] =
+    ["#2f81f7", "#d9730d", "#2da44e", "#a371f7", "#e5534b", "#1b9aaa", "#db61a2", "#a0723c"];
+
+/// Draws a table in the form of `Table::to_json` as an SVG file.
+///
+/// # Errors
+///
+/// It is no such table, or the file cannot be written.
+pub fn draw(table: &Value, file: &Path) -> Result<()> {
+    let text = svg(table).with_context(|| format!("drawing {}", table["name"]))?;
+    std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
 }
 
-type Failure = Box<dyn std::error::Error>;
-
-fn bars(table: &Table, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failure> {
-    area.fill(&WHITE)?;
-    let (area, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
-    let figures = || table.rows.iter().flat_map(|(_, figures)| figures.iter().copied());
-    let least = figures().fold(f64::MAX, f64::min).max(1e-3);
-    // On a logarithmic axis bars stand on the power of ten below all of them.
-    let foot = least.log10().floor();
-    let height = |figure: f64| {
-        if table.wide { figure.max(1e-3).log10() - foot } else { figure }
-    };
-    let figure = |height: f64| if table.wide { 10_f64.powf(height + foot) } else { height };
-    let most = figures().map(height).fold(f64::MIN_POSITIVE, f64::max);
-    let top = if table.wide { most.ceil() } else { most * 1.1 };
-    let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{} ({})", table.title, table.unit), ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(70)
-        .build_cartesian_2d(0.0..number(table.columns.len()), 0.0..top)?;
-    let label = |x: &f64| {
-        let column =
-            table.columns.iter().enumerate().find(|(n, _)| (number(*n) + 0.5 - x).abs() < 0.01);
-        column.map(|(_, name)| name.clone()).unwrap_or_default()
-    };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(2 * table.columns.len() + 1)
-        .x_label_formatter(&label)
-        // Powers of ten.
-        .y_labels(if table.wide { 5 } else { 10 })
-        .y_label_formatter(&|height| shown(figure(*height)))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
-    for (row, ((name, figures), color)) in table.rows.iter().zip(COLORS.iter().cycle()).enumerate()
-    {
-        let bar = |(column, figure): (usize, &f64)| {
-            let (left, right) = place(table, row, column);
-            Rectangle::new([(left, 0.0), (right, height(*figure))], color.filled())
-        };
-        chart.draw_series(figures.iter().enumerate().map(bar))?;
-        let y = 60 + 20 * i32::try_from(row)?;
-        legend.draw(&Rectangle::new([(0, y), (10, y + 10)], color.filled()))?;
-        legend.draw(&Text::new(name.trim().to_owned(), (16, y), ("sans-serif", 12)))?;
+/// Returns the plot of a table in the form of `Table::to_json`.
+///
+/// # Errors
+///
+/// It is no such table.
+pub fn svg(table: &Value) -> Result<String> {
+    let figures = Figures::read(table)?;
+    ensure!(!figures.categories.is_empty(), "it has no figures");
+    let labels = figures.categories.iter().map(|(name, _)| name.chars().count());
+    let left = MARGIN + LETTER * labels.max().map_or(0.0, letters) + 14.0;
+    let lane = if figures.in_line { 24.0 } else { STEP * letters(figures.series.len()) + 11.0 };
+    let foot = TOP + lane * letters(figures.categories.len());
+    let axis = Axis::of(&figures, left, WIDTH - MARGIN - BESIDE);
+    let mut out = Drawing::default();
+    out.head(&figures, foot + BOTTOM);
+    out.scale(&axis, foot, &figures.unit);
+    for (n, (name, marks)) in figures.categories.iter().enumerate() {
+        let middle = TOP + lane * (letters(n) + 0.5);
+        if n > 0 {
+            let y = middle - lane / 2.0;
+            out.line((MARGIN, y), (WIDTH - MARGIN, y), 0.15, 1.0);
+        }
+        out.text((left - 14.0, middle + 4.0), "end", 12, name);
+        out.marks(&figures, marks, middle, &axis);
     }
-    Ok(())
+    out.0 += "</svg>\n";
+    Ok(out.0)
 }
 
-/// Where the bar of a row begins and ends in the group of a column.
-fn place(table: &Table, row: usize, column: usize) -> (f64, f64) {
-    let slot = 0.8 / number(table.rows.len());
-    let left = number(column) + 0.1 + slot * number(row);
-    (left, left + slot * 0.9)
+#[derive(Default)]
+struct Drawing(String);
+
+impl Drawing {
+    fn push(&mut self, element: &str) {
+        self.0 += element;
+        self.0.push('\n');
+    }
+
+    fn head(&mut self, figures: &Figures, height: f64) {
+        let title = escaped(&figures.title);
+        self.push(&format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" \
+             width=\"{WIDTH:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\" \
+             font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\" \
+             fill=\"{INK}\">"
+        ));
+        self.push(&format!(
+            "<text x=\"{MARGIN}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{title}</text>"
+        ));
+        let mut x = MARGIN + 5.0;
+        for (n, name) in figures.series.iter().enumerate() {
+            self.dot((x, 46.0), n);
+            self.text((x + 10.0, 50.0), "start", 12, name);
+            x += LETTER * letters(name.chars().count()) + 34.0;
+        }
+        if let Some(note) = &figures.note {
+            self.text((WIDTH - MARGIN, 50.0), "end", 12, note);
+        }
+    }
+
+    fn scale(&mut self, axis: &Axis, foot: f64, unit: &str) {
+        for tick in &axis.ticks {
+            let x = axis.place(*tick);
+            self.line((x, TOP), (x, foot), 0.3, 1.0);
+            self.text((x, foot + 16.0), "middle", 12, &short(*tick));
+        }
+        let kind = if axis.logarithmic { ", logarithmic" } else { "" };
+        self.text((WIDTH - MARGIN, foot + 33.0), "end", 12, &format!("{unit}{kind}"));
+    }
+
+    fn marks(&mut self, figures: &Figures, marks: &[Mark], middle: f64, axis: &Axis) {
+        if figures.in_line {
+            let values = || marks.iter().map(|mark| axis.place(mark.value));
+            let ends = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+            self.line((ends.0, middle), (ends.1, middle), 0.6, 2.0);
+        }
+        let first = middle - STEP * (letters(figures.series.len()) - 1.0) / 2.0;
+        for (n, mark) in marks.iter().enumerate() {
+            let y = if figures.in_line { middle } else { first + STEP * letters(n) };
+            let mut right = mark.value;
+            if let Some((least, most)) = mark.spread {
+                self.line((axis.place(least), y), (axis.place(most), y), 0.8, 2.0);
+                right = most;
+            }
+            self.dot((axis.place(mark.value), y), n);
+            if !figures.in_line {
+                self.text((axis.place(right) + 9.0, y + 3.5), "start", 10, &short(mark.value));
+            }
+        }
+    }
+
+    /// Each series has a colour and a shape.
+    fn dot(&mut self, (x, y): (f64, f64), series: usize) {
+        let color = COLORS[series % COLORS.len()];
+        let shape = match series % 4 {
+            0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\""),
+            1 => format!("<path d=\"M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5-5.5z\"", y - 5.5),
+            2 => {
+                let (left, top) = (x - 4.0, y - 4.0);
+                format!("<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"8\" height=\"8\"")
+            }
+            _ => format!("<path d=\"M{x:.1} {:.1}l5.2 9h-10.4z\"", y - 5.5),
+        };
+        self.push(&format!("{shape} fill=\"{color}\"/>"));
+    }
+
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), opacity: f64, width: f64) {
+        self.push(&format!(
+            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{INK}\" stroke-opacity=\"{opacity}\" \
+             stroke-width=\"{width}\"/>",
+            from.0, from.1, to.0, to.1
+        ));
+    }
+
+    fn text(&mut self, (x, y): (f64, f64), anchor: &str, size: u32, text: &str) {
+        let text = escaped(text);
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            self.0,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{text}</text>"
+        );
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn letters(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Whoever changes a figure or this module redraws the plots: `cargo xtask bench --redraw`.
+    #[test]
+    fn the_plots_of_the_documentation_are_drawn_from_their_figures() {
+        for directory in ["benchmarks", "drivers"] {
+            let directory =
+                PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).join(directory);
+            let text = std::fs::read_to_string(directory.join("figures.json")).unwrap();
+            let report: Value = serde_json::from_str(&text).unwrap();
+            for table in report["tables"].as_array().unwrap() {
+                let file = directory.join(table["name"].as_str().unwrap()).with_extension("svg");
+                let known = std::fs::read_to_string(&file).unwrap();
+                assert!(svg(table).unwrap() == known, "redraw {}", file.display());
+            }
+        }
+    }
+
+    #[test]
+    fn texts_cannot_leave_their_element() {
+        let table = serde_json::json!({
+            "name": "a", "title": "<a & b>", "unit": "\"", "columns": ["<x>"],
+            "rows": [{ "name": "<script>", "figures": [1.0] }],
+            "scale": "linear", "columns_are": "cases",
+        });
+        let text = svg(&table).unwrap();
+        assert!(text.contains("&lt;a &amp; b&gt;") && text.contains("&lt;script&gt;"));
+        assert!(!text.contains("<script") && !text.contains("<x>"));
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        assert!(svg(&Value::Null).is_err());
+        let table = serde_json::json!({ "title": "a", "unit": "ms", "columns": ["x"], "rows": [] });
+        assert!(svg(&table).is_err());
+    }
 }

@@ -13,30 +13,59 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     /// A name and a figure for each column.
     pub(crate) rows: Vec<(String, Vec<f64>)>,
+    /// What the columns are to each other.
+    pub(crate) columns_are: Columns,
     /// Whether the figures differ by powers of ten, so that a plot needs a logarithmic axis.
     pub(crate) wide: bool,
     /// What there is to know for who reads the figures.
     pub(crate) note: &'static str,
 }
 
+/// How a plot shows the figures of a row.
+pub(crate) enum Columns {
+    /// Apart: each is a case of its own.
+    Cases,
+    /// In one line: they are of one distribution. With the number of samples of each row.
+    Percentiles(Vec<u64>),
+    /// In threes: the least, the median and the most of some rounds.
+    Spreads,
+}
+
 impl Table {
     pub(crate) fn to_json(&self) -> Value {
-        let rows: serde_json::Map<_, _> =
-            self.rows.iter().map(|(name, figures)| (name.clone(), json!(figures))).collect();
+        let row =
+            |(name, figures): &(String, Vec<f64>)| json!({ "name": name, "figures": figures });
+        let rows: Vec<_> = self.rows.iter().map(row).collect();
+        let (columns_are, samples) = match &self.columns_are {
+            Columns::Cases => ("cases", None),
+            Columns::Percentiles(samples) => ("percentiles", Some(samples)),
+            Columns::Spreads => ("least, median, most", None),
+        };
         json!({
             "name": self.name, "title": self.title, "unit": self.unit, "columns": self.columns,
-            "rows": rows, "note": self.note,
+            "columns_are": columns_are, "samples": samples, "rows": rows, "note": self.note,
+            "scale": if self.wide { "logarithmic" } else { "linear" },
         })
     }
 
     /// As a section of a page, with the plot of the same name.
     pub(crate) fn to_markdown(&self) -> String {
-        let rule = "|---".repeat(self.columns.len() + 1) + "|\n";
+        let mut columns = self.columns.clone();
+        let samples = match &self.columns_are {
+            Columns::Percentiles(samples) => samples.as_slice(),
+            Columns::Cases | Columns::Spreads => &[],
+        };
+        if !samples.is_empty() {
+            columns.insert(0, "samples".to_owned());
+        }
+        let rule = "|---".repeat(columns.len() + 1) + "|\n";
         let mut text = format!("## {}\n\n{}\n\n", self.title, self.note);
-        text += &format!("| {} | {} |\n{rule}", self.unit, self.columns.join(" | "));
-        for (name, figures) in &self.rows {
-            let figures: Vec<_> = figures.iter().map(|figure| shown(*figure)).collect();
-            text += &format!("| {} | {} |\n", name.trim(), figures.join(" | "));
+        text += &format!("| {} | {} |\n{rule}", self.unit, columns.join(" | "));
+        for (n, (name, figures)) in self.rows.iter().enumerate() {
+            let samples = samples.get(n).map(ToString::to_string);
+            let figures = figures.iter().map(|figure| shown(*figure));
+            let cells: Vec<_> = samples.into_iter().chain(figures).collect();
+            text += &format!("| {} | {} |\n", name.trim(), cells.join(" | "));
         }
         text + &format!("\n![{}]({}.svg)\n", self.title, self.name)
     }

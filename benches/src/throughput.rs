@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::way::{DRIVERS, Way};
 
 /// So many tasks send, or handlers run, at once; and the part of all messages that is enough then.
@@ -26,6 +26,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         unit: "messages/s",
         columns: columns.concat(),
         rows,
+        columns_are: Columns::Cases,
         wide: true,
         note: "Sent in bulk; sent one by one from 1, 32 and 256 concurrent tasks (the library \
                merges concurrent sends); claimed and acked by a worker with 1, 32 and 256 empty \

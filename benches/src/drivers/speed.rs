@@ -10,7 +10,7 @@ use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 use tokio::runtime::Builder;
 
-use crate::table::{Table, number};
+use crate::table::{Columns, Table, number};
 use crate::throughput::rate;
 use crate::way::{DRIVERS, Way};
 
@@ -51,6 +51,7 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
         unit: "messages/s",
         columns: STEPS.map(str::to_owned).to_vec(),
         rows: medians,
+        columns_are: Columns::Cases,
         wide: false,
         note: "Sent in bulk; sent one by one from 256 tasks; claimed and acked by a worker with \
                256 empty handlers. The median of five rounds; in each round all drivers take \
@@ -64,6 +65,7 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
         unit: "to redis-rs, RESP2, unix socket",
         columns: columns.collect(),
         rows: spreads,
+        columns_are: Columns::Spreads,
         wide: false,
         note: "The least, the median and the most of all rounds. Ratios on both sides of 1.00 show \
                no difference.",
@@ -101,6 +103,7 @@ pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table
         unit: "per message",
         columns: STEPS.map(str::to_owned).to_vec(),
         rows,
+        columns_are: Columns::Cases,
         wide: true,
         note: "Processor time of the whole process, and allocations, with all tasks on one thread.",
     })

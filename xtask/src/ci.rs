@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, msrv, package, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, manual, msrv, package, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -13,6 +13,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let start = Instant::now();
     step("format", || format(shell))?;
     step("text rules", || tidy::check(&workspace::root()))?;
+    step("copies of the guides", || manual::check(&workspace::root()))?;
     step("dependency rules", || dependencies::check(shell))?;
     step("seeded defects", || zoo::check(shell))?;
     step("dependency audit", || deny::check(shell))?;

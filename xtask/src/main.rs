@@ -12,6 +12,7 @@ mod fix;
 mod inventory;
 mod lua;
 mod lua_mutants;
+mod manual;
 mod minimal_versions;
 mod msrv;
 mod mutants;

@@ -40,6 +40,8 @@
 //! or to queues in this process; [`Connect`] has its options and lists the URLs. A connection opens
 //! queues by name. Clones of a [`Queue`] are cheap.
 //!
+//! The [guides] show common tasks, each with its code and what happens when things go wrong.
+//!
 //! # Send, cancel, reschedule
 //!
 //! ```
@@ -114,7 +116,8 @@
 //!
 //! # What it promises
 //!
-//! What a queue promises is the contract of [`delayline_core`], whose types are re-exported here.
+//! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as G8, are
+//! theirs. [`State`](backend::State) is what they mean, and [`backend`] the contract behind a queue.
 //! Every call can be repeated after an error: its id makes a second send harmless, and only the
 //! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
 //! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token.
@@ -134,6 +137,12 @@ mod connect;
 mod connection;
 mod error;
 mod events;
+// The examples of these pages need more than this crate does; `delayline-examples` compiles them.
+#[cfg(all(doc, not(doctest)))]
+#[doc = include_str!("../docs/guarantees.md")]
+pub mod guarantees {}
+#[cfg(all(doc, not(doctest)))]
+pub mod guides;
 mod merge;
 mod pause;
 mod queue;

@@ -1,0 +1,81 @@
+//! The guides: how to do common tasks, each with its code and what happens when things go wrong.
+//!
+//! - [Chains: the next message follows from this one](chains)
+//! - [Close unpaid orders](close_unpaid_orders)
+//! - [Dashboard and HTTP API](dashboard)
+//! - [Defer work while a lock is held](defer_on_a_lock_conflict)
+//! - [Many producers, many consumers](many_producers_and_consumers)
+//! - [Middleware](middleware)
+//! - [A plain FIFO queue](plain_fifo)
+//! - [Relay to a list or stream](relay)
+//! - [Remind inactive shops](remind_inactive_shops)
+//! - [Replace a hand-written poller](replace_a_poller)
+//! - [Several queues in one process](several_queues)
+//! - [Test code that uses a queue](testing)
+//! - [Text a customer after a failed payment](text_after_failed_payment)
+//! - [A web service with a queue](web_service)
+//! - [Webhooks](webhooks)
+//! - [Write your own backend](write_your_own_backend)
+//!
+//! Besides: [questions and answers](faq), [in production](production), and
+//! [coming from other queues](from_other_queues). [Guarantees](crate::guarantees) has the numbered
+//! promises that all of them cite.
+//!
+//! This module and its parts are only text: programs cannot name them.
+
+#[doc = include_str!("../docs/guides/chains.md")]
+pub mod chains {}
+
+#[doc = include_str!("../docs/guides/close-unpaid-orders.md")]
+pub mod close_unpaid_orders {}
+
+#[doc = include_str!("../docs/guides/dashboard.md")]
+pub mod dashboard {}
+
+#[doc = include_str!("../docs/guides/defer-on-a-lock-conflict.md")]
+pub mod defer_on_a_lock_conflict {}
+
+#[doc = include_str!("../docs/guides/many-producers-and-consumers.md")]
+pub mod many_producers_and_consumers {}
+
+#[doc = include_str!("../docs/guides/middleware.md")]
+pub mod middleware {}
+
+#[doc = include_str!("../docs/guides/plain-fifo.md")]
+pub mod plain_fifo {}
+
+#[doc = include_str!("../docs/guides/relay.md")]
+pub mod relay {}
+
+#[doc = include_str!("../docs/guides/remind-inactive-shops.md")]
+pub mod remind_inactive_shops {}
+
+#[doc = include_str!("../docs/guides/replace-a-poller.md")]
+pub mod replace_a_poller {}
+
+#[doc = include_str!("../docs/guides/several-queues.md")]
+pub mod several_queues {}
+
+#[doc = include_str!("../docs/guides/testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("../docs/guides/text-after-failed-payment.md")]
+pub mod text_after_failed_payment {}
+
+#[doc = include_str!("../docs/guides/web-service.md")]
+pub mod web_service {}
+
+#[doc = include_str!("../docs/guides/webhooks.md")]
+pub mod webhooks {}
+
+#[doc = include_str!("../docs/guides/write-your-own-backend.md")]
+pub mod write_your_own_backend {}
+
+#[doc = include_str!("../docs/faq.md")]
+pub mod faq {}
+
+#[doc = include_str!("../docs/production.md")]
+pub mod production {}
+
+#[doc = include_str!("../docs/from-other-queues.md")]
+pub mod from_other_queues {}

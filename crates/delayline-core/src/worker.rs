@@ -130,10 +130,15 @@ impl Machine {
             }
             (Op::Turn(Turn { settlements, claim }), result) => {
                 // Apart again: a settlement is settled or not, and the claim keeps its id.
+                let unsupported = |error: &Error| matches!(error.kind(), ErrorKind::Unsupported(_));
+                let lacks_turns = result.as_ref().is_err_and(unsupported);
                 let result = result.map(|applied| (applied.at, Vec::new()));
                 self.settled(now, queue, settlements, result, true);
                 let Self { lanes, dice, .. } = self;
-                lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
+                lanes.change(queue, |lane| {
+                    lane.turns &= !lacks_turns;
+                    lane.claims.failed(now, claim, class, dice);
+                });
             }
             (Op::Settle(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {

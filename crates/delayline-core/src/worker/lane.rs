@@ -28,7 +28,7 @@ pub(super) struct Lane {
     give_backs: Pauses,
     pub(super) weight: u64,
     /// Whether a call may both settle and claim.
-    turns: bool,
+    pub(super) turns: bool,
     /// The maximum number of its handlers at once.
     most: usize,
     /// How much it has been served, relative to its weight.

@@ -285,6 +285,10 @@ impl Run {
             }
             Err(error) => error,
         };
+        if matches!((op, error.kind()), (Op::Turn(_), ErrorKind::Unsupported(_))) {
+            // The machine settles and claims by two calls then.
+            return;
+        }
         let is_refused = error.class() == ErrorClass::Rejected;
         if self.complaints.failed(queue, op.name(), error.kind()) {
             if is_refused {

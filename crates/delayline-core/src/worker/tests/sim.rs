@@ -19,6 +19,8 @@ pub(super) enum Fault {
     LostRequest,
     /// Refused for now.
     Busy,
+    /// Refused for good.
+    Unsupported,
 }
 
 enum Event {
@@ -244,6 +246,7 @@ impl Sim {
                     }
                     Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
                     Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+                    Fault::Unsupported => Err(Error::new(ErrorKind::Unsupported("this"))),
                 };
                 self.push(later, Event::Answer(queue, op, result));
             }

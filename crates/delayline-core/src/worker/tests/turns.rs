@@ -106,6 +106,17 @@ fn a_turn_that_is_refused_claims_anew() {
 }
 
 #[test]
+fn a_backend_without_turns_is_asked_for_one_only() {
+    let mut sim = Sim::new(turning(1)).faults(|op| match op {
+        Op::Turn(_) => Fault::Unsupported,
+        _ => Fault::None,
+    });
+    sim.send_many(0, 5);
+    sim.run_to(at(1_000));
+    assert_eq!((sim.sent("turn").len(), sim.machine.summary().acked), (1, 5));
+}
+
+#[test]
 fn while_settlements_fail_nothing_is_claimed() {
     let mut sim = Sim::new(turning(1)).faults(|op| match op {
         Op::Settle(_) | Op::Turn(_) => Fault::LostRequest,

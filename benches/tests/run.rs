@@ -35,8 +35,8 @@ fn figures_are_printed_and_saved() {
         assert!(printed.contains(title) && page.contains(title), "{title}");
         let plot = std::fs::read_to_string(home.path().join(format!("{name}.svg"))).unwrap();
         assert!(plot.contains("</svg>"), "{name}");
-        let rows = table["rows"].as_object().unwrap();
-        let mut all = rows.values().flat_map(|row| row.as_array().unwrap());
+        let rows = table["rows"].as_array().unwrap();
+        let mut all = rows.iter().flat_map(|row| row["figures"].as_array().unwrap());
         assert!(all.all(|figure| figure.as_f64().unwrap() > 0.0), "{table}");
     }
 }

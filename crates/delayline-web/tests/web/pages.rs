@@ -85,7 +85,7 @@ async fn long_lists_have_pages() {
 async fn a_message_is_shown_with_all_that_is_known() {
     let orders = orders().await;
     let draft = orders.message(&Bytes::from_static(br#"{"total":9}"#)).id("order-1");
-    let draft = draft.due_in(Duration::from_secs(60)).priority(Priority::High);
+    let draft = draft.due_in(Duration::from_millis(59_900)).priority(Priority::High);
     let draft = draft.header("shop", "9").header("bytes", &b"\xff\x00"[..]);
     assert!(draft.send().await.unwrap().is_accepted());
     let site = site(&orders, Role::Operator);

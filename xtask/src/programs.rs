@@ -1,4 +1,4 @@
-//! The programs of the workspace: building them, and running several tests at a time.
+//! The test programs of the workspace: building them, and running several at a time.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -18,27 +18,7 @@ use crate::workspace;
 /// What a full test run builds.
 const EVERYTHING: [&str; 4] = ["--workspace", "--all-targets", "--all-features", "--locked"];
 
-/// What cargo has built.
-pub(crate) struct Programs {
-    pub(crate) tests: Vec<Program>,
-    commands: Vec<Program>,
-}
-
-impl Programs {
-    /// The test program of a source file.
-    pub(crate) fn test(&self, name: &str) -> Result<&Program> {
-        let found = self.tests.iter().find(|program| program.name() == name);
-        found.with_context(|| format!("there is no test program {name}"))
-    }
-
-    /// The program that is no test, of a source file.
-    pub(crate) fn command(&self, name: &str) -> Result<&Program> {
-        let found = self.commands.iter().find(|program| program.name() == name);
-        found.with_context(|| format!("there is no program {name}"))
-    }
-}
-
-/// A program that cargo has built.
+/// A test program that cargo has built.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     source: PathBuf,
@@ -64,18 +44,19 @@ impl Program {
     }
 }
 
-/// Builds all programs of the workspace.
-pub(crate) fn build(shell: &Shell) -> Result<Programs> {
+/// The program of a source file.
+pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program> {
+    let found = programs.iter().find(|program| program.name() == name);
+    found.with_context(|| format!("there is no test program {name}"))
+}
+
+/// Builds all test programs of the workspace.
+pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
     let messages =
         cmd!(shell, "cargo test {EVERYTHING...} --no-run --message-format json-render-diagnostics")
             .read()?;
-    let mut programs = Programs { tests: Vec::new(), commands: Vec::new() };
-    for line in messages.lines() {
-        let message = serde_json::from_str(line)?;
-        programs.tests.extend(test_program(&message));
-        programs.commands.extend(command(&message));
-    }
-    Ok(programs)
+    let programs = messages.lines().map(|line| Ok(program(&serde_json::from_str(line)?)));
+    Ok(programs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// Runs `programs` with the arguments `args`, as many at a time as the machine has cores, since most
@@ -127,25 +108,15 @@ fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
 
 /// The test program that one of cargo's messages is about, if it is about one. Benchmarks are
 /// none: they take `--list` for something else.
-fn test_program(message: &Value) -> Option<Program> {
+fn program(message: &Value) -> Option<Program> {
     let kind = message["target"]["kind"][0].as_str()?;
     let is_test = message["profile"]["test"].as_bool()? && kind != "bench" && kind != "example";
-    Some(Program { must_have_tests: kind == "test", ..program(message)? }).filter(|_| is_test)
-}
-
-/// The same for a program that is no test.
-fn command(message: &Value) -> Option<Program> {
-    let is_test = message["profile"]["test"].as_bool()?;
-    let is_command = message["target"]["kind"][0] == "bin" && !is_test;
-    program(message).filter(|_| is_command)
-}
-
-fn program(message: &Value) -> Option<Program> {
+    let executable = message["executable"].as_str().filter(|_| is_test)?;
     Some(Program {
         source: message["target"]["src_path"].as_str()?.into(),
-        executable: message["executable"].as_str()?.into(),
+        executable: executable.into(),
         directory: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
-        must_have_tests: false,
+        must_have_tests: kind == "test",
     })
 }
 
@@ -156,7 +127,7 @@ mod tests {
     use serde_json::json;
     use xshell::Shell;
 
-    use super::{Program, command, run, test_program};
+    use super::{Program, program, run};
 
     #[test]
     fn test_programs_are_told_from_all_else_that_cargo_builds() {
@@ -177,14 +148,11 @@ mod tests {
                 must_have_tests,
             })
         };
-        assert_eq!(test_program(&artifact("test", true)), a(true));
-        assert_eq!(test_program(&artifact("lib", true)), a(false));
-        assert_eq!(test_program(&artifact("bin", false)), None);
-        assert_eq!(test_program(&artifact("bench", true)), None);
-        assert_eq!(test_program(&json!({ "reason": "build-finished", "success": true })), None);
-        assert_eq!(command(&artifact("bin", false)), a(false));
-        assert_eq!(command(&artifact("bin", true)), None);
-        assert_eq!(command(&artifact("example", false)), None);
+        assert_eq!(program(&artifact("test", true)), a(true));
+        assert_eq!(program(&artifact("lib", true)), a(false));
+        assert_eq!(program(&artifact("bin", false)), None);
+        assert_eq!(program(&artifact("bench", true)), None);
+        assert_eq!(program(&json!({ "reason": "build-finished", "success": true })), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use xshell::Shell;
 
 use self::list::{NEWEST, RELEASES, Release};
-use crate::programs::{self, Program, Programs};
+use crate::programs::{self, Program};
 
 /// Gets the servers that `args` name, or all; after `test` it runs the conformance suite on them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -29,8 +29,8 @@ pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
 
 /// Runs the conformance suite, which is one of `programs`, on the newest servers: at the same time,
 /// since each run leaves a core idle.
-pub(crate) fn test_newest(shell: &Shell, programs: &Programs) -> Result<()> {
-    let suite = programs.test(SUITE)?;
+pub(crate) fn test_newest(shell: &Shell, programs: &[Program]) -> Result<()> {
+    let suite = programs::find(programs, SUITE)?;
     let newest = NEWEST.map(|name| Ok((name, get(shell, name)?)));
     let newest = newest.into_iter().collect::<Result<Vec<_>>>()?;
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn list_paths(shell: &Shell, releases: &[&Release]) -> Result<()> {
 fn test(shell: &Shell, names: &[String]) -> Result<()> {
     let releases = named(names)?;
     let programs = programs::build(shell)?;
-    let suite = programs.test(SUITE)?;
+    let suite = programs::find(&programs, SUITE)?;
     let mut rows = String::new();
     let mut failed = Vec::new();
     for release in &releases {

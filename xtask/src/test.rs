@@ -22,16 +22,16 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (cargo, tests) = args.split_at(split);
     if cargo.is_empty() {
         let programs = programs::build(shell)?;
-        inventory::check(shell, &programs.tests)?;
+        inventory::check(shell, &programs)?;
         let args = tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests);
-        programs::run(shell, &programs.tests, args)?;
+        programs::run(shell, &programs, args)?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
         // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
         let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
         cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
         sim::run(shell, &[])?;
-        chaos::run_built(&programs)?;
+        chaos::run(shell, &[])?;
         if own_server {
             servers::test_newest(shell, &programs)?;
         }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Op, Reply, State, Stats, Timestamp, Totals};
+use delayline_core::{Applied, At, Op, Reply, State, Stats, Timestamp};
 use delayline_testkit::Call;
 
 use crate::evidence::Effects;
@@ -268,7 +268,7 @@ impl Search<'_> {
         if applied.revision != control.revision {
             return Err(format!("{} changes nothing then", self.told(n)));
         }
-        if matches!(&entry.outcome, Outcome::Answered(answer) if !agree(answer, &applied)) {
+        if matches!(&entry.outcome, Outcome::Answered(answer) if *answer != applied) {
             return Err(format!("{} should have been {:?}", self.told(n), applied.reply));
         }
         // A call that was sent again has the same effect, but at another instant.
@@ -295,7 +295,7 @@ impl Search<'_> {
             let entry = &self.entries[n];
             let applied = model.apply(instant(entry)?, &entry.op);
             match &entry.outcome {
-                Outcome::Answered(answer) if agree(answer, &applied) => order.push((n, applied)),
+                Outcome::Answered(answer) if *answer == applied => order.push((n, applied)),
                 _ => return Err(format!("{} should have been {:?}", self.told(n), applied)),
             }
         }
@@ -366,34 +366,6 @@ fn counters(model: &mut State, at: Timestamp) -> Control {
 
 const fn is_read(op: &Op) -> bool {
     op.is_read_only() || matches!(op, Op::Repair(_))
-}
-
-/// Whether two answers are the same, but for the totals that a torn operation may miss or count in vain.
-fn agree(one: &Applied, other: &Applied) -> bool {
-    let certain = |applied: &Applied| {
-        let mut applied = applied.clone();
-        match &mut applied.reply {
-            Reply::Stats(stats) => forget_tallies(&mut stats.totals),
-            Reply::History(history) => {
-                history.points.iter_mut().for_each(|point| forget_tallies(&mut point.totals));
-            }
-            _ => {}
-        }
-        applied
-    };
-    one == other || certain(one) == certain(other)
-}
-
-fn forget_tallies(totals: &mut Totals) {
-    let mut certain = Totals::default();
-    certain.enqueued = totals.enqueued;
-    certain.acked = totals.acked;
-    certain.cancelled = totals.cancelled;
-    certain.purged = totals.purged;
-    certain.relayed = totals.relayed;
-    certain.replaced = totals.replaced;
-    certain.died_expired = totals.died_expired;
-    *totals = certain;
 }
 
 /// How many wrong ways may be tried before a history counts as undecided.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{At, ErrorClass, Op, QueueBackend};
+use delayline_core::{At, ErrorClass, QueueBackend};
 use delayline_testkit::workload::Improviser;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use tokio::sync::watch;
@@ -46,11 +46,6 @@ async fn talk(
 ) {
     while !*stop.borrow() {
         let op = improviser.next();
-        // A turn without an answer can explain almost any change, so that the search for the order of
-        // the calls would not end. The simulation loses the answers of turns.
-        if matches!(op, Op::Turn(_)) {
-            continue;
-        }
         loop {
             match queue.apply(At::Server, &op).await {
                 Ok(applied) => improviser.observe(&op, &applied),

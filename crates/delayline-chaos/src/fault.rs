@@ -235,6 +235,8 @@ impl Adversary<'_> {
     async fn kill(&mut self) -> Result<()> {
         self.with_server(Server::kill).await?;
         self.outage().await;
+        // It may have died while it wrote a transaction.
+        self.file.lose_tail(0)?;
         self.with_server(Server::restart).await
     }
 

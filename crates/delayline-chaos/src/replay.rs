@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Op, Reply, State, Stats, Timestamp};
+use delayline_core::{Applied, At, Op, Reply, Resolution, State, Stats, Timestamp};
 use delayline_testkit::Call;
 
 use crate::evidence::Effects;
@@ -264,6 +264,10 @@ impl Search<'_> {
         let Step { control, effects, .. } = &self.steps[step];
         let entry = &self.entries[n];
         let at = instant(entry)?;
+        // A call that was sent again may have been made before a step of the clock and after it.
+        if minute_of(at) != control.minute {
+            return Err(format!("{} was made in another minute", self.told(n)));
+        }
         let applied = model.apply(at, &entry.op);
         if applied.revision != control.revision {
             return Err(format!("{} changes nothing then", self.told(n)));
@@ -361,7 +365,12 @@ fn counters(model: &mut State, at: Timestamp) -> Control {
         relayed: stats.totals.relayed,
         expired: stats.totals.died_expired,
         paused: stats.paused,
+        minute: minute_of(at),
     }
+}
+
+const fn minute_of(at: Timestamp) -> u64 {
+    at.as_ms() / Resolution::Minutes.unit_ms()
 }
 
 const fn is_read(op: &Op) -> bool {

@@ -62,6 +62,8 @@ pub(crate) struct Control {
     pub(crate) relayed: u64,
     pub(crate) expired: u64,
     pub(crate) paused: bool,
+    /// In which minute the latest change was made, from 1970 on.
+    pub(crate) minute: u64,
 }
 
 impl Control {
@@ -75,6 +77,7 @@ impl Control {
             relayed: control::RELAYED.read(record)?,
             expired: control::EXPIRED.read(record)?,
             paused: control::PAUSED.read(record)? != 0,
+            minute: control::MINUTE.read(record)?,
         })
     }
 }

@@ -47,10 +47,11 @@ local function touch()
   end
 end
 
+-- In the order of write.
 local function remove_message(id)
+  redis.call('HDEL', key.records, id)
   redis.call('HDEL', key.contents, id)
   redis.call('HDEL', key.updates, id)
-  redis.call('HDEL', key.records, id)
   redis.call('HDEL', key.details, id)
 end
 

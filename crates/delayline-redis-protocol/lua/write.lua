@@ -224,14 +224,16 @@ local function remove_gone()
   end
   --@with gone
   if #gone > 0 then
-    -- Contents first: an audit finds the record of one that is gone, and looks through no contents.
+    -- Records first: a later claim that knew nothing of this, if it was torn, may have given the message a place
+    -- again. An entry without a record goes by itself; a record without its content would be a dead letter. Details
+    -- last: an audit looks through them, and removes with them what is left.
+    redis.call('HDEL', key.records, unpack(gone))
     if bit.band(control.uses, USES_CONTENTS) ~= 0 then
       redis.call('HDEL', key.contents, unpack(gone))
     end
     if bit.band(control.uses, USES_UPDATES) ~= 0 then
       redis.call('HDEL', key.updates, unpack(gone))
     end
-    redis.call('HDEL', key.records, unpack(gone))
     redis.call('HDEL', key.details, unpack(gone))
   end
 end

@@ -608,13 +608,13 @@ redis.call('ZREM', KEYS[2], unpack(removed))
 end
 do
 if #gone > 0 then
+redis.call('HDEL', KEYS[3], unpack(gone))
 if bit.band(control.uses, 16) ~= 0 then
 redis.call('HDEL', KEYS[5], unpack(gone))
 end
 if bit.band(control.uses, 32) ~= 0 then
 redis.call('HDEL', KEYS[6], unpack(gone))
 end
-redis.call('HDEL', KEYS[3], unpack(gone))
 redis.call('HDEL', KEYS[4], unpack(gone))
 end
 end

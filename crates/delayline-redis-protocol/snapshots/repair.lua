@@ -405,9 +405,9 @@ changed = true
 end
 end
 local function remove_message(id)
+redis.call('HDEL', KEYS[3], id)
 redis.call('HDEL', KEYS[5], id)
 redis.call('HDEL', KEYS[6], id)
-redis.call('HDEL', KEYS[3], id)
 redis.call('HDEL', KEYS[4], id)
 end
 local function put_right(id, member, record, entry)

@@ -86,6 +86,7 @@ pub(super) fn tears() -> Vec<Tear> {
             ..tear("relay that takes back and buries", &all_due, relay_to_list(100, None))
         },
         finish("ack", &LEASED, each(&Outcome::Ack)),
+        Tear { at: LATER, ..finish("late ack", &LEASED, each(&Outcome::Ack)) },
         Tear {
             finishes: flagged.to_vec(),
             ..tear(

@@ -15,12 +15,13 @@ pub struct Headers(Vec<(String, Bytes)>);
 
 impl Headers {
     /// The name of the header with the position in a distributed trace, as defined by the W3C
-    /// recommendation *Trace Context*. It is no content: see [`NewMessage::digest`].
+    /// recommendation *Trace Context*. It is not part of the content: see [`NewMessage::digest`].
     ///
     /// [`NewMessage::digest`]: crate::NewMessage::digest
     pub const TRACEPARENT: &str = "traceparent";
 
-    /// The name of the header with the data of tracing systems. It is no content either.
+    /// The name of the header with the data of tracing systems. It is not part of the content
+    /// either.
     pub const TRACESTATE: &str = "tracestate";
 
     /// Creates an empty list.

@@ -193,9 +193,9 @@ impl NewMessage {
     }
 
     /// Returns a 64-bit digest (XXH3) of the content: priority, limits, headers and payload. The
-    /// schedule and the expiry, which a repeated `In` would shift, are no content, and neither are
-    /// the headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE):
-    /// whoever repeats a send may do so in another trace.
+    /// schedule and the expiry do not count, since a repeated `In` would shift them. Neither do the
+    /// headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE), since a
+    /// send may be repeated in another trace.
     ///
     /// Enqueuing a known id returns `Duplicate` if the digests are equal, else `Conflict`.
     #[must_use]

@@ -33,7 +33,7 @@ use self::lanes::{Lanes, Totals};
 use self::leases::Grip;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
-use self::settles::Settling;
+use self::settles::{Settles, Settling};
 use self::stage::Stage;
 pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
@@ -125,7 +125,7 @@ impl Machine {
             }
             (Op::Turn(turn), Ok(Applied { at, reply: Reply::Turn(turned), .. })) => {
                 let settled = turned.settled.into_iter().map(HandedOff::from).collect();
-                self.settled(now, queue, turn.settlements, Ok((at, settled)), true);
+                self.settled(now, queue, Lane::settles, turn.settlements, Ok((at, settled)), true);
                 self.claimed(now, queue, at, turned.claimed);
             }
             (Op::Turn(Turn { settlements, claim }), result) => {
@@ -133,7 +133,7 @@ impl Machine {
                 let unsupported = |error: &Error| matches!(error.kind(), ErrorKind::Unsupported(_));
                 let lacks_turns = result.as_ref().is_err_and(unsupported);
                 let result = result.map(|applied| (applied.at, Vec::new()));
-                self.settled(now, queue, settlements, result, true);
+                self.settled(now, queue, Lane::settles, settlements, result, true);
                 let Self { lanes, dice, .. } = self;
                 lanes.change(queue, |lane| {
                     lane.turns &= !lacks_turns;
@@ -145,14 +145,14 @@ impl Machine {
                     Reply::Settle(all) => (at, all.into_iter().map(HandedOff::from).collect()),
                     _ => (at, Vec::new()),
                 });
-                self.settled(now, queue, items, answers, false);
+                self.settled(now, queue, Lane::settles, items, answers, false);
             }
             (Op::HandOff(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
                     Reply::HandOff(all) => (at, all),
                     _ => (at, Vec::new()),
                 });
-                self.settled(now, queue, items, answers, false);
+                self.settled(now, queue, Lane::hand_offs, items, answers, false);
             }
             (Op::Extend(_), Ok(Applied { reply: Reply::Extend(items), .. })) => {
                 lanes.change(queue, |lane| lane.leases.extended(items, todo));
@@ -308,10 +308,12 @@ impl Machine {
         }
     }
 
+    /// Takes the answers to settlements, or to hand-offs: those that stand in `of` of their lane.
     fn settled<T: Settling>(
         &mut self,
         now: Moment,
         queue: usize,
+        of: fn(&mut Lane) -> &mut Settles<T>,
         items: Vec<T>,
         answers: Result<(Timestamp, Vec<HandedOff>), Error>,
         in_turn: bool,
@@ -320,7 +322,7 @@ impl Machine {
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
                 lanes.change(queue, |lane| {
-                    let soon = T::of_lane(lane).settled(at, &items, answers, summary);
+                    let soon = of(lane).settled(at, &items, answers, summary);
                     // The claim of a turn knows what its settlements have given back.
                     if let Some(soon) = soon.filter(|_| !in_turn) {
                         lane.claims.hurry(now.after(soon));
@@ -330,12 +332,12 @@ impl Machine {
             }
             Err(error) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
                 summary.lost = summary.lost.saturating_add(count(items.len()));
-                lanes.change(queue, |lane| T::of_lane(lane).refused());
+                lanes.change(queue, |lane| of(lane).refused());
             }
             answers => {
                 let error = answers.err();
                 lanes.change(queue, |lane| {
-                    T::of_lane(lane).failed(now, items, error.as_ref(), dice);
+                    of(lane).failed(now, items, error.as_ref(), dice);
                 });
             }
         }

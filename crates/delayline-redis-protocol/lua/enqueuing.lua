@@ -63,7 +63,7 @@ local function enqueue_runs()
       end
       --@with unsent
       if unsent[i] then
-        status, known_digest = 0, nil
+        status, known_digest = 0, nil -- not a status: the result is 0
       end
       if not status and past[i] then
         if flags % 2 == REUSES then

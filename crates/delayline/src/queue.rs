@@ -144,8 +144,8 @@ impl<T, C> Queue<T, C> {
     /// Sets a function that is called at each send and returns the trace context of the message.
     /// `None` means no context.
     ///
-    /// Messages that already have a context keep it. A context is no content: sending the same id
-    /// from another trace is a duplicate (G15), and the first context stays.
+    /// Messages that already have a context keep it. The context is not part of the content: sending
+    /// the same id from another trace is a duplicate (G15), and the first context stays.
     ///
     /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///

@@ -104,6 +104,14 @@ impl Lane {
         if self.claims.promised { self.claims.new_at(None) } else { None }
     }
 
+    pub(super) const fn settles(&mut self) -> &mut Settles<Settlement> {
+        &mut self.settles
+    }
+
+    pub(super) const fn hand_offs(&mut self) -> &mut Settles<HandOff> {
+        &mut self.hand_offs
+    }
+
     /// Takes the result of a handler, and the messages that follow from it.
     pub(super) fn settle(&mut self, settlement: Settlement, messages: Vec<NewMessage>) {
         if messages.is_empty() {

@@ -4,7 +4,6 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::lane::Lane;
 use super::pauses::Pauses;
 use super::{Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -21,16 +20,15 @@ pub(super) struct Settles<T> {
     under_way: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
-    /// Whether the server lacked the memory for the latest ones.
-    is_refused_memory: bool,
+    /// Whether the server had no memory for the latest ones.
+    is_out_of_memory: bool,
     pauses: Pauses,
 }
 
 /// A settlement, with or without messages that follow.
-pub(super) trait Settling: Sized {
+pub(super) trait Settling {
     fn settlement(&self) -> &Settlement;
     fn messages(&self) -> &[NewMessage];
-    fn of_lane(lane: &mut Lane) -> &mut Settles<Self>;
 }
 
 impl Settling for Settlement {
@@ -40,10 +38,6 @@ impl Settling for Settlement {
 
     fn messages(&self) -> &[NewMessage] {
         &[]
-    }
-
-    fn of_lane(lane: &mut Lane) -> &mut Settles<Self> {
-        &mut lane.settles
     }
 }
 
@@ -55,10 +49,6 @@ impl Settling for HandOff {
     fn messages(&self) -> &[NewMessage] {
         &self.messages
     }
-
-    fn of_lane(lane: &mut Lane) -> &mut Settles<Self> {
-        &mut lane.hand_offs
-    }
 }
 
 impl<T: Settling> Settles<T> {
@@ -67,7 +57,7 @@ impl<T: Settling> Settles<T> {
             waiting: VecDeque::new(),
             under_way: 0,
             retry_at: None,
-            is_refused_memory: false,
+            is_out_of_memory: false,
             pauses: Pauses::of_failures(),
         }
     }
@@ -84,7 +74,7 @@ impl<T: Settling> Settles<T> {
     /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
     /// fail as well. A full server takes them, and they give memory back.
     pub(super) const fn is_failing(&self) -> bool {
-        self.retry_at.is_some() && !self.is_refused_memory
+        self.retry_at.is_some() && !self.is_out_of_memory
     }
 
     /// When a batch should be sent.
@@ -137,7 +127,7 @@ impl<T: Settling> Settles<T> {
         dice: &mut Dice,
     ) {
         self.under_way = 0;
-        self.is_refused_memory =
+        self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
         self.retry_at = Some(now.after(self.pauses.next(dice)));

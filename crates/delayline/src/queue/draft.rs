@@ -261,8 +261,8 @@ impl Draft {
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
     ///
-    /// A context is no content: the same id with another context is a duplicate (G15), and the first
-    /// context stays.
+    /// The context is not part of the content: the same id with another context is a duplicate (G15),
+    /// and the first context stays.
     pub fn trace_context(self, context: &TraceContext) -> Self {
         self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }

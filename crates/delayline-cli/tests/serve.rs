@@ -19,7 +19,11 @@ fn serving(server: &Server, args: &[&str]) -> (Running, String) {
 
 fn serving_at(server: &Server, address: &str, args: &[&str]) -> (Running, String) {
     let all: Vec<&str> = ["serve", "--listen", address].iter().chain(args).copied().collect();
-    let mut child = start(&mut on(server, &all));
+    listening(start(&mut on(server, &all)))
+}
+
+/// Where it listens.
+fn listening(mut child: Running) -> (Running, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
@@ -70,6 +74,27 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn without_names_all_queues_of_the_server_are_served() {
+    let server = Server::start();
+    send(&server, &["--id", "order-1", "--payload", "7"]);
+    run(on(&server, &["--queue", "texts", "send", "--payload", "7"])).code(0);
+    let (child, address) = serving(&server, &["--all"]);
+    let (status, page) = ask(&address, &format!("GET /queues HTTP/1.1\r\nhost: {address}"), "");
+    assert!(status == 200 && page.contains("queue?queue=texts"), "{page}");
+    drop(child);
+    let mut command = bare(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("DELAYLINE_URL", server.url());
+    let (child, address) = listening(start(&mut command));
+    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let (status, page) = get("/queues");
+    assert!(status == 200 && page.contains("queue?queue=orders"), "{page}");
+    assert!(page.contains("The list of queues was read"), "{page}");
+    assert!(get("/metrics").1.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"));
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
 }
 
 #[test]
@@ -131,9 +156,13 @@ fn other_machines_need_a_login() {
 #[test]
 fn what_is_wrong_is_told_before_anything_is_served() {
     let server = Server::start();
+    server.command(&["ACL", "SETUSER", "u", "on", ">pw", "+@all", "-scan", "~*"]);
     let mut nameless = bare(&["serve", "--listen", "127.0.0.1:0"]);
-    nameless.env("DELAYLINE_URL", server.url());
-    assert!(run(nameless).code(2).stderr.contains("no queue is named"));
+    nameless.env("DELAYLINE_URL", server.url_with_login("u", "pw"));
+    assert!(run(nameless).code(3).stderr.contains("permission"));
+    let mut nameless = bare(&["serve", "--listen", "127.0.0.1:0"]);
+    nameless.env("DELAYLINE_URL", "redis://127.0.0.1:1");
+    run(nameless).code(3);
     run(on(&server, &["serve", "--listen", "127.0.0.1:0", "a b"])).code(2);
     run(on(&server, &["serve", "--listen", "here"])).code(2);
     let nobody = ["--url", "redis://127.0.0.1:1", "serve", "--listen", "127.0.0.1:0"];

@@ -152,8 +152,9 @@ impl<D: Driver> Transport for DriverTransport<D> {
         }
     }
 
-    async fn queues(&self) -> Result<Vec<QueueName>, Error> {
-        let found = match &self.0 {
+    async fn queues(&self, most_keys: u64) -> Result<(BTreeSet<QueueName>, bool), Error> {
+        let mut found = BTreeSet::new();
+        let complete = match &self.0 {
             Way::Single(link) => {
                 // A user who may not ask is told below what else is missing.
                 if let Ok(info) = link.info().await
@@ -161,13 +162,11 @@ impl<D: Driver> Transport for DriverTransport<D> {
                 {
                     return Err(error);
                 }
-                let mut found = BTreeSet::new();
-                scan(link, &mut found).await?;
-                found
+                scan(link, most_keys, &mut found).await?
             }
-            Way::Routed(router) => router.queues().await?,
+            Way::Routed(router) => router.queues(most_keys, &mut found).await?,
         };
-        Ok(found.into_iter().collect())
+        Ok((found, complete))
     }
 }
 

@@ -97,14 +97,18 @@ impl<D: Driver> Router<D> {
     }
 
     /// The names of all queues, by the latest view of who serves what.
-    pub(crate) async fn queues(&self) -> Result<BTreeSet<QueueName>, Error> {
+    pub(crate) async fn queues(
+        &self,
+        most_keys: u64,
+        found: &mut BTreeSet<QueueName>,
+    ) -> Result<bool, Error> {
         self.0.look().await?;
         let map = Arc::clone(&self.0.map.borrow());
-        let mut found = BTreeSet::new();
+        let mut complete = true;
         for (_, node) in map.owners() {
-            scan(&node.link, &mut found).await?;
+            complete &= scan(&node.link, most_keys, found).await?;
         }
-        Ok(found)
+        Ok(complete)
     }
 
     async fn route<E: Errand>(&self, errand: &E) -> Result<E::Answer, CallError> {

@@ -1,5 +1,6 @@
 //! The interface between the protocol and a driver: script calls, waits, and what operators ask.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -147,11 +148,12 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` if the user may not call it.
     async fn info(&self, key: &Bytes) -> Result<String, CallError>;
 
-    /// Returns the names of all queues on the server, or on all primaries of a cluster, in order.
-    /// Changes nothing.
+    /// Returns the names of the queues on the server, or on all primaries of a cluster. Changes
+    /// nothing.
     ///
-    /// Reads the names of all keys with `SCAN`, 1,000 at a time. A queue that is created meanwhile,
-    /// or moves to another node of a cluster, may be missing.
+    /// Reads the names of keys with `SCAN`, 1,000 at a time, and of about `most_keys` keys of each
+    /// server at most; answers whether these were all. A queue that is created meanwhile, or moves to another node of a cluster, may
+    /// be missing.
     ///
     /// # Cancel safety
     ///
@@ -161,7 +163,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
     ///
     /// One of the servers cannot be reached, or the user may not run `SCAN`.
     /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) by default.
-    async fn queues(&self) -> Result<Vec<QueueName>, Error> {
+    async fn queues(&self, most_keys: u64) -> Result<(BTreeSet<QueueName>, bool), Error> {
+        let _ = most_keys;
         Err(Error::new(ErrorKind::Unsupported("a list of queues")))
     }
 }

@@ -12,6 +12,7 @@ use http_body_util::LengthLimitError;
 use tokio::time::timeout;
 
 use crate::dashboard::{Served, Shared};
+use crate::directory::Known;
 use crate::failure::Failure;
 use crate::ids;
 use crate::params::Params;
@@ -20,6 +21,8 @@ use crate::{Role, Visitor};
 /// A request: who makes it, and what its query says.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
+    /// The queues there were when the request came.
+    pub(crate) known: Known,
     pub(crate) visitor: Visitor,
     pub(crate) params: Params,
 }
@@ -31,7 +34,8 @@ impl FromRequestParts<Arc<Shared>> for Context {
         let visitor = parts.extensions.get::<Visitor>().cloned();
         let visitor = visitor.ok_or(Failure::Nobody { asks: false })?;
         let params = Params::read(parts.uri.query().unwrap_or_default().as_bytes());
-        Ok(Self { shared: Arc::clone(shared), visitor, params })
+        let known = shared.directory.known().await;
+        Ok(Self { shared: Arc::clone(shared), known, visitor, params })
     }
 }
 
@@ -57,7 +61,7 @@ impl Context {
 
     /// The queue of this name, with what was last read of it.
     pub(crate) fn served(&self, name: &str) -> Result<(&str, &Served), Failure> {
-        match self.shared.queues.get_key_value(name) {
+        match self.known.queues.get_key_value(name) {
             Some((name, served)) => Ok((name, served)),
             None => Err(Failure::Unknown("there is no such queue here".to_owned())),
         }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use delayline::{Bytes, Forecast, History, Message, Queue, QueueName, Raw, Stats, Timestamp};
+use delayline::{
+    Bytes, Connection, Forecast, History, Message, Queue, QueueName, Raw, Stats, Timestamp,
+};
 
+use crate::directory::Directory;
 use crate::latest::Latest;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
@@ -18,6 +20,7 @@ use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 pub struct Dashboard {
     access: Access,
     queues: Vec<Queue<Bytes, Raw>>,
+    discover: Option<Connection>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
 }
@@ -27,7 +30,13 @@ type Redact = dyn Fn(&str, &mut Message) + Send + Sync;
 impl Dashboard {
     /// A dashboard without queues, for those whom `access` lets in.
     pub const fn new(access: Access) -> Self {
-        Self { access, queues: Vec::new(), contents_for: Role::Operator, redact: None }
+        Self {
+            access,
+            queues: Vec::new(),
+            discover: None,
+            contents_for: Role::Operator,
+            redact: None,
+        }
     }
 
     /// Adds a queue. Its payloads are shown and sent as they are, so it is one of raw bytes, whatever
@@ -36,6 +45,31 @@ impl Dashboard {
     /// the queue's [`durability`](Queue::durability).
     pub fn queue(mut self, queue: Queue<Bytes, Raw>) -> Self {
         self.queues.push(queue);
+        self
+    }
+
+    /// Also shows the queues that exist on the connection's server, or on all primaries of its
+    /// cluster, and those that come to exist. One that was added with [`queue`](Self::queue) stays as
+    /// it was added.
+    ///
+    /// The names are found by [`Connection::find_queues`], which needs `SCAN`, at most once a minute
+    /// however many visitors there are, and not while nobody asks. Looks at up to 1,000,000 keys of
+    /// each primary, and shows up to 200 queues, the first ones by name. The page of all queues, and
+    /// `/queues` of the API, say when the list was read, and if it is not complete or could not be
+    /// read. While it cannot be read, the queues that are known stay.
+    ///
+    /// ```
+    /// # use delayline_web::{Access, Dashboard, Role};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).discover(connection);
+    /// # drop(dashboard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn discover(mut self, connection: Connection) -> Self {
+        self.discover = Some(connection);
         self
     }
 
@@ -73,19 +107,17 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, contents_for, redact } = self;
+        let Self { access, queues, discover, contents_for, redact } = self;
         let mut named = BTreeMap::new();
         for queue in queues {
             let name = queue.backend().queue_name().map(QueueName::to_string);
             let name = name.ok_or(BuildError::Unnamed)?;
-            let queue = queue.patience(PATIENCE);
-            let (counts, forecast, history) = Default::default();
-            let served = Served { queue, counts, forecast, history };
-            if named.insert(name.clone(), served).is_some() {
+            if named.insert(name.clone(), Arc::new(Served::new(queue))).is_some() {
                 return Err(BuildError::Twice { name });
             }
         }
-        let shared = Arc::new(Shared { access, queues: named, contents_for, redact });
+        let directory = Directory::new(named, discover);
+        let shared = Arc::new(Shared { access, directory, contents_for, redact });
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
@@ -105,6 +137,7 @@ impl fmt::Debug for Dashboard {
         f.debug_struct("Dashboard")
             .field("access", &self.access)
             .field("queues", &self.queues)
+            .field("discover", &self.discover)
             .field("contents_for", &self.contents_for)
             .finish_non_exhaustive()
     }
@@ -128,7 +161,7 @@ pub enum BuildError {
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
-    pub(crate) queues: BTreeMap<String, Served>,
+    pub(crate) directory: Directory,
     pub(crate) contents_for: Role,
     redact: Option<Arc<Redact>>,
 }
@@ -149,6 +182,3 @@ impl Shared {
         }
     }
 }
-
-/// How long a request goes on trying while the server is unreachable.
-const PATIENCE: Duration = Duration::from_secs(2);

@@ -40,6 +40,11 @@
 //!
 //! # Costs
 //!
+//! The list of queues is what was added, or, with [`Dashboard::discover`], also what a look through
+//! the names of the server's keys has found: at most once a minute, only while somebody asks, and
+//! 1,000,000 keys of each primary and 200 queues at most. Pages say when it was read and what is
+//! missing.
+//!
 //! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
 //! check or a repair looks at 10,000 messages for each click. A call that fails is repeated for two
 //! seconds; then the page says why.
@@ -56,6 +61,7 @@ mod assets;
 mod content;
 mod context;
 mod dashboard;
+mod directory;
 mod failure;
 mod guard;
 mod ids;

@@ -56,7 +56,8 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
 impl Shared {
     /// The stamp of the queue, or of all.
     async fn stamp(&self, only: Option<&str>) -> String {
-        let served = self.queues.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let known = self.directory.known().await;
+        let served = known.queues.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
         let counts = served.map(|(_, served)| async { served.counts().await.map(|it| it.0) });
         stamp(&futures_util::future::join_all(counts).await)
     }

@@ -12,26 +12,33 @@ use delayline::{DeathReason, Stats, Timestamp, Totals};
 
 use crate::context::Context;
 use crate::dashboard::Shared;
+use crate::directory::Queues;
 
-impl Shared {
-    /// The counts of each queue, at most a second old.
-    async fn sample(&self) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
-        let all = self.queues.iter();
-        let all = all.map(|(name, served)| async move { (&name[..], served.counts().await) });
-        futures_util::future::join_all(all).await
-    }
+/// The counts of each queue, at most a second old.
+async fn sample(queues: &Queues) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
+    let all = queues.iter();
+    let all = all.map(|(name, served)| async move { (&name[..], served.counts().await) });
+    futures_util::future::join_all(all).await
 }
 
-/// Answers 200 if every queue can be counted, and 503 otherwise.
+/// Answers 200 if every queue can be counted, and the queues can be listed if they are looked for;
+/// 503 otherwise.
 pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
-    if shared.sample().await.iter().all(|(_, counts)| counts.is_some()) {
+    let known = shared.directory.known().await;
+    let unlisted =
+        known.search.as_ref().is_some_and(|it| it.read.is_none() || it.failure.is_some());
+    let why = if !sample(&known.queues).await.iter().all(|(_, counts)| counts.is_some()) {
+        "a queue cannot be reached\n"
+    } else if unlisted {
+        "the queues cannot be listed\n"
+    } else {
         return "ok\n".into_response();
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, "a queue cannot be reached\n").into_response()
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 
 pub(crate) async fn metrics(context: Context) -> Response {
-    let samples = context.shared.sample().await;
+    let samples = sample(&context.known.queues).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&samples))
         .into_response()
 }

@@ -165,11 +165,30 @@ impl Connection {
     /// [`Error::Backend`] if one of the primaries cannot be reached, or if the user may not run
     /// `SCAN`.
     pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
+        Ok(self.find_queues(u64::MAX).await?.names)
+    }
+
+    /// Like [`queues`](Self::queues), and stops after about `most_keys` keys of each server, of
+    /// whatever kind, so that it costs a server with many other keys a bounded time: for programs
+    /// that look again and again. The result says whether it is complete. In memory it always is.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queues`](Self::queues).
+    pub async fn find_queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
+        let _ = most_keys;
         match &self.0 {
             #[cfg(feature = "memory")]
-            Way::Memory(memory) => Ok(memory.names()),
+            Way::Memory(memory) => Ok(FoundQueues { names: memory.names(), complete: true }),
             #[cfg(any(feature = "redis", feature = "fred"))]
-            Way::Server { transport, .. } => Ok(transport.queues().await?),
+            Way::Server { transport, .. } => {
+                let (names, complete) = transport.queues(most_keys).await?;
+                Ok(FoundQueues { names: names.into_iter().collect(), complete })
+            }
             #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
             _ => Err(crate::connect::unsupported("any queue")),
         }
@@ -197,6 +216,16 @@ impl Connection {
             Way::Server { transport, .. } => Ok(inspect(&**transport, &queue).await?),
         }
     }
+}
+
+/// The queues that [`Connection::find_queues`] has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundQueues {
+    /// Their names, in order.
+    pub names: Vec<QueueName>,
+    /// Whether all keys were looked at; otherwise there may be more queues.
+    pub complete: bool,
 }
 
 /// The queues in this process.

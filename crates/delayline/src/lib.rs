@@ -169,7 +169,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::codec::{Codec, CodecError, Json, Raw};
 pub use self::connect::{Connect, Driver};
-pub use self::connection::{Connection, connect};
+pub use self::connection::{Connection, FoundQueues, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sent};

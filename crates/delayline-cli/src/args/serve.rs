@@ -16,6 +16,10 @@ pub(crate) struct Serve {
     #[arg(value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
 
+    /// Show all queues of the server, which is the default if none is named
+    #[arg(long)]
+    pub(crate) all: bool,
+
     /// Address and port; with port 0, some free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7380")]
     pub(crate) listen: SocketAddr,
@@ -57,10 +61,16 @@ impl From<Role> for delayline_web::Role {
 
 const HELP: &str = "\
 Examples:
+  delayline serve --all
   delayline serve orders texts
   delayline serve --listen 0.0.0.0:7380 --users /etc/delayline/users orders
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
+
+With --all, or without a name in the arguments, --queue or DELAYLINE_QUEUE, queues are found by SCAN,
+at most once a minute: up to 200 of them, among the first 1,000,000 keys of each primary. The page of all queues
+says when it was read, and whether there may be more. The user needs SCAN, which the rules of
+`delayline acl` do not include.
 
 Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1] and the
 address of --listen, so that pages of other sites cannot reach it. A file of users:

@@ -36,6 +36,11 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());
     let connection = target.connect()?.connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
+    if args.all || names.is_empty() {
+        // What is wrong with the server is told before anything is served.
+        connection.find_queues(1).await.map_err(|error| target.not_opened(&error))?;
+        dashboard = dashboard.discover(connection.clone());
+    }
     for name in names {
         let queue: Result<Queue<Bytes, Raw>, Error> = connection.queue_with_codec(&name, Raw).await;
         dashboard = dashboard.queue(queue.map_err(|error| target.not_opened(&error))?);
@@ -59,7 +64,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// The queues, each once.
+/// The queues that are named, each once.
 fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for name in target.queue.iter().chain(&args.queues) {
@@ -67,10 +72,6 @@ fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
         if !names.contains(name) {
             names.push(name.clone());
         }
-    }
-    if names.is_empty() {
-        let hint = "name queues as arguments, or one with --queue or DELAYLINE_QUEUE";
-        return Err(Failure::usage("no queue is named").hint(hint));
     }
     Ok(names)
 }

@@ -11,16 +11,18 @@ use crate::link::driver::Driver;
 
 use super::directory::{no_answer, refusal, words};
 
-/// Adds the queues of one server to `found`.
+/// Adds the queues of one server to `found`, from about as many of its keys. Whether these were all.
 pub(crate) async fn scan<D: Driver>(
     link: &Link<D>,
+    most_keys: u64,
     found: &mut BTreeSet<QueueName>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let (before, after) = (format!("{KEY_PREFIX}{{"), format!("}}:{CONTROL}"));
     let pattern = format!("{before}*{after}");
     let mut cursor = "0".to_owned();
-    loop {
-        let args = words(&[&cursor, "MATCH", &pattern, "COUNT", KEYS_A_STEP]);
+    for _ in 0..most_keys.div_ceil(KEYS_A_STEP) {
+        let count = KEYS_A_STEP.to_string();
+        let args = words(&[&cursor, "MATCH", &pattern, "COUNT", &count]);
         let reply = link.request("SCAN", args).await.map_err(refusal)?;
         let Value::Array(parts) = reply else { return Err(no_answer("SCAN")) };
         let [Value::Bytes(next), Value::Array(keys)] = &parts[..] else {
@@ -35,14 +37,15 @@ pub(crate) async fn scan<D: Driver>(
         }
         let next = String::from_utf8_lossy(next).into_owned();
         if next == "0" {
-            return Ok(());
+            return Ok(true);
         }
         if next == cursor {
             return Err(no_answer("SCAN"));
         }
         cursor = next;
     }
+    Ok(false)
 }
 
 /// Enough to be quick, and few enough not to hold up a server.
-const KEYS_A_STEP: &str = "1000";
+const KEYS_A_STEP: u64 = 1_000;

@@ -1,6 +1,6 @@
 //! Clusters of real servers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ pub async fn relays_stay_in_the_slot_of_their_queue<C: Connect>() {
 pub async fn queues_are_listed_across_a_failover<C: Connect>() {
     let cluster = Cluster::builder().replicas(1).start();
     let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
-    assert_eq!(transport.queues().await.unwrap(), []);
+    assert_eq!(transport.queues(u64::MAX).await.unwrap(), (BTreeSet::new(), true));
     let primaries = &cluster.nodes()[..3];
     let mut names = Vec::new();
     for node in primaries {
@@ -69,13 +69,13 @@ pub async fn queues_are_listed_across_a_failover<C: Connect>() {
         enqueue(&queue, "a").await.unwrap();
         names.push(name);
     }
-    names.sort();
-    assert_eq!(transport.queues().await.unwrap(), names);
+    let names = (BTreeSet::from_iter(names), true);
+    assert_eq!(transport.queues(u64::MAX).await.unwrap(), names);
     until("the replicas have it", || primaries.iter().all(replicas_are_level)).await;
     primaries[0].kill();
     let begin = Instant::now();
     loop {
-        match transport.queues().await {
+        match transport.queues(u64::MAX).await {
             Ok(found) => break assert_eq!(found, names),
             Err(error) => {
                 assert_ne!(error.class(), ErrorClass::Rejected, "{error}");

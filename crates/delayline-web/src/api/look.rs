@@ -11,10 +11,16 @@ use super::problem::{Problem, answer};
 use crate::context::{Context, counted};
 use crate::failure::Failure;
 
-/// The names of all queues.
+/// The names of all queues, and of those that were looked for how old the list is.
 pub(super) async fn queues(context: Context) -> Response {
-    let names: Vec<&String> = context.shared.queues.keys().collect();
-    answer(StatusCode::OK, &json!({ "queues": names }))
+    let names: Vec<&String> = context.known.queues.keys().collect();
+    let mut value = json!({ "queues": names });
+    if let Some(search) = &context.known.search {
+        value["age_seconds"] = search.read.map(|read| read.elapsed().as_secs()).into();
+        value["complete"] = (search.read.is_some() && !search.is_partial()).into();
+        value["failure"] = search.failure.as_deref().into();
+    }
+    answer(StatusCode::OK, &value)
 }
 
 /// The counts of one.

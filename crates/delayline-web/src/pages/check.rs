@@ -70,7 +70,7 @@ fn frame(context: &Context, result: &Markup) -> Response {
              Workers may go on meanwhile." }
         (result)
         ul.plain {
-            @for name in context.shared.queues.keys() {
+            @for name in context.known.queues.keys() {
                 li {
                     (name) " "
                     @if context.may(Role::Operator) {

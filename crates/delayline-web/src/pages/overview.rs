@@ -4,13 +4,16 @@ use axum::extract::OriginalUri;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use maud::html;
+use delayline_json::harmless_line;
+use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::{bar, number, overdue};
 use crate::context::Context;
+use crate::directory::{MOST_KEYS, MOST_QUEUES, Search};
 use crate::ids::encoded;
 use crate::live::stamp;
+use crate::when::span;
 
 /// Leads from where the router is mounted, with or without a slash at the end, to the page of all
 /// queues, beside which all other pages stand.
@@ -22,14 +25,15 @@ pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
 
 pub(super) async fn page(context: Context) -> Response {
     let is_live = context.is_live();
-    let all = context.shared.queues.iter();
+    let all = context.known.queues.iter();
     let all = all.map(|(name, served)| async move { (name, served.counts_for(is_live).await) });
     let counts = futures_util::future::join_all(all).await;
     let known: Vec<_> = counts.iter().map(|(_, it)| it.as_ref().ok().map(|it| it.0)).collect();
     let content = html! {
         h1 { "Queues" }
+        div data-part="queues" {
         @if counts.is_empty() { p { "There are no queues here." } } @else {
-            table.stack data-part="queues" {
+            table.stack {
                 thead { tr {
                     th scope="col" { "Queue" }
                     th scope="col" { "Messages" }
@@ -76,7 +80,44 @@ pub(super) async fn page(context: Context) -> Response {
                 }
             }
         }
+            @if let Some(search) = &context.known.search { (searched(search)) }
+        }
     };
     let live = Some(format!("live?since={}", stamp(&known)));
     Frame { context: &context, title: "Queues", queue: None, here: "overview", live }.page(&content)
+}
+
+/// When the list of queues was read, and what is not in it.
+fn searched(search: &Search) -> Markup {
+    html! {
+        @match search.read {
+            Some(read) => p.far {
+                "The list of queues was read " (span(read.elapsed())) " ago. A new queue is in it once \
+                 a message was sent to it, within about a minute."
+            },
+            None if search.failure.is_none() => p { "The list of queues is being read. Reload the page." },
+            None => {}
+        }
+        @if let Some(why) = &search.failure {
+            p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(why)) "." }
+        }
+        @if search.cut {
+            p.notice {
+                "There may be more queues: the server has more than " (number(MOST_KEYS)) " keys, and \
+                 only so many are looked at. Queues that are named are always here."
+            }
+        }
+        @if search.left_out > 0 {
+            p.notice {
+                "At most " (MOST_QUEUES) " queues are looked for, and " (search.left_out)
+                " more were found. Queues that are named are always here."
+            }
+        }
+        @if !search.refused.is_empty() {
+            p.notice { "Some queues cannot be opened:" }
+            ul.plain {
+                @for (name, why) in &search.refused { li { (name) ": " (harmless_line(why)) } }
+            }
+        }
+    }
 }

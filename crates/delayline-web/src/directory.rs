@@ -1,0 +1,282 @@
+//! Which queues are shown: those that were added, and those that a server is found to have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::{Bytes, Connection, Error, ErrorClass, Queue, QueueName, Raw};
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, timeout};
+use tracing::Instrument as _;
+
+use crate::dashboard::Served;
+
+/// Queues by name.
+pub(crate) type Queues = BTreeMap<String, Arc<Served>>;
+
+/// What is known of the queues at a moment.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) queues: Arc<Queues>,
+    /// Something if a server is looked through for queues.
+    pub(crate) search: Option<Search>,
+}
+
+/// How the search for queues has gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    /// When the list of queues was last read.
+    pub(crate) read: Option<Instant>,
+    /// The server had more keys than are looked at, so there may be more queues.
+    pub(crate) cut: bool,
+    /// How many queues were found and are not shown, since there are too many.
+    pub(crate) left_out: usize,
+    /// The first queues that could not be opened, and why.
+    pub(crate) refused: Vec<(String, String)>,
+    /// Why the list could not be read when it last should have been.
+    pub(crate) failure: Option<String>,
+    /// When that was tried, and ended.
+    tried: Option<Instant>,
+}
+
+impl Search {
+    /// Whether there are queues that are not in the list, or may be.
+    pub(crate) const fn is_partial(&self) -> bool {
+        self.cut || self.left_out > 0 || !self.refused.is_empty()
+    }
+}
+
+impl Known {
+    /// Whether the server must be asked again.
+    fn is_old(&self) -> bool {
+        let Some(search) = &self.search else { return false };
+        let age = if search.failure.is_some() { RETRY } else { MOST_AGE };
+        search.tried.is_none_or(|tried| tried.elapsed() >= age)
+    }
+
+    /// Whether the server was never asked.
+    fn is_unread(&self) -> bool {
+        self.search.as_ref().is_some_and(|it| it.tried.is_none())
+    }
+}
+
+/// Knows the queues, and looks for more if it was given a connection.
+pub(crate) struct Directory {
+    added: Arc<Queues>,
+    finder: Option<Finder>,
+}
+
+struct Finder {
+    connection: Connection,
+    /// Held by the one search that is under way.
+    turn: Arc<Mutex<()>>,
+    known: watch::Sender<Known>,
+}
+
+impl Directory {
+    pub(crate) fn new(added: Queues, connection: Option<Connection>) -> Self {
+        let added = Arc::new(added);
+        let known = Known { queues: Arc::clone(&added), search: Some(Search::default()) };
+        let finder = connection.map(|connection| {
+            let known = watch::Sender::new(known);
+            Finder { connection, turn: Arc::default(), known }
+        });
+        Self { added, finder }
+    }
+
+    /// What is known. Looks again if that is older than a minute, and waits a moment for the result:
+    /// a search that takes longer goes on, and shows later.
+    pub(crate) async fn known(&self) -> Known {
+        let Some(finder) = &self.finder else {
+            return Known { queues: Arc::clone(&self.added), search: None };
+        };
+        let mut news = finder.known.subscribe();
+        let known = news.borrow_and_update().clone();
+        if !known.is_old() {
+            return known;
+        }
+        let wait = if known.is_unread() { FIRST_WAIT } else { NEXT_WAIT };
+        if let Ok(turn) = Arc::clone(&finder.turn).try_lock_owned() {
+            // Somebody else's may have ended just now.
+            if !finder.known.borrow().is_old() {
+                return finder.known.borrow().clone();
+            }
+            let (connection, to) = (finder.connection.clone(), finder.known.clone());
+            let added = Arc::clone(&self.added);
+            let search = async move {
+                let before = to.borrow().clone();
+                let now = look(&connection, &added, &before, MOST_KEYS).await;
+                told(&before, &now);
+                to.send_replace(now);
+                drop(turn);
+            };
+            tokio::spawn(search.in_current_span());
+        } else if !known.is_unread() {
+            return known;
+        }
+        match timeout(wait, news.changed()).await {
+            Ok(_) => news.borrow().clone(),
+            Err(_) => known,
+        }
+    }
+}
+
+/// The queues of the server, beside those that were added.
+async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys: u64) -> Known {
+    let begin = Instant::now();
+    let found = match connection.find_queues(most_keys).await {
+        Ok(found) => found,
+        Err(error) => return failed(before, &error),
+    };
+    let mut queues = added.clone();
+    let mut search = Search { read: Some(begin), cut: !found.complete, ..Search::default() };
+    let mut names = found.names;
+    if !found.complete {
+        // What was not seen this time may well be there.
+        let parsed = before.queues.keys().filter_map(|name| QueueName::new(name.as_str()).ok());
+        names.extend(parsed);
+        names.sort();
+        names.dedup();
+    }
+    for name in names.iter().map(QueueName::as_str) {
+        if queues.contains_key(name) {
+            continue;
+        }
+        if queues.len() >= added.len().saturating_add(MOST_QUEUES) {
+            search.left_out += 1;
+            continue;
+        }
+        let served = match before.queues.get(name) {
+            Some(served) => Arc::clone(served),
+            None => match connection.queue_with_codec::<Bytes, Raw>(name, Raw).await {
+                Ok(queue) => Arc::new(Served::new(queue)),
+                Err(error) if is_of_the_queue(&error) => {
+                    if search.refused.len() < MOST_REFUSED {
+                        search.refused.push((name.to_owned(), error.to_string()));
+                    }
+                    continue;
+                }
+                Err(error) => return failed(before, &error),
+            },
+        };
+        queues.insert(name.to_owned(), served);
+    }
+    search.tried = Some(Instant::now());
+    Known { queues: Arc::new(queues), search: Some(search) }
+}
+
+/// What was known, and why nothing new is.
+fn failed(before: &Known, error: &Error) -> Known {
+    let search = before.search.clone().unwrap_or_default();
+    let search = Search { failure: Some(error.to_string()), tried: Some(Instant::now()), ..search };
+    Known { search: Some(search), ..before.clone() }
+}
+
+/// Whether opening another queue may succeed.
+fn is_of_the_queue(error: &Error) -> bool {
+    error.class() == ErrorClass::Rejected
+}
+
+/// Logs what a change of the list means for those who only see metrics.
+fn told(before: &Known, now: &Known) {
+    let (Some(before), Some(now)) = (&before.search, &now.search) else { return };
+    match (&before.failure, &now.failure) {
+        (None, Some(why)) => tracing::warn!(why, "the queues of the server cannot be listed"),
+        (Some(_), None) => tracing::info!("the queues of the server are listed again"),
+        _ => {}
+    }
+    if now.is_partial() && !before.is_partial() {
+        let (cut, left_out, refused) = (now.cut, now.left_out, now.refused.len());
+        tracing::warn!(cut, left_out, refused, "not all queues of the server are shown");
+    }
+}
+
+impl Served {
+    /// Nothing was read of it yet.
+    pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
+        let (counts, forecast, history) = Default::default();
+        Self { queue: queue.patience(PATIENCE), counts, forecast, history }
+    }
+}
+
+/// How long a request goes on trying while the server is unreachable.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How old a list may be before the server is asked again.
+const MOST_AGE: Duration = Duration::from_secs(60);
+/// The same after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+/// How long a request waits for the first list, and whoever asks for a later one for that.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const NEXT_WAIT: Duration = Duration::from_millis(50);
+
+/// The keys of each server that are looked at.
+pub(crate) const MOST_KEYS: u64 = 1_000_000;
+/// The queues that are shown, beside those that were added: each is counted while somebody looks.
+pub(crate) const MOST_QUEUES: usize = 200;
+const MOST_REFUSED: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use delayline::{Connect, Queue};
+    use delayline_test_server::Server;
+
+    use super::*;
+
+    fn names(known: &Known) -> Vec<&str> {
+        known.queues.keys().map(String::as_str).collect()
+    }
+
+    async fn create(connection: &Connection, name: &str) {
+        let queue: Queue<u64> = connection.queue(name).await.unwrap();
+        queue.send(&1).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_list_that_is_cut_or_fails_forgets_no_queue() {
+        let server = Server::start();
+        for number in 0..3_000 {
+            server.command(&["SET", &format!("other:{number}"), "x"]);
+        }
+        let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+        for number in 0..20 {
+            create(&connection, &format!("queue-{number:02}")).await;
+        }
+        let added = Queues::new();
+        let all = look(&connection, &added, &Known::default(), MOST_KEYS).await;
+        let search = all.search.as_ref().unwrap();
+        assert!(!search.is_partial() && search.failure.is_none(), "{search:?}");
+        assert_eq!(all.queues.len(), 20);
+        // 1,000 of 3,000 keys.
+        let some = look(&connection, &added, &Known::default(), 1).await;
+        assert!(some.search.as_ref().unwrap().cut && some.queues.len() < 20, "{:?}", names(&some));
+        let again = look(&connection, &added, &all, 1).await;
+        assert!(again.search.as_ref().unwrap().cut);
+        assert_eq!(names(&again), names(&all));
+
+        server.kill();
+        let failed = look(&connection, &added, &all, MOST_KEYS).await;
+        assert_eq!(names(&failed), names(&all));
+        let search = failed.search.unwrap();
+        assert!(search.failure.is_some() && search.read.is_some(), "{search:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_queue_that_cannot_be_opened_is_told_and_one_that_is_gone_goes() {
+        let server = Server::start();
+        let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+        create(&connection, "orders").await;
+        create(&connection, "texts").await;
+        server.command(&["SET", "delayline:{future}:control", &"x".repeat(100)]);
+        let added = Queues::new();
+        let first = look(&connection, &added, &Known::default(), MOST_KEYS).await;
+        assert_eq!(names(&first), ["orders", "texts"]);
+        let refused = &first.search.as_ref().unwrap().refused;
+        assert!(refused.len() == 1 && refused[0].0 == "future", "{refused:?}");
+        server.command(&["FLUSHALL"]);
+        create(&connection, "texts").await;
+        let second = look(&connection, &added, &first, MOST_KEYS).await;
+        assert_eq!(names(&second), ["texts"]);
+        assert!(!second.search.unwrap().is_partial());
+    }
+}

@@ -1,0 +1,101 @@
+//! Queues that nobody has named.
+
+use std::time::Duration;
+
+use delayline::{Connect, Connection};
+use delayline_test_server::{Reply, Server};
+use delayline_web::{Access, Dashboard, Role, Router};
+use futures_util::future::join_all;
+
+use crate::support::{call, get, open, post, send};
+
+fn site(connection: &Connection) -> Router {
+    Dashboard::new(Access::everyone(Role::Operator)).discover(connection.clone()).router().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_are_found_and_new_ones_appear_within_a_minute() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let site = site(&connection);
+    let page = get(&site, "/queues").await.status(200).has("There are no queues here.");
+    page.has("The list of queues was read 0 ms ago");
+    let orders = open(&connection, "orders").await;
+    send(&orders, "order-1", "1").await;
+    get(&site, "/queues").await.status(200).lacks("queue?queue=orders");
+    get(&site, "/queue?queue=orders").await.status(404);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    get(&site, "/queues").await.status(200).has("queue?queue=orders").has("1 ready");
+    get(&site, "/queue?queue=orders").await.status(200).has("1 ready");
+    get(&site, "/check").await.status(200).has("Check orders");
+    get(&site, "/metrics").await.status(200).has(r#"delayline_queue_up{queue="orders"} 1"#);
+    let list = call(&site, "GET", "/queues", "").await.status(200).json();
+    let expected = serde_json::json!({
+        "queues": ["orders"], "age_seconds": 0, "complete": true, "failure": null
+    });
+    assert_eq!(list, expected);
+    post(&site, "/pause?queue=orders", "").await.leads_to();
+    assert!(orders.stats().await.unwrap().paused);
+    get(&site, "/health").await.status(200);
+    for wrong in ["a%20b", "", "%00", "nobody", "%3Cscript%3E"] {
+        get(&site, &format!("/queue?queue={wrong}")).await.status(404).lacks("<script>");
+        call(&site, "GET", &format!("/queues/{wrong}"), "").await.status(404);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let elsewhere = delayline::connect("memory:").await.unwrap();
+    let mine = open(&elsewhere, "zzz").await;
+    send(&mine, "order-1", "1").await;
+    for number in 0..203 {
+        open(&connection, &format!("queue-{number:03}")).await;
+    }
+    open(&connection, "zzz").await;
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(mine);
+    let site = dashboard.discover(connection).router().unwrap();
+    let page = get(&site, "/queues").await.status(200).has("queue-199").lacks("queue-200");
+    page.has("At most 200 queues are looked for, and 3 more were found.");
+    get(&site, "/queue?queue=zzz").await.status(200).has("1 ready");
+    let list = call(&site, "GET", "/queues", "").await.status(200).json();
+    assert_eq!((list["queues"].as_array().unwrap().len(), &list["complete"]), (201, &false.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
+    let server = Server::builder().append_only("always").start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let scans = || match server.command(&["INFO", "commandstats"]) {
+        Reply::BulkString(text) => {
+            let text = String::from_utf8(text).unwrap();
+            let calls = text.split_once("cmdstat_scan:calls=").map(|(_, rest)| rest.to_owned());
+            calls.map_or(0, |it| it.split(',').next().unwrap().parse::<u64>().unwrap())
+        }
+        other => panic!("{other:?}"),
+    };
+    send(&open(&connection, "orders").await, "order-1", "1").await;
+    let busy = site(&connection);
+    for answer in join_all((0..50).map(|_| get(&busy, "/queues"))).await {
+        answer.status(200).has("queue?queue=orders");
+    }
+    get(&busy, "/metrics").await.status(200).has(r#"{queue="orders"} 1"#);
+    assert_eq!(scans(), 1);
+
+    // One that begins while the server is away, beside one that knows its queues.
+    server.kill();
+    let late = site(&connection);
+    get(&late, "/health").await.status(503);
+    let told = async {
+        while !get(&late, "/queues").await.status(200).text().contains("cannot be listed") {}
+    };
+    tokio::time::timeout(Duration::from_secs(30), told).await.expect("it says so");
+    let list = call(&late, "GET", "/queues", "").await.status(200).json();
+    assert!(list["failure"].is_string() && list["complete"] == false, "{list}");
+    get(&busy, "/queues").await.status(200).has("queue?queue=orders");
+
+    server.restart();
+    let there = async { while get(&late, "/queue?queue=orders").await.status != 200 {} };
+    tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
+    get(&late, "/queues").await.status(200).has("1 ready").lacks("cannot be listed");
+    get(&late, "/health").await.status(200);
+}

@@ -1,5 +1,5 @@
-//! How the `delayline` command and its HTTP API write things down: messages as JSON, places in a
-//! list, times, and text that others wrote.
+//! What the `delayline` command and its HTTP API share: how they write things down, as JSON, places
+//! in a list, times, and text that others wrote; and how they find dead letters.
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
@@ -7,6 +7,8 @@
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`Cursor`] is the place where a list has ended.
+//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`Pace`] is how
+//!   fast something is done to them.
 //! - [`duration`], [`instant`] and [`rfc3339`] are for times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
 
@@ -14,6 +16,7 @@ mod cursor;
 mod fields;
 mod finding;
 mod history;
+mod letters;
 mod message;
 mod stats;
 mod text;
@@ -23,6 +26,7 @@ pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
 pub use self::history::{Series, history, lateness_in_words, part_of, series};
+pub use self::letters::{LetterFilter, Letters, Pace, Wanted};
 pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
 pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, lateness, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};

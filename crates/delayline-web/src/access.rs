@@ -16,7 +16,7 @@ pub enum Role {
     /// Look, but see no payloads and header values unless
     /// [`contents_for`](crate::Dashboard::contents_for) says so.
     Viewer,
-    /// Send, cancel, reschedule and redrive messages; pause and resume queues; check them.
+    /// Send, cancel, reschedule and redrive messages; count dead letters that match; stop jobs; pause and resume queues; check them.
     Operator,
     /// Purge dead letters, and repair queues.
     Admin,

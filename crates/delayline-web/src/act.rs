@@ -1,7 +1,10 @@
 //! What visitors do, the same from a page and from the API.
 
 use delayline::backend::{Op, Reply};
-use delayline::{Cancelled, Error, MessageId, Purged, Redriven, Rescheduled, Schedule, Timestamp};
+use delayline::{
+    Bytes, Cancelled, Error, MessageId, Purged, Queue, Raw, Redriven, Rescheduled, Schedule,
+    Timestamp,
+};
 use tracing::Instrument as _;
 
 use crate::Role;
@@ -71,12 +74,20 @@ pub(crate) async fn on_messages(
     let audit = Audit { messages: ids.len(), id, ..Audit::new(context, action.name(), name) };
     let queue = queue.clone();
     to_the_end(async move {
-        let result = queue.apply(&action.op(ids)).await.map_err(Failure::from);
-        let result = result.and_then(|applied| outcomes(applied.reply));
+        let result = apply(&queue, ids, action).await;
         audit.log(&result.as_deref().map_or_else(Failure::detail, summary));
         result
     })
     .await?
+}
+
+/// The same, without asking who wants it, and without a line in the log.
+pub(crate) async fn apply(
+    queue: &Queue<Bytes, Raw>,
+    ids: Vec<MessageId>,
+    action: Action,
+) -> Result<Vec<Outcome>, Failure> {
+    outcomes(queue.apply(&action.op(ids)).await?.reply)
 }
 
 /// Pauses or resumes a queue. Whether that changed anything.
@@ -117,6 +128,11 @@ impl Audit {
     pub(crate) fn new(context: &Context, action: &'static str, queue: &str) -> Self {
         let visitor = delayline_json::harmless_line(&context.visitor.name);
         Self { visitor, action, queue: queue.to_owned(), messages: 0, id: None }
+    }
+
+    /// About so many messages.
+    pub(crate) fn of(self, messages: u64) -> Self {
+        Self { messages: usize::try_from(messages).unwrap_or(usize::MAX), ..self }
     }
 
     /// Writes the line, once the outcome is known.

@@ -2,6 +2,7 @@
 
 mod act;
 mod input;
+mod job;
 mod look;
 pub(crate) mod problem;
 mod send;
@@ -52,6 +53,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),
         ("/queues/{queue}/messages/{id}/reschedule", post(act::reschedule)),
         ("/queues/{queue}/dead", get(look::dead)),
+        ("/queues/{queue}/dead/jobs", post(job::start)),
+        ("/queues/{queue}/dead/jobs/{job}", get(job::show).delete(job::stop)),
         ("/queues/{queue}/dead/redrive", post(act::redrive)),
         ("/queues/{queue}/dead/purge", post(act::purge)),
     ]
@@ -63,10 +66,12 @@ async fn description() -> Response {
 
 const OPENAPI: &str = include_str!("../assets/openapi.json");
 
-/// What a path names: a queue and perhaps a message, as percent-encoded bytes.
+/// What a path names: a queue, and perhaps a message or a job, as percent-encoded bytes.
 struct Place {
     queue: String,
     id: Option<Result<MessageId, Failure>>,
+    /// What follows.
+    job: Option<String>,
 }
 
 impl Place {
@@ -80,12 +85,13 @@ impl<S: Sync> FromRequestParts<S> for Place {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Of `/queues/QUEUE/messages/ID`. The base is removed already.
+        // Of `/queues/QUEUE/messages/ID` or `/queues/QUEUE/dead/jobs/JOB`. The base is removed already.
         let mut segments = parts.uri.path().split('/').skip(2);
         let queue = ids::decoded(segments.next().unwrap_or_default().as_bytes());
         let queue = String::from_utf8_lossy(&queue).into_owned();
         let id = segments.nth(1).map(|id| ids::id(id.as_bytes()).map_err(Failure::from));
-        Ok(Self { queue, id })
+        let job = segments.next().map(str::to_owned);
+        Ok(Self { queue, id, job })
     }
 }
 

@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use delayline::backend::{Op, Reply};
-use delayline::{Bytes, Found, Message, MessageId, MessageInfo, Queue, Raw, Stats, Timestamp};
+use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Stats, Timestamp};
 use http_body_util::LengthLimitError;
 use tokio::time::timeout;
 
@@ -85,12 +85,8 @@ impl Context {
 
     /// The messages as the visitor may see them in a list.
     pub(crate) fn redacted(&self, queue: &str, infos: Vec<MessageInfo>) -> Vec<MessageInfo> {
-        let redacted = |info| {
-            let mut message = Message::new(info, Bytes::new());
-            self.shared.redact(queue, &mut message);
-            message.info
-        };
-        infos.into_iter().map(redacted).collect()
+        let redacted = self.shared.redactor();
+        infos.into_iter().map(|info| redacted(queue, info)).collect()
     }
 
     /// What is known of an id, as the visitor may see it.

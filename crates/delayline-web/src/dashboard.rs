@@ -7,10 +7,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use delayline::{
-    Bytes, Connection, Forecast, History, Message, Queue, QueueName, Raw, Stats, Timestamp,
+    Bytes, Connection, Forecast, History, Message, MessageInfo, Queue, QueueName, Raw, Stats,
+    Timestamp,
 };
 
 use crate::directory::Directory;
+use crate::job::Slot;
 use crate::latest::Latest;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
@@ -172,9 +174,24 @@ pub(crate) struct Served {
     pub(crate) counts: Latest<(Stats, Timestamp)>,
     pub(crate) forecast: Latest<Forecast>,
     pub(crate) history: Latest<History>,
+    pub(crate) job: Slot,
 }
 
 impl Shared {
+    /// A function that removes what nobody is to see from what lists show of a queue's message, and
+    /// holds nothing else.
+    pub(crate) fn redactor(
+        &self,
+    ) -> impl Fn(&str, MessageInfo) -> MessageInfo + Send + Sync + use<> {
+        let redact = self.redact.clone();
+        move |queue, info| {
+            let Some(redact) = &redact else { return info };
+            let mut message = Message::new(info, Bytes::new());
+            redact(queue, &mut message);
+            message.info
+        }
+    }
+
     /// Removes what nobody is to see.
     pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
         if let Some(redact) = &self.redact {

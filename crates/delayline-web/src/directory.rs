@@ -194,8 +194,8 @@ fn told(before: &Known, now: &Known) {
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, forecast, history) = Default::default();
-        Self { queue: queue.patience(PATIENCE), counts, forecast, history }
+        let (counts, forecast, history, job) = Default::default();
+        Self { queue: queue.patience(PATIENCE), counts, forecast, history, job }
     }
 }
 

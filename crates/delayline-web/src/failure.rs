@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Items(Vec<(usize, String)>),
     /// There is no such page, queue or message, in words.
     Unknown(String),
+    /// Something else has to end before, in words.
+    Busy(String),
     /// The visitor may not do that.
     Forbidden { needs: Role },
     /// A browser says that another site made it send this.
@@ -44,6 +46,7 @@ impl Failure {
             Self::Aborted => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Wrong(_) | Self::Items(_) => StatusCode::BAD_REQUEST,
             Self::Unknown(_) => StatusCode::NOT_FOUND,
+            Self::Busy(_) => StatusCode::CONFLICT,
             Self::Forbidden { .. } | Self::Forged | Self::Nobody { asks: false } => {
                 StatusCode::FORBIDDEN
             }
@@ -59,7 +62,7 @@ impl Failure {
             Self::Queue(error) => error.to_string(),
             Self::Protocol => "the reply belongs to another operation".to_owned(),
             Self::Aborted => "it was aborted; whether it was done is unknown".to_owned(),
-            Self::Wrong(why) | Self::Unknown(why) => why.clone(),
+            Self::Wrong(why) | Self::Unknown(why) | Self::Busy(why) => why.clone(),
             Self::Items(items) => {
                 format!("{} of the messages are not valid; nothing was sent", items.len())
             }

@@ -36,7 +36,7 @@
 //!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
 //! - Each action except sending leaves a line of level `INFO` under the target
 //!   `delayline_web::audit`, with the fields `visitor`, `action`, `queue`, `messages` and `outcome`,
-//!   and `id` if it is about one message. Sends are logged at `DEBUG`.
+//!   and `id` if it is about one message. A job leaves one when it starts and one when it ends. Sends are logged at `DEBUG`.
 //!
 //! # Costs
 //!
@@ -46,8 +46,10 @@
 //! missing.
 //!
 //! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
-//! check or a repair looks at 10,000 messages for each click. A call that fails is repeated for two
-//! seconds; then the page says why.
+//! check or a repair looks at 10,000 messages for each click, and a filter of dead letters at 1,000 for
+//! each page. What must look at more is a job: it counts, redrives or purges the dead letters that
+//! match in the background, one call at a time and one job for each queue, until it is stopped or the
+//! router is dropped. A call that fails is repeated for two seconds; then the page says why.
 
 /// The example of the read-me compiles.
 #[cfg(doctest)]
@@ -57,6 +59,7 @@ mod readme {}
 mod access;
 mod act;
 mod api;
+mod asked;
 mod assets;
 mod content;
 mod context;
@@ -65,6 +68,7 @@ mod directory;
 mod failure;
 mod guard;
 mod ids;
+mod job;
 mod latest;
 mod live;
 mod metrics;

@@ -15,8 +15,8 @@ use crate::dashboard::Shared;
 use crate::failure::Failure;
 
 /// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
-/// counts are others than those of the stamp `since` or of the event before, and some time after the
-/// last one, because pages tell how long ago something was. The page then asks for itself again.
+/// counts are others than those of the stamp `since` or of the event before, with `job` the progress
+/// of its last job, and some time after the last one, because pages tell how long ago something was. The page then asks for itself again.
 ///
 /// All open pages share the counts, which are taken once a second, and only while a page is open.
 pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
@@ -24,6 +24,7 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
         Some(name) => Some(context.named(name)?.0.to_owned()),
         None => None,
     };
+    let of_job = context.params.text("job").is_some();
     let since = context.params.text("since").unwrap_or_default().to_owned();
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -37,7 +38,7 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
                 if start.elapsed() > MOST_TIME {
                     return None;
                 }
-                let now = context.shared.stamp(only.as_deref()).await;
+                let now = context.shared.stamp(only.as_deref(), of_job).await;
                 if now == since && quiet < MOST_QUIET {
                     quiet += 1;
                     continue;
@@ -54,9 +55,13 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
 }
 
 impl Shared {
-    /// The stamp of the queue, or of all.
-    async fn stamp(&self, only: Option<&str>) -> String {
+    /// The stamp of the queue, or of all; or of the last job of the queue.
+    async fn stamp(&self, only: Option<&str>, of_job: bool) -> String {
         let known = self.directory.known().await;
+        if of_job {
+            let job = only.and_then(|name| known.queues.get(name)?.job.job());
+            return job.map(|job| job.progress().stamp()).unwrap_or_default();
+        }
         let served = known.queues.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
         let counts = served.map(|(_, served)| async { served.counts().await.map(|it| it.0) });
         stamp(&futures_util::future::join_all(counts).await)

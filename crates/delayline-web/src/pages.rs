@@ -4,6 +4,7 @@
 mod acts;
 mod check;
 mod dead;
+mod job;
 pub(crate) mod layout;
 mod message;
 mod messages;
@@ -29,6 +30,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/message", get(message::page))
         .route("/content", get(message::content))
         .route("/dead", get(dead::page))
+        .route("/job", get(job::page))
         .route("/check", get(check::page))
         .route("/pause", post(acts::pause))
         .route("/resume", post(acts::resume))
@@ -36,6 +38,8 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/reschedule", post(acts::reschedule))
         .route("/redrive", post(acts::redrive))
         .route("/purge", post(acts::purge))
+        .route("/bulk", post(job::start))
+        .route("/stop", post(job::stop))
         .route("/repair", post(check::repair))
         .fallback(async || Failure::Unknown("there is no such page".to_owned()))
         .method_not_allowed_fallback(not_allowed)

@@ -1,22 +1,17 @@
 //! `delayline dead`.
 
 mod deed;
-mod filter;
-mod letters;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Status};
-use delayline_json::{Cursor, duration};
+use delayline_json::{Cursor, LetterFilter, Letters, Pace, duration};
 use serde_json::json;
 
-use self::deed::{Deed, Pace};
-use self::filter::Filter;
-use self::letters::Letters;
-
+use self::deed::Deed;
 use super::list::{self, Pages};
-use crate::args::{DeadList, DeadVerb, Selection, State, Target};
+use crate::args::{DeadList, DeadVerb, Filter, Selection, State, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
 use crate::print::write;
@@ -38,7 +33,7 @@ pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Fai
 
 async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let mut start = list::start(&args.paging, &DEAD)?;
-    let filter = Filter::read(&args.filter)?;
+    let filter = read(&args.filter)?;
     let queue = target.open().await?;
     let wanted = filter.at(queue.server_time().await?);
     let position = wanted.first().max(start.and_then(|cursor| cursor.position));
@@ -58,7 +53,7 @@ async fn work(
     rate: Option<u32>,
 ) -> Result<ExitCode, Failure> {
     let name = target.queue()?.to_owned();
-    let filter = Filter::read(&selection.filter)?;
+    let filter = read(&selection.filter)?;
     let ids = input::ids(selection.ids.clone())?;
     if !selection.all {
         if deed == Deed::Purge && !selection.yes && !selection.dry_run {
@@ -72,7 +67,7 @@ async fn work(
     let wanted = filter.at(listing.until().unwrap_or_default());
     let most = selection.limit.unwrap_or(u64::MAX);
     if selection.dry_run || !selection.yes {
-        let count = Letters::new(listing.clone(), &wanted, most).count().await?;
+        let count = Letters::new(listing.clone(), wanted.clone(), most).count().await?;
         if selection.dry_run {
             return would(deed, count, selection.json);
         }
@@ -80,7 +75,14 @@ async fn work(
             ask(deed, number(count, "dead letter"), &name)?;
         }
     }
-    all(&queue, Letters::new(listing, &wanted, most), deed, rate, selection.json).await
+    all(&queue, Letters::new(listing, wanted, most), deed, rate, selection.json).await
+}
+
+/// The filters of the command line.
+fn read(args: &Filter) -> Result<LetterFilter, Failure> {
+    let reasons = args.reason.iter().copied().map(Into::into).collect();
+    let (before, after) = (args.died_before.as_deref(), args.died_after.as_deref());
+    LetterFilter::new(reasons, args.error.clone(), before, after).map_err(Failure::usage)
 }
 
 fn ask(deed: Deed, what: String, queue: &str) -> Result<(), Failure> {
@@ -123,7 +125,7 @@ async fn named(
     }
     let mut signals = Signals::listen()?;
     let mut pace = Pace::new(rate);
-    for batch in ids.chunks(pace.batch) {
+    for batch in ids.chunks(pace.batch()) {
         tokio::select! {
             biased;
             () = signals.next() => return Err(interrupted()),
@@ -158,7 +160,7 @@ async fn all(
             () = pace.wait() => {}
         }
         let fates = async {
-            let ids = letters.next(pace.batch).await?;
+            let ids = letters.next(pace.batch()).await?;
             if ids.is_empty() { Ok(Vec::new()) } else { deed.apply(queue, ids).await }
         };
         match fates.await {
@@ -166,7 +168,7 @@ async fn all(
             Ok(fates) => fates.into_iter().for_each(|fate| report.count(fate)),
             Err(failure) => break Err(failure),
         }
-        bar.set_position(letters.handed_out());
+        bar.set_position(letters.taken());
     };
     bar.finish_and_clear();
     report.summary()?;

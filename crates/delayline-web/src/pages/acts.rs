@@ -12,6 +12,7 @@ use maud::html;
 use super::layout::Frame;
 use super::parts::message_link;
 use crate::act::{self, Action, Outcome};
+use crate::asked::Asked;
 use crate::context::{Context, encoded_id, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -111,7 +112,8 @@ async fn many(
     let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
     let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
     let of = encoded(name.as_bytes());
-    Ok(see(&format!("dead?queue={of}{after}&note={word}&done={done}&rest={rest}")))
+    let filter = Asked::in_params(&context.params)?.query();
+    Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
 
 /// Asks whether to go on. If the ids do not stand in the address, they are fields of this name.

@@ -1,48 +1,89 @@
 //! Dead letters, the oldest death first.
 
 use axum::response::Response;
-use delayline::{MessageInfo, Status, Timestamp};
-use delayline_json::Cursor;
+use delayline::{Listing, MessageInfo, MessageState, Position, Status, Timestamp};
+use delayline_json::{Cursor, Wanted};
 use maud::{Markup, html};
 
+use super::job::{filters, offer};
 use super::layout::Frame;
 use super::messages::PAGE;
 use super::parts::{COLUMNS, row};
 use crate::Role;
+use crate::asked::Asked;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
-    let mut listing = queue.list(Status::Dead).page_size(PAGE);
+    let asked = Asked::in_params(&context.params)?;
     let cursor = context.cursor()?;
-    if let Some(cursor) = cursor {
-        if cursor.status != Status::Dead {
-            return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
-        }
-        listing = cursor.position.map_or_else(|| listing.clone(), |at| listing.clone().after(at));
+    if cursor.is_some_and(|cursor| cursor.status != Status::Dead) {
+        return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
-    let letters = listing.next_page().await?.unwrap_or_default();
     let now = queue.server_time().await?;
-    let letters = context.redacted(name, letters);
-    let next = listing.position().map(|at| Cursor { status: Status::Dead, position: Some(at) });
-    let of = encoded(name.as_bytes());
+    let wanted = asked.filter()?.at(now);
+    let mut listing = queue.list(Status::Dead).page_size(PAGE);
+    if let Some(position) = wanted.first().max(cursor.and_then(|cursor| cursor.position)) {
+        listing = listing.after(position);
+    }
+    let found = find(&context, name, &wanted, listing).await?;
+    let next = found.next.map(|at| Cursor { status: Status::Dead, position: Some(at) });
+    let (of, rest) = (encoded(name.as_bytes()), asked.query());
+    let letters = &found.letters;
     let content = html! {
         h1 { "Dead letters" }
-        @if letters.is_empty() { p { "There are none." } }
-        @else if context.may(Role::Operator) { (form(&context, name, now, &letters, cursor)) }
-        @else { (table(name, now, &letters, false)) }
+        (filters(name, &asked))
+        (offer(&context, name, &asked))
+        @if letters.is_empty() {
+            @if asked.is_everything() { p { "There are none." } }
+            @else { p { "None of the " (found.examined) " that were looked at match." } }
+        }
+        @else if context.may(Role::Operator) { (form(&context, name, now, letters, cursor, &rest)) }
+        @else { (table(name, now, letters, false)) }
         nav.pages aria-label="Pages" {
-            @if cursor.is_some() { a href=(format!("dead?queue={of}")) { "First page" } }
+            @if cursor.is_some() { a href=(format!("dead?queue={of}{rest}")) { "First page" } }
             @if let Some(next) = next {
-                a rel="next" href=(format!("dead?queue={of}&after={next}")) { "Next page" }
+                a rel="next" href=(format!("dead?queue={of}&after={next}{rest}")) { "Next page" }
             }
         }
     };
     let title = "Dead letters";
     Ok(Frame { context: &context, title, queue: Some(name), here: "dead", live: None }
         .page(&content))
+}
+
+/// Letters that match, as the visitor may see them.
+struct Found {
+    letters: Vec<MessageInfo>,
+    examined: usize,
+    next: Option<Position>,
+}
+
+/// A page of letters that match, from so many letters at most.
+async fn find(
+    context: &Context,
+    queue: &str,
+    wanted: &Wanted,
+    mut listing: Listing,
+) -> Result<Found, Failure> {
+    let (mut letters, mut examined) = (Vec::new(), 0);
+    while letters.len() < PAGE && examined < MOST_EXAMINED {
+        let Some(page) = listing.next_page().await? else { break };
+        examined += page.len();
+        let page = context.redacted(queue, page);
+        let died = |letter: &MessageInfo| match letter.state {
+            MessageState::Dead { since, .. } => Some(since),
+            _ => None,
+        };
+        let over = page.last().and_then(died).is_some_and(|since| wanted.is_over(since));
+        letters.extend(page.into_iter().filter(|letter| wanted.passes(letter)));
+        if over {
+            return Ok(Found { letters, examined, next: None });
+        }
+    }
+    Ok(Found { letters, examined, next: listing.position() })
 }
 
 /// The letters with a box each, and what can be done to those that are selected or to all of them.
@@ -52,10 +93,11 @@ fn form(
     now: Timestamp,
     letters: &[MessageInfo],
     cursor: Option<Cursor>,
+    rest: &str,
 ) -> Markup {
     let of = encoded(queue.as_bytes());
     let after = cursor.map(|cursor| format!("&after={cursor}")).unwrap_or_default();
-    let to = |action: &str| format!("{action}?queue={of}{after}");
+    let to = |action: &str| format!("{action}?queue={of}{after}{rest}");
     html! {
         form method="post" action=(to("redrive")) {
             div.actions {
@@ -99,3 +141,6 @@ fn table(queue: &str, now: Timestamp, letters: &[MessageInfo], boxes: bool) -> M
         }
     }
 }
+
+/// Letters that one page looks at. What must look at more is a job.
+const MOST_EXAMINED: usize = 1_000;

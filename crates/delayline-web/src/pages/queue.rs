@@ -146,7 +146,7 @@ fn columns(parts: &[u64], most: u64) -> Markup {
     }
 }
 
-fn capitalised(name: &str) -> String {
+pub(super) fn capitalised(name: &str) -> String {
     let (first, rest) = name.split_at(name.len().min(1));
     first.to_ascii_uppercase() + rest
 }

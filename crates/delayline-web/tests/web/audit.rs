@@ -13,11 +13,11 @@ use crate::trouble::Trouble;
 
 /// The lines of the log.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     /// The log of all tests of this program, whose actions are other visitors'.
-    fn all() -> &'static Self {
+    pub fn all() -> &'static Self {
         static LINES: OnceLock<Lines> = OnceLock::new();
         LINES.get_or_init(|| {
             let lines = Self::default();
@@ -32,7 +32,7 @@ impl Lines {
     }
 
     /// What a visitor did, a line for each.
-    fn of(&self, visitor: &str) -> Vec<String> {
+    pub fn of(&self, visitor: &str) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let field = format!("visitor={visitor} ");
         text.lines().filter(|line| line.contains(&field)).map(str::to_owned).collect()

@@ -14,6 +14,7 @@ mod api;
 mod audit;
 mod directory;
 mod hostile;
+mod jobs;
 mod live;
 mod metrics;
 mod pages;

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use delayline::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
-use delayline_json::{duration, instant};
 
-use crate::args;
-use crate::failure::Failure;
+use crate::{duration, instant};
 
-/// The filters of the command line.
-pub(super) struct Filter {
+/// Which dead letters are meant: those that pass all of it.
+#[derive(Clone, Debug, Default)]
+pub struct LetterFilter {
     reasons: Vec<DeathReason>,
     error: Option<String>,
     before: Option<When>,
@@ -17,34 +16,42 @@ pub(super) struct Filter {
 }
 
 /// A point in time, or how long ago it was.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum When {
     At(Timestamp),
     Ago(Duration),
 }
 
-/// The filters at one moment.
-pub(super) struct Wanted {
-    filter: Filter,
+/// A filter at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    filter: LetterFilter,
     /// Letters that died at this instant or later are not wanted.
     end: Option<Timestamp>,
     /// Letters that died before this instant are not wanted.
     begin: Option<Timestamp>,
 }
 
-impl Filter {
-    pub(super) fn read(args: &args::Filter) -> Result<Self, Failure> {
-        let when = |text: &Option<String>| text.as_deref().map(when).transpose();
-        Ok(Self {
-            reasons: args.reason.iter().copied().map(Into::into).collect(),
-            error: args.error.clone(),
-            before: when(&args.died_before)?,
-            after: when(&args.died_after)?,
-        })
+impl LetterFilter {
+    /// Letters that died for one of these reasons, or for any if there is none; whose last error
+    /// contains a text; and that died before, and at or after, an instant or an age such as `2h`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a time, in words.
+    pub fn new(
+        reasons: Vec<DeathReason>,
+        error: Option<String>,
+        before: Option<&str>,
+        after: Option<&str>,
+    ) -> Result<Self, String> {
+        let before = before.map(when).transpose()?;
+        Ok(Self { reasons, error, before, after: after.map(when).transpose()? })
     }
 
     /// Turns ages into instants.
-    pub(super) fn at(self, now: Timestamp) -> Wanted {
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Wanted {
         let instant = |when: When| match when {
             When::At(instant) => instant,
             When::Ago(age) => Timestamp::from_ms(
@@ -58,14 +65,18 @@ impl Filter {
 }
 
 impl Wanted {
-    pub(super) fn is_everything(&self) -> bool {
-        let Filter { reasons, error, .. } = &self.filter;
+    /// Whether every letter passes.
+    #[must_use]
+    pub const fn is_everything(&self) -> bool {
+        let LetterFilter { reasons, error, .. } = &self.filter;
         reasons.is_empty() && error.is_none() && self.end.is_none() && self.begin.is_none()
     }
 
-    pub(super) fn passes(&self, letter: &MessageInfo) -> bool {
+    /// Whether this is a letter that is meant.
+    #[must_use]
+    pub fn passes(&self, letter: &MessageInfo) -> bool {
         let MessageState::Dead { reason, since } = letter.state else { return false };
-        let Filter { reasons, error, .. } = &self.filter;
+        let LetterFilter { reasons, error, .. } = &self.filter;
         let said = || letter.last_error.as_deref().unwrap_or_default();
         (reasons.is_empty() || reasons.contains(&reason))
             && error.as_ref().is_none_or(|text| said().contains(text))
@@ -74,23 +85,24 @@ impl Wanted {
     }
 
     /// The place before the first letter that may pass.
-    pub(super) fn first(&self) -> Option<Position> {
+    #[must_use]
+    pub fn first(&self) -> Option<Position> {
         let instant = self.begin?;
         Some(Position { index: Position::DEAD, instant, sequence: 0 })
     }
 
     /// Whether no letter that died at this instant or later passes.
-    pub(super) fn is_over(&self, since: Timestamp) -> bool {
+    #[must_use]
+    pub fn is_over(&self, since: Timestamp) -> bool {
         self.end.is_some_and(|end| since >= end)
     }
 }
 
-fn when(text: &str) -> Result<When, Failure> {
+fn when(text: &str) -> Result<When, String> {
     if let Ok(age) = duration(text) {
         return Ok(When::Ago(age));
     }
-    let at = instant(text)
-        .map_err(|why| Failure::usage(format!("{why}, nor is it an age such as 2h")))?;
-    let at = Timestamp::try_from(at).map_err(|violation| Failure::usage(violation.to_string()))?;
+    let at = instant(text).map_err(|why| format!("{why}, nor is it an age such as 2h"))?;
+    let at = Timestamp::try_from(at).map_err(|violation| violation.to_string())?;
     Ok(When::At(at))
 }

@@ -1,0 +1,147 @@
+//! Dead letters that match, found page by page and dealt with at a rate.
+
+mod filter;
+mod pace;
+
+use std::collections::VecDeque;
+
+use delayline::{Error, Listing, MessageId, MessageInfo, MessageState};
+
+pub use self::filter::{LetterFilter, Wanted};
+pub use self::pace::Pace;
+
+/// Reads through the dead letters of a listing for those that are wanted.
+pub struct Letters<'a> {
+    listing: Listing,
+    wanted: Wanted,
+    passes: Box<dyn Fn(&MessageInfo) -> bool + Send + Sync + 'a>,
+    /// Those that were read and not taken, with their places in the listing.
+    waiting: VecDeque<(u64, MessageId)>,
+    /// How many may be read still.
+    left: u64,
+    over: bool,
+    examined: u64,
+    matched: u64,
+    taken: u64,
+}
+
+impl<'a> Letters<'a> {
+    /// At most `most` letters of a listing, the oldest death first.
+    #[must_use]
+    pub fn new(listing: Listing, wanted: Wanted, most: u64) -> Self {
+        let listing = match wanted.first() {
+            Some(position) => listing.after(position),
+            None => listing,
+        };
+        let filter = wanted.clone();
+        Self {
+            listing,
+            wanted,
+            passes: Box::new(move |letter| filter.passes(letter)),
+            waiting: VecDeque::new(),
+            left: most,
+            over: most == 0,
+            examined: 0,
+            matched: 0,
+            taken: 0,
+        }
+    }
+
+    /// Asks this function instead, where a letter is not to be seen as it is.
+    #[must_use]
+    pub fn passing(mut self, passes: impl Fn(&MessageInfo) -> bool + Send + Sync + 'a) -> Self {
+        self.passes = Box::new(passes);
+        self
+    }
+
+    /// How many letters were read.
+    #[must_use]
+    pub const fn examined(&self) -> u64 {
+        self.examined
+    }
+
+    /// How many of them are wanted.
+    #[must_use]
+    pub const fn matched(&self) -> u64 {
+        self.matched
+    }
+
+    /// The place in the listing of the last letter that was taken.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether as many letters wait to be taken, or all that are left.
+    #[must_use]
+    pub fn has(&self, many: usize) -> bool {
+        self.over || self.waiting.len() >= many
+    }
+
+    /// Reads a page.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, a page may be skipped.
+    ///
+    /// # Errors
+    ///
+    /// Those of the listing.
+    pub async fn read(&mut self) -> Result<(), Error> {
+        let Some(page) = self.listing.next_page().await? else {
+            self.over = true;
+            return Ok(());
+        };
+        for letter in page {
+            let MessageState::Dead { since, .. } = letter.state else { continue };
+            if self.wanted.is_over(since) {
+                self.over = true;
+                return Ok(());
+            }
+            self.examined += 1;
+            if (self.passes)(&letter) {
+                self.waiting.push_back((self.examined, letter.id));
+                self.matched += 1;
+                self.left -= 1;
+            }
+            if self.left == 0 {
+                self.over = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes letters that wait, as many as asked for if they are there.
+    pub fn take(&mut self, most: usize) -> Vec<MessageId> {
+        let count = most.min(self.waiting.len());
+        let (places, ids): (Vec<_>, Vec<_>) = self.waiting.drain(..count).unzip();
+        self.taken = places.last().copied().unwrap_or(self.taken);
+        ids
+    }
+
+    /// The next letters: as many as asked for, or all that are left.
+    ///
+    /// # Errors
+    ///
+    /// Those of the listing.
+    pub async fn next(&mut self, most: usize) -> Result<Vec<MessageId>, Error> {
+        while !self.has(most) {
+            self.read().await?;
+        }
+        Ok(self.take(most))
+    }
+
+    /// How many there are.
+    ///
+    /// # Errors
+    ///
+    /// Those of the listing.
+    pub async fn count(mut self) -> Result<u64, Error> {
+        while !self.over {
+            self.read().await?;
+            self.waiting.clear();
+        }
+        Ok(self.matched)
+    }
+}

@@ -1,0 +1,89 @@
+//! Work on all dead letters that match, in the background.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, LOCATION};
+use axum::response::Response;
+use delayline::Schedule;
+use delayline_json::rfc3339;
+use serde_json::{Map, Value, json};
+
+use super::Place;
+use super::input::{object, schedule};
+use super::problem::{Problem, answer};
+use crate::Role;
+use crate::asked::Asked;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::job::{self, Deed, Job, Order};
+
+pub(super) async fn start(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Role::Operator)?;
+    let mut names = vec!["action", "rate", "delay", "at"];
+    names.extend(Asked::NAMES);
+    let members = object(request, &names).await?;
+    let order = order(&members)?;
+    let job = job::start(&context, &place.queue, order).await?;
+    let mut response = answer(StatusCode::ACCEPTED, &told(&place.queue, &job));
+    // Beside this path.
+    if let Ok(to) = HeaderValue::try_from(format!("jobs/{}", job.id)) {
+        response.headers_mut().insert(LOCATION, to);
+    }
+    Ok(response)
+}
+
+fn order(members: &Map<String, Value>) -> Result<Order, Failure> {
+    let name = members.get("action").and_then(Value::as_str).unwrap_or_default();
+    let schedule = schedule(members)?;
+    let deed = Deed::named(name, schedule.unwrap_or(Schedule::NOW))?;
+    if schedule.is_some() && !matches!(deed, Deed::Redrive(_)) {
+        return Err(Failure::Wrong("delay and at are for redrive".to_owned()));
+    }
+    let rate = match members.get("rate") {
+        None => None,
+        Some(rate) => Some(Order::rate(&rate.to_string())?),
+    };
+    Ok(Order { deed, asked: Asked::in_object(members)?, rate })
+}
+
+pub(super) async fn show(place: Place, context: Context) -> Result<Response, Problem> {
+    let job = find(&place, &context)?;
+    Ok(answer(StatusCode::OK, &told(&place.queue, &job)))
+}
+
+/// Stops it. One that has ended stays as it is.
+pub(super) async fn stop(place: Place, context: Context) -> Result<Response, Problem> {
+    context.require(Role::Operator)?;
+    let job = find(&place, &context)?;
+    job.stop();
+    Ok(answer(StatusCode::ACCEPTED, &told(&place.queue, &job)))
+}
+
+fn find(place: &Place, context: &Context) -> Result<std::sync::Arc<Job>, Failure> {
+    let (_, served) = context.served(&place.queue)?;
+    let job = served.job.job().filter(|job| place.job.as_deref() == Some(&job.id));
+    job.ok_or_else(|| Failure::Unknown("there is no such job, or a later one".to_owned()))
+}
+
+fn told(queue: &str, job: &Job) -> Value {
+    let progress = job.progress();
+    json!({
+        "id": job.id,
+        "queue": queue,
+        "action": job.order.deed.name(),
+        "state": progress.state(),
+        "failure": progress.failure(),
+        "rate": job.order.rate,
+        "by": job.by,
+        "started": rfc3339(job.started),
+        "dead": job.dead,
+        "examined": progress.examined,
+        "matched": progress.matched,
+        "done": progress.done,
+        "not_done": progress.not_done,
+    })
+}

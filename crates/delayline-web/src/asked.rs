@@ -1,0 +1,117 @@
+//! Which dead letters a visitor asks for.
+
+use delayline::{DeathReason, is_printable, limits};
+use delayline_json::LetterFilter;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::ids::encoded;
+use crate::params::Params;
+
+/// The filters as they were written, each of them checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    reasons: Vec<DeathReason>,
+    error: Option<String>,
+    died_after: Option<String>,
+    died_before: Option<String>,
+}
+
+impl Asked {
+    /// The names of the fields of a form and of the members of an object.
+    pub(crate) const NAMES: [&str; 4] = ["reason", "error", "died_after", "died_before"];
+
+    /// From the query of a page or from a form.
+    pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
+        let reasons = params.all("reason").map(|it| String::from_utf8_lossy(it).into_owned());
+        let reasons: Vec<String> = reasons.filter(|it| !it.is_empty()).collect();
+        let text = |name: &str| params.text(name).map(str::to_owned);
+        let wanted = (text("error"), text("died_after"), text("died_before"));
+        if !wanted.0.iter().flat_map(|error| error.chars()).all(is_printable) {
+            // A field of a form cannot hold it.
+            return Err(Failure::Wrong("a filter has printable characters only".to_owned()));
+        }
+        Self::new(reasons.iter().map(String::as_str), wanted)
+    }
+
+    /// From an object; `reason` is a string or an array of strings.
+    pub(crate) fn in_object(members: &Map<String, Value>) -> Result<Self, Failure> {
+        let strings = || Failure::Wrong("the filters must be strings".to_owned());
+        let text = |name: &str| match members.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(strings()),
+        };
+        let reasons = match members.get("reason") {
+            None => Vec::new(),
+            Some(Value::Array(items)) => items.iter().collect(),
+            Some(one) => vec![one],
+        };
+        let reasons: Option<Vec<&str>> = reasons.into_iter().map(Value::as_str).collect();
+        let wanted = (text("error")?, text("died_after")?, text("died_before")?);
+        Self::new(reasons.ok_or_else(strings)?.into_iter(), wanted)
+    }
+
+    fn new<'a>(
+        reasons: impl Iterator<Item = &'a str>,
+        (error, died_after, died_before): (Option<String>, Option<String>, Option<String>),
+    ) -> Result<Self, Failure> {
+        let mut known = Vec::new();
+        for name in reasons {
+            let reason = DeathReason::ALL.iter().copied().find(|reason| reason.name() == name);
+            let reason = reason.ok_or_else(|| {
+                let names: Vec<_> = DeathReason::ALL.iter().map(|it| it.name()).collect();
+                Failure::Wrong(format!("`reason` is one of {}", names.join(", ")))
+            })?;
+            if !known.contains(&reason) {
+                known.push(reason);
+            }
+        }
+        let most = limits::MAX_ERROR_BYTES;
+        if [&error, &died_after, &died_before].into_iter().flatten().any(|it| it.len() > most) {
+            return Err(Failure::Wrong(format!("a filter has at most {most} bytes")));
+        }
+        let asked = Self { reasons: known, error, died_after, died_before };
+        asked.filter()?;
+        Ok(asked)
+    }
+
+    pub(crate) fn filter(&self) -> Result<LetterFilter, Failure> {
+        let Self { reasons, error, died_after, died_before } = self;
+        let (before, after) = (died_before.as_deref(), died_after.as_deref());
+        LetterFilter::new(reasons.clone(), error.clone(), before, after).map_err(Failure::Wrong)
+    }
+
+    /// Whether no filter was given.
+    pub(crate) const fn is_everything(&self) -> bool {
+        let Self { reasons, error, died_after, died_before } = self;
+        reasons.is_empty() && error.is_none() && died_after.is_none() && died_before.is_none()
+    }
+
+    pub(crate) fn has_reason(&self, reason: DeathReason) -> bool {
+        self.reasons.contains(&reason)
+    }
+
+    /// The names and values of what was given.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, &str)> {
+        let reasons = self.reasons.iter().map(|reason| ("reason", reason.name()));
+        let texts = [
+            ("error", &self.error),
+            ("died_after", &self.died_after),
+            ("died_before", &self.died_before),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        reasons.chain(texts).collect()
+    }
+
+    /// The value of a field, or nothing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.fields().into_iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+    }
+
+    /// The same as the rest of a query.
+    pub(crate) fn query(&self) -> String {
+        let fields = self.fields().into_iter();
+        fields.map(|(name, text)| format!("&{name}={}", encoded(text.as_bytes()))).collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! What is done to all dead letters that match: how to start it, how far it has come, how to stop it.
+
+use axum::extract::Request;
+use axum::response::Response;
+use delayline::{DeathReason, Schedule};
+use delayline_json::harmless_line;
+use maud::{Markup, html};
+
+use super::acts::see;
+use super::layout::Frame;
+use super::parts::number;
+use crate::Role;
+use crate::asked::Asked;
+use crate::context::{Context, form};
+use crate::failure::Failure;
+use crate::ids::encoded;
+use crate::job::{self, Deed, Job, MOST_RATE, Order, Progress};
+use crate::when::time;
+
+/// The fields to filter a list of dead letters with.
+pub(super) fn filters(queue: &str, asked: &Asked) -> Markup {
+    html! {
+        form.line method="get" action="dead" role="search" {
+            input type="hidden" name="queue" value=(queue);
+            label {
+                "Reason "
+                select name="reason" {
+                    option value="" { "any" }
+                    @for reason in DeathReason::ALL {
+                        option value=(reason.name()) selected[asked.has_reason(*reason)] {
+                            (reason.name().replace('_', " "))
+                        }
+                    }
+                }
+            }
+            @for (name, label) in [
+                ("error", "Error contains "),
+                ("died_after", "Died after "),
+                ("died_before", "Died before "),
+            ] {
+                label {
+                    (label)
+                    input name=(name) value=(asked.text(name)) maxlength="1024" autocomplete="off"
+                        placeholder=[(name != "error").then_some("2h, or 2030-01-31T14:00:00Z")];
+                }
+            }
+            button { "Filter" }
+        }
+    }
+}
+
+/// What can be done to all letters that match, or the job that runs.
+pub(super) fn offer(context: &Context, queue: &str, asked: &Asked) -> Markup {
+    let of = encoded(queue.as_bytes());
+    let running = context.served(queue).ok().and_then(|(_, served)| served.job.running());
+    let which = if asked.is_everything() { "all dead letters" } else { "all that match" };
+    html! {
+        @if let Some(job) = running {
+            p.notice {
+                "A job is running on these letters: "
+                a href=(format!("job?queue={of}")) { (job.order.deed.name()) ", started by "
+                    (harmless_line(&job.by)) }
+            }
+        } @else if context.may(Role::Operator) {
+            form.actions method="post" action=(format!("bulk?queue={of}")) {
+                (hidden(asked))
+                button name="action" value="count" { "Count " (which) }
+                label {
+                    "At most "
+                    input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
+                    " a second: "
+                }
+                button name="action" value="redrive" { "Redrive " (which) }
+                @if context.may(Role::Admin) {
+                    button.danger name="action" value="purge" { "Delete " (which) "..." }
+                }
+            }
+        }
+    }
+}
+
+fn hidden(asked: &Asked) -> Markup {
+    html! {
+        @for (name, value) in asked.fields() { input type="hidden" name=(name) value=(value); }
+    }
+}
+
+/// Starts what a form says, and shows it.
+pub(super) async fn start(context: Context, request: Request) -> Result<Response, Failure> {
+    context.require(Role::Operator)?;
+    let fields = form(request).await?;
+    let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let deed = Deed::named(fields.text("action").unwrap_or_default(), Schedule::NOW)?;
+    context.require(deed.needs())?;
+    let asked = Asked::in_params(&fields)?;
+    // Nothing is done to a count.
+    let rate = fields.text("rate").filter(|_| !matches!(deed, Deed::Count));
+    let rate = rate.map(Order::rate).transpose()?;
+    if matches!(deed, Deed::Purge) && fields.text("sure").is_none() {
+        return Ok(ask(&context, name, &asked, rate));
+    }
+    job::start(&context, name, Order { deed, asked, rate }).await?;
+    Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
+}
+
+fn ask(context: &Context, queue: &str, asked: &Asked, rate: Option<u32>) -> Response {
+    let title = if asked.is_everything() {
+        "Delete all dead letters?"
+    } else {
+        "Delete all dead letters that match?"
+    };
+    let content = html! {
+        h1 { (title) }
+        p { "This cannot be undone. A count says first how many there are." }
+        (told(asked))
+        form method="post" {
+            (hidden(asked))
+            @if let Some(rate) = rate { input type="hidden" name="rate" value=(rate); }
+            input type="hidden" name="action" value="purge";
+            div.actions {
+                button.danger name="sure" value="yes" { "Delete" }
+                a.button href=(format!("dead?queue={}{}", encoded(queue.as_bytes()), asked.query())) {
+                    "Back"
+                }
+            }
+        }
+    };
+    Frame { context, title, queue: Some(queue), here: "dead", live: None }.page(&content)
+}
+
+/// The filters, in words.
+fn told(asked: &Asked) -> Markup {
+    html! {
+        @if !asked.is_everything() {
+            dl.facts {
+                @for (name, value) in asked.fields() {
+                    div { dt { (super::queue::capitalised(&name.replace('_', " "))) }
+                        dd { (harmless_line(value)) } }
+                }
+            }
+        }
+    }
+}
+
+/// How far the last job of a queue has come.
+pub(super) async fn page(context: Context) -> Result<Response, Failure> {
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let of = encoded(name.as_bytes());
+    let job = served.job.job();
+    let progress = job.as_ref().map(|job| job.progress());
+    let running = progress.as_ref().is_some_and(|progress| progress.end.is_none());
+    let live = running.then(|| progress.as_ref().map(Progress::stamp)).flatten();
+    let live = live.map(|stamp| format!("live?job=1&queue={of}&since={stamp}"));
+    let content = html! {
+        h1 { "Job" }
+        div data-part="job" {
+            @match (&job, &progress) {
+                (Some(job), Some(progress)) => (state(context.may(Role::Operator), &of, job, progress)),
+                _ => p { "No job was started on this queue since the dashboard was." },
+            }
+        }
+    };
+    let frame = Frame { context: &context, title: "Job", queue: Some(name), here: "job", live };
+    Ok(frame.page(&content))
+}
+
+fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
+    let asked = &job.order.asked;
+    let counts = matches!(job.order.deed, Deed::Count);
+    html! {
+        p role="status" {
+            strong { (super::queue::capitalised(job.order.deed.name())) ": " (progress.state()) "." }
+            " Started by " (harmless_line(&job.by)) " at " (time(job.started, job.started)) "."
+            @if let Some(rate) = job.order.rate { " At most " (number(u64::from(rate))) " a second." }
+        }
+        @if let Some(why) = progress.failure() {
+            p.alert role="alert" { "It has stopped: " (harmless_line(why)) "." }
+            p { "What was done stays. It is safe to start it again." }
+        }
+        (told(asked))
+        progress max=(job.dead.max(1)) value=(progress.examined.min(job.dead))
+            aria-label="Letters examined" {}
+        dl.facts {
+            @for (label, count, shown) in [
+                ("Dead letters when it started", job.dead, true),
+                ("Examined", progress.examined, true),
+                ("Match", progress.matched, true),
+                ("Done", progress.done, !counts),
+                ("Not done, because they had changed or cannot be read", progress.not_done, !counts),
+            ] {
+                @if shown { div { dt { (label) } dd { (number(count)) } } }
+            }
+        }
+        div.actions {
+            @if progress.end.is_none() {
+                @if operates {
+                    form method="post" action=(format!("stop?queue={of}&id={}", job.id)) {
+                        button { "Stop" }
+                    }
+                }
+                a.button href=(format!("job?queue={of}")) { "Reload" }
+            }
+            a.button href=(format!("dead?queue={of}{}", asked.query())) { "To these letters" }
+        }
+        @if progress.end.is_none() {
+            p.far { "It runs in the process of this dashboard, and stops if that ends. What was done stays." }
+        }
+    }
+}
+
+/// Stops the job of the query, if it is the last one.
+pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
+    context.require(Role::Operator)?;
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let id = context.params.text("id").unwrap_or_default();
+    let job = served.job.job().filter(|job| job.id == id);
+    job.ok_or_else(|| Failure::Unknown("there is no such job, or a later one".to_owned()))?.stop();
+    Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
+}

@@ -1,0 +1,314 @@
+//! Dead letters that match: shown, counted, redriven and purged.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use delayline::Connect;
+use delayline_test_server::Server;
+use delayline_web::{Access, Dashboard, Role, Router, Visitor};
+use serde_json::{Value, json};
+
+use crate::audit::Lines;
+use crate::support::{Raws, ask, call, get, let_die, open, orders, post, send, site};
+use crate::trouble::Trouble;
+
+const JOBS: &str = "/queues/orders/dead/jobs";
+
+/// Lets messages die one by one, of what follows their number.
+async fn die(queue: &Raws, count: usize, reason: &str) {
+    let before = queue.stats().await.unwrap().dead;
+    for number in 0..count {
+        send(queue, &format!("{reason}-{number}"), "x").await;
+    }
+    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let reason = reason.to_owned();
+    worker
+        .run(move |_: delayline::Job<delayline::Bytes>| {
+            let reason = reason.clone();
+            async move { Ok::<_, std::io::Error>(delayline::Outcome::reject(reason)) }
+        })
+        .await;
+    assert_eq!(queue.stats().await.unwrap().dead, before + count as u64);
+}
+
+/// Starts a job; answers its path.
+async fn start(site: &Router, order: &Value) -> String {
+    let answer = call(site, "POST", JOBS, &order.to_string()).await.status(202);
+    let to = answer.header("location");
+    let id = to.strip_prefix("jobs/").unwrap();
+    assert_eq!(answer.json()["id"], id);
+    format!("{JOBS}/{id}")
+}
+
+/// The job once it has ended.
+async fn ended(site: &Router, job: &str) -> Value {
+    let ended = async {
+        loop {
+            let told = call(site, "GET", job, "").await.status(200).json();
+            if told["state"] != "running" {
+                break told;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), ended).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn letters_are_filtered() {
+    let orders = orders().await;
+    let_die(&orders, &["late-1", "late-2"], "the bank is down & out").await;
+    die(&orders, 120, "no such shop").await;
+    let site = site(&orders, Role::Viewer);
+    get(&site, "/dead?queue=orders").await.status(200).has("late-1").has("Next page");
+    let page = get(&site, "/dead?queue=orders&error=down+%26").await.status(200);
+    page.has("late-1").has("late-2").lacks("no such").has(r#"value="down &amp;""#).lacks("Next");
+    let page = get(&site, "/dead?queue=orders&reason=rejected&error=shop&died_after=1h").await;
+    let page = page.status(200).has("no such shop-0<").lacks("late-1");
+    let (_, rest) = page.text().split_once(r#"rel="next" href=""#).unwrap();
+    let next = rest.split('"').next().unwrap().replace("&amp;", "&");
+    get(&site, &format!("/{next}")).await.status(200).has("no such shop-119<").lacks("shop-0<");
+    for none in ["reason=expired", "error=Shop", "died_before=1h", "died_after=2100-01-01T00:00Z"] {
+        let page = get(&site, &format!("/dead?queue=orders&{none}")).await.status(200);
+        page.has("None of the ").lacks("late-1");
+    }
+    let long = "x".repeat(1_025);
+    for wrong in ["reason=bad", "died_after=soon", "died_before=%ff1", &format!("error={long}")] {
+        let answer = get(&site, &format!("/dead?queue=orders&{wrong}")).await;
+        let unread = wrong.contains("%ff");
+        assert_eq!(answer.status, if unread { 200 } else { 400 }, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn those_that_match_are_counted_then_redriven() {
+    let orders = orders().await;
+    die(&orders, 1_200, "the bank is down").await;
+    die(&orders, 300, "no such shop").await;
+    let site = site(&orders, Role::Operator);
+    let page = get(&site, "/dead?queue=orders&error=bank").await.status(200);
+    page.has("Redrive all that match").has(r#"name="error" value="bank""#).lacks("Delete");
+    get(&site, "/job?queue=orders").await.status(200).has("No job was started");
+    let next = post(&site, "/bulk?queue=orders", "action=count&rate=1&error=bank").await.leads_to();
+    let done = async {
+        while get(&site, &next).await.status(200).text().contains("running") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
+    let page = get(&site, &next).await.has("Count: finished.").has("<dd>1,500</dd>");
+    let page = page.has("<dt>Match</dt><dd>1,200</dd>").has("<dd>bank</dd>").lacks("Stop<");
+    drop(page);
+    assert_eq!(orders.stats().await.unwrap().dead, 1_500);
+    let job = start(&site, &json!({"action": "redrive", "error": "bank", "delay": "1h"})).await;
+    let told = ended(&site, &job).await;
+    assert_eq!((&told["state"], &told["done"]), (&"finished".into(), &1_200.into()), "{told}");
+    assert_eq!((&told["examined"], &told["not_done"]), (&1_500.into(), &0.into()), "{told}");
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.scheduled), (300, 1_200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept_and_a_job_is_stopped() {
+    let orders = orders().await;
+    die(&orders, 100, "no").await;
+    let site = site(&orders, Role::Operator);
+    let begin = tokio::time::Instant::now();
+    let next = post(&site, "/bulk?queue=orders", "action=redrive&rate=10").await.leads_to();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let dead = orders.stats().await.unwrap().dead;
+    assert!((45..=55).contains(&dead), "{dead}");
+    let page = get(&site, &next).await.status(200).has("Redrive: running.").has("At most 10 a");
+    let page = page.has("data-live=\"live?job=1").has(">Stop<").has("Started by everyone");
+    let (_, stop) = page.text().split_once("action=\"stop").unwrap();
+    let stop = format!("/stop{}", stop.split('"').next().unwrap().replace("&amp;", "&"));
+    // One at a time, and pages say so.
+    post(&site, "/bulk?queue=orders", "action=count").await.status(409).has("another job");
+    let order = r#"{"action": "count"}"#;
+    let problem = call(&site, "POST", JOBS, order).await.status(409);
+    assert_eq!(problem.header("content-type"), "application/problem+json");
+    get(&site, "/dead?queue=orders").await.has("A job is running on these").lacks("Redrive all");
+    post(&site, "/stop?queue=orders&id=another", "").await.status(404);
+    post(&site, &stop, "").await.leads_to();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    get(&site, &next).await.status(200).has("Redrive: stopped.").lacks("data-live");
+    let left = orders.stats().await.unwrap().dead;
+    assert!(left >= dead - 1, "{left} of {dead}");
+    // The rest, as a program does it.
+    let job = start(&site, &json!({"action": "redrive", "rate": 10})).await;
+    let told = ended(&site, &job).await;
+    assert_eq!((&told["state"], &told["done"]), (&"finished".into(), &left.into()));
+    assert!(begin.elapsed() >= Duration::from_secs(60 + left / 10));
+    call(&site, "DELETE", &job, "").await.status(202).has("finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_pages_are_told_of_progress() {
+    let orders = orders().await;
+    die(&orders, 30, "no").await;
+    let site = site(&orders, Role::Operator);
+    start(&site, &json!({"action": "redrive", "rate": 1})).await;
+    let page = get(&site, "/job?queue=orders").await.status(200);
+    let (_, live) = page.text().split_once("data-live=\"").unwrap();
+    let live = format!("/{}", live.split_once('"').unwrap().0.replace("&amp;", "&"));
+    let response =
+        tower::ServiceExt::oneshot(site.clone(), Request::get(live).body(Body::empty()).unwrap());
+    let mut events = response.await.unwrap().into_body().into_data_stream();
+    let begin = tokio::time::Instant::now();
+    for _ in 0..3 {
+        futures_util::StreamExt::next(&mut events).await.unwrap().unwrap();
+    }
+    assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_ends_with_its_router() {
+    let lines = Lines::all();
+    let orders = orders().await;
+    die(&orders, 20, "no").await;
+    let access = Access::resolver(|_| Some(Visitor::new("dora", Role::Admin)));
+    let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
+    start(&site, &json!({"action": "purge", "rate": 1})).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    drop(site);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let left = orders.stats().await.unwrap().dead;
+    assert!((13..=16).contains(&left), "{left}");
+    let audit = lines.of("dora");
+    assert_eq!(audit.len(), 2, "{audit:?}");
+    assert!(audit[0].contains(r#"action="purge_matching""#) && audit[0].contains("started"));
+    assert!(audit[1].contains("stopped, matched 20, done "), "{}", audit[1]);
+}
+
+#[tokio::test]
+async fn roles_and_bad_input_are_refused() {
+    let orders = orders().await;
+    let_die(&orders, &["a", "b"], "no").await;
+    let viewer = site(&orders, Role::Viewer);
+    get(&viewer, "/dead?queue=orders").await.status(200).lacks("Count all").lacks("Redrive all");
+    post(&viewer, "/bulk?queue=orders", "action=count").await.status(403);
+    post(&viewer, "/stop?queue=orders&id=x", "").await.status(403);
+    call(&viewer, "POST", JOBS, r#"{"action": "count"}"#).await.status(403);
+    call(&viewer, "DELETE", &format!("{JOBS}/x"), "").await.status(403);
+    let operator = site(&orders, Role::Operator);
+    post(&operator, "/bulk?queue=orders", "action=purge&sure=yes").await.status(403);
+    call(&operator, "POST", JOBS, r#"{"action": "purge"}"#).await.status(403);
+    for wrong in [
+        "{}",
+        "[]",
+        r#"{"action": "send"}"#,
+        r#"{"action": 1}"#,
+        r#"{"action": "count", "rate": 0}"#,
+        r#"{"action": "count", "rate": 100001}"#,
+        r#"{"action": "count", "rate": -1}"#,
+        r#"{"action": "count", "rate": 1.5}"#,
+        r#"{"action": "count", "rate": "5"}"#,
+        r#"{"action": "count", "delay": "5m"}"#,
+        r#"{"action": "redrive", "delay": "5m", "at": "2030-01-01T00:00Z"}"#,
+        r#"{"action": "count", "reason": "bad"}"#,
+        r#"{"action": "count", "reason": [1]}"#,
+        r#"{"action": "count", "error": 7}"#,
+        r#"{"action": "count", "died_after": "soon"}"#,
+        r#"{"action": "count", "ids": ["a"]}"#,
+    ] {
+        let answer = call(&operator, "POST", JOBS, wrong).await;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.text());
+    }
+    for wrong in ["", "action=x", "action=redrive&rate=0", "action=redrive&rate=x", "reason=x"] {
+        post(&operator, "/bulk?queue=orders", wrong).await.status(400);
+    }
+    post(&operator, "/bulk?queue=nobody", "action=count").await.status(404);
+    for nowhere in ["x", "%00", "../x", "", "x/y"] {
+        call(&operator, "GET", &format!("{JOBS}/{nowhere}"), "").await.status(404);
+    }
+    let admin = site(&orders, Role::Admin);
+    let asked = "action=purge&error=n%22o&rate=7";
+    let page = post(&admin, "/bulk?queue=orders", asked).await.status(200).has("cannot be undone");
+    let page = page.has(r#"name="error" value="n&quot;o""#).has(r#"name="rate" value="7""#);
+    drop(page.has("Delete all dead letters that match?"));
+    assert_eq!(orders.stats().await.unwrap().dead, 2);
+    let told =
+        ended(&admin, &start(&admin, &json!({"action": "purge", "error": "no"})).await).await;
+    assert_eq!((&told["done"], orders.stats().await.unwrap().dead), (&2.into(), 0));
+}
+
+#[tokio::test]
+async fn what_is_hidden_cannot_be_asked_for() {
+    let orders = orders().await;
+    let_die(&orders, &["a"], "card 4711 was refused").await;
+    let dashboard = Dashboard::new(Access::everyone(Role::Operator)).queue(orders);
+    let site = dashboard
+        .redact(|_, message| message.info.last_error = Some("card (hidden) was refused".into()))
+        .router()
+        .unwrap();
+    get(&site, "/dead?queue=orders&error=4711").await.status(200).has("None of the 1 ");
+    get(&site, "/dead?queue=orders&error=hidden").await.status(200).has("was refused");
+    for (text, matched) in [("4711", 0), ("refused", 1)] {
+        let job = start(&site, &json!({"action": "count", "error": text})).await;
+        assert_eq!(ended(&site, &job).await["matched"], matched, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_fails_says_why() {
+    let orders = orders().await;
+    die(&orders, 250, "no").await;
+    // Two calls to start with, and two pages.
+    let site = site(&Trouble::refuses_after(4, &orders), Role::Operator);
+    let job = start(&site, &json!({"action": "count"})).await;
+    let told = ended(&site, &job).await;
+    assert_eq!((&told["state"], &told["examined"]), (&"failed".into(), &200.into()), "{told}");
+    assert!(told["failure"].as_str().unwrap().contains("access rules"), "{told}");
+    let page = get(&site, "/job?queue=orders").await.status(200).has("Count: failed.");
+    page.has("It has stopped: ").has("safe to start it again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_away_ends_the_job() {
+    let server = Server::builder().append_only("always").start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let orders = open(&connection, "orders").await;
+    die(&orders, 20, "no").await;
+    let site = site(&orders, Role::Operator);
+    let job = start(&site, &json!({"action": "redrive", "rate": 2})).await;
+    server.kill();
+    let told = ended(&site, &job).await;
+    assert_eq!(told["state"], "failed", "{told}");
+    let away = call(&site, "POST", JOBS, r#"{"action": "count"}"#).await;
+    assert!(away.status.is_server_error(), "{away:?}");
+    server.restart();
+    let again = async {
+        loop {
+            let order = r#"{"action": "redrive"}"#;
+            if call(&site, "POST", JOBS, order).await.status == 202 {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is back");
+    let empty = async { while orders.stats().await.unwrap().dead > 0 {} };
+    tokio::time::timeout(Duration::from_secs(30), empty).await.expect("all are redriven");
+}
+
+#[tokio::test]
+async fn filters_are_inert() {
+    let orders = orders().await;
+    let_die(&orders, &["a"], "no").await;
+    let site = site(&orders, Role::Admin);
+    let hostile = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+    // What cannot stand in a field.
+    let steering = "x%1b[2J";
+    get(&site, &format!("/dead?queue=orders&error={steering}")).await.status(400).lacks("\u{1b}");
+    let order = json!({"action": "count", "error": "\u{1b}[2J<b>"});
+    ended(&site, &start(&site, &order).await).await;
+    get(&site, "/job?queue=orders").await.status(200).lacks("\u{1b}").lacks("<b>");
+    get(&site, &format!("/dead?queue=orders&error={hostile}")).await.status(200).lacks("<script>a");
+    let fields = format!("action=purge&error={hostile}");
+    post(&site, "/bulk?queue=orders", &fields).await.status(200).lacks("<script>a").lacks("\u{1b}");
+    let next = post(&site, "/bulk?queue=orders", &format!("{fields}&sure=yes")).await.leads_to();
+    get(&site, &next).await.status(200).lacks("<script>a").lacks("\u{1b}");
+    let forged = Request::post("/bulk?queue=orders").header("sec-fetch-site", "cross-site");
+    ask(&site, forged.body(Body::from("action=redrive")).unwrap()).await.status(403);
+    assert_eq!(orders.stats().await.unwrap().dead, 1);
+}

@@ -27,6 +27,12 @@ async fn take_all(page: &Page, site: &Site, folder: &Path) -> Result<()> {
             page.click("Tick order-1386").await?;
             page.click("Delete selected...").await?;
         }
+        if name == "job" {
+            page.open(&site.at("dead?queue=orders&error=the")).await?;
+            page.click("Count all that match").await?;
+            page.says("Count: ").await?;
+            page.open(&site.at("job?queue=orders")).await?;
+        }
         for (kind, dark) in [("light", false), ("dark", true)] {
             page.prefer(dark).await?;
             for (size, width, most) in [("wide", 1_000, 640), ("narrow", 360, 800)] {
@@ -80,13 +86,15 @@ fn smaller(picture: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The names of the pictures, and the pages.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 10] = [
     ("queues", "queues"),
     ("queue", "queue?queue=orders"),
     ("messages", "messages?queue=orders&state=scheduled"),
     ("message", "message?queue=orders&id=order-9123"),
     ("dead", "dead?queue=orders"),
+    ("filter", "dead?queue=orders&error=the"),
     ("confirm", "dead?queue=orders"),
+    ("job", "dead?queue=orders"),
     ("check", "check?queue=orders"),
     ("paused", "queue?queue=texts"),
 ];

@@ -67,21 +67,34 @@ impl Page {
         self.client.goto(address).await.with_context(|| format!("opening {address}"))
     }
 
-    /// Clicks the link, button or box of this name, as it is told to those who do not see it.
+    /// Clicks the link, button, summary or box of this name, as it is told to those who do not see it.
     ///
     /// # Errors
     ///
     /// There is not exactly one.
     pub async fn click(&self, name: &str) -> Result<()> {
+        let begin = Instant::now();
+        let found = loop {
+            // Elements may go with the page before this one while they are looked at.
+            match self.named(name).await {
+                Err(_) if begin.elapsed() < PATIENCE => sleep(Duration::from_millis(50)).await,
+                found => break found?,
+            }
+        };
+        ensure!(found.len() == 1, "{} links, buttons and boxes are called {name:?}", found.len());
+        found[0].click().await.with_context(|| format!("clicking {name:?}"))
+    }
+
+    /// What can be clicked, is seen, and has this name.
+    async fn named(&self, name: &str) -> Result<Vec<Element>> {
         let mut found = Vec::new();
-        let all = self.client.find_all(Locator::Css("a, button, input[type=checkbox]")).await?;
-        for element in all {
+        let all = "a, button, summary, input[type=checkbox]";
+        for element in self.client.find_all(Locator::Css(all)).await? {
             if self.name_of(&element).await? == name && element.is_displayed().await? {
                 found.push(element);
             }
         }
-        ensure!(found.len() == 1, "{} links, buttons and boxes are called {name:?}", found.len());
-        found[0].click().await.with_context(|| format!("clicking {name:?}"))
+        Ok(found)
     }
 
     /// Types into the field of this label.
@@ -102,7 +115,8 @@ impl Page {
     async fn name_of(&self, element: &Element) -> Result<String> {
         let path = format!("element/{}/computedlabel", element.element_id().as_ref());
         let name = self.issue(Method::GET, path, None).await?;
-        Ok(name.as_str().unwrap_or_default().to_owned())
+        // Some versions of Chromium keep the space between a label and its field.
+        Ok(name.as_str().unwrap_or_default().trim().to_owned())
     }
 
     /// What the page says, as far as it is visible.

@@ -1,6 +1,6 @@
 //! Dead letters.
 
-use delayline_browser::Settings;
+use delayline_browser::{Page, Settings};
 
 use crate::support::{let_die, orders, visit};
 
@@ -34,4 +34,58 @@ async fn dead_letters_are_read_redriven_and_deleted() {
         Ok(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn those_that_match_are_counted_and_redriven_at_a_rate() {
+    for scripts in [true, false] {
+        let orders = orders().await;
+        let ids: Vec<String> = (0..1_500).map(|number| format!("order-{number}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let_die(&orders, &ids, "the bank timed out").await;
+        let_die(&orders, &["order-x"], "no such customer").await;
+        visit(&orders, Settings { scripts, ..Settings::default() }, async |page, site| {
+            page.open(&site.at("dead?queue=orders")).await?;
+            page.click("Filter, or act on all that match").await?;
+            page.type_into("Error contains", "timed out").await?;
+            page.click("Filter").await?;
+            page.says_no_more("no such customer").await?;
+            page.click("Count all that match").await?;
+            settles(page, scripts, "Count: finished.").await?;
+            page.says("Match\n1,500").await?;
+            page.click("To these letters").await?;
+            // Fifty a second, unless told.
+            page.click("Redrive all that match").await?;
+            page.says("Redrive: running.").await?;
+            page.click("Stop").await?;
+            settles(page, scripts, "Redrive: stopped.").await?;
+            let stats = orders.stats().await?;
+            assert!(stats.dead > 1 && stats.ready > 0, "{stats:?}");
+
+            page.click("To these letters").await?;
+            page.click("Delete all that match...").await?;
+            page.says("Delete all dead letters that match?").await?;
+            page.click("Back").await?;
+            page.click("Redrive these 50").await?;
+            page.says("Redriven. Messages: 50.").await?;
+            // The filter is still there.
+            page.says_no_more("no such customer").await?;
+            Ok(())
+        })
+        .await;
+    }
+}
+
+/// Waits until the page of a job says how it has ended, by itself if it runs scripts.
+async fn settles(page: &Page, scripts: bool, text: &str) -> anyhow::Result<()> {
+    let mut waits = !scripts;
+    while waits {
+        // The page may be just loading.
+        let Ok(now) = page.text().await else { continue };
+        waits = now.contains(": running.");
+        if waits {
+            page.click("Reload").await?;
+        }
+    }
+    page.says(text).await
 }

@@ -35,6 +35,30 @@ async fn an_open_page_sees_a_message_and_a_pause_and_grows_older() {
 }
 
 #[tokio::test]
+async fn what_one_browser_pauses_another_sees() {
+    let orders = orders().await;
+    let site = Site::serve(std::slice::from_ref(&orders), Role::Operator).await.unwrap();
+    with_browser(Settings::default(), async |watcher| {
+        watcher.open(&site.at("queues")).await?;
+        listens(&site, 1).await;
+        with_browser(Settings { scripts: false, ..Settings::default() }, async |operator| {
+            operator.open(&site.at("queue?queue=orders")).await?;
+            operator.click("Pause deliveries").await?;
+            watcher.says("paused").await?;
+            operator.click("Resume deliveries").await?;
+            watcher.says_no_more("paused").await?;
+            assert_eq!(operator.faults().await?, Vec::<String>::new());
+            Ok(())
+        })
+        .await?;
+        assert_eq!(watcher.faults().await?, Vec::<String>::new());
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
 async fn an_open_page_tells_of_a_frozen_server_and_of_its_return() {
     let server = Server::start();
     let connection = delayline::connect(&server.url()).await.unwrap();

@@ -3,11 +3,18 @@
 use std::env;
 use std::fs;
 
-use delayline_browser::{Settings, Site, samples, with_browser};
+use delayline_browser::{Page, Settings, Site, samples, with_browser};
 use delayline_web::Role;
 
+/// Lets a page of a job have something to show.
+async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
+    page.open(&site.at("dead?queue=orders&error=the")).await?;
+    page.click("Count all that match").await?;
+    page.says("Count: ").await
+}
+
 /// Every kind of page.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 14] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -18,6 +25,8 @@ const PAGES: [&str; 12] = [
     "message?queue=orders&id=order-1386",
     "message?queue=orders&id=unknown",
     "dead?queue=orders",
+    "dead?queue=orders&error=the&reason=rejected",
+    "job?queue=orders",
     "check",
     "check?queue=orders",
 ];
@@ -26,6 +35,7 @@ const PAGES: [&str; 12] = [
 async fn no_page_is_wider_than_the_screen() {
     let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
     with_browser(Settings::default(), async |page| {
+        count(page, &site).await?;
         for address in PAGES {
             page.open(&site.at(address)).await?;
             for width in [360, 768, 1_280, 3_840] {
@@ -52,6 +62,7 @@ async fn every_page_is_accessible_in_light_and_dark() {
     let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
     with_browser(Settings::default(), async |page| {
         let mut faults = Vec::new();
+        count(page, &site).await?;
         for address in PAGES {
             page.open(&site.at(address)).await?;
             page.run(&axe).await?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use delayline::{Bytes, MessageInfo, Queue, Raw, Schedule, Timestamp};
 use delayline_json::{Letters, Pace};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -92,6 +93,7 @@ pub(crate) struct Job {
     pub(crate) by: String,
     /// When, by the clock of the server.
     pub(crate) started: Timestamp,
+    begin: Instant,
     /// How many dead letters there were then.
     pub(crate) dead: u64,
     progress: Arc<Mutex<Progress>>,
@@ -143,6 +145,12 @@ impl Progress {
 }
 
 impl Job {
+    /// The instant by the clock of the server, without asking it.
+    pub(crate) fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_ms(self.started.as_ms().saturating_add(passed)).unwrap_or(self.started)
+    }
+
     /// How far it has come.
     pub(crate) fn progress(&self) -> Progress {
         // Asked first: the task says how it has ended before it lets go of its end of the channel.
@@ -206,6 +214,7 @@ pub(crate) async fn start(
         id: Uuid::now_v7().simple().to_string(),
         by: context.visitor.name.clone(),
         started,
+        begin: Instant::now(),
         dead: stats.dead,
         progress: Arc::default(),
         stop,

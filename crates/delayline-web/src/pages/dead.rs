@@ -5,7 +5,7 @@ use delayline::{Listing, MessageInfo, MessageState, Position, Status, Timestamp}
 use delayline_json::{Cursor, Wanted};
 use maud::{Markup, html};
 
-use super::job::{filters, offer};
+use super::job::tools;
 use super::layout::Frame;
 use super::messages::PAGE;
 use super::parts::{COLUMNS, row};
@@ -34,8 +34,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let letters = &found.letters;
     let content = html! {
         h1 { "Dead letters" }
-        (filters(name, &asked))
-        (offer(&context, name, &asked))
+        (tools(&context, name, &asked))
         @if letters.is_empty() {
             @if asked.is_everything() { p { "There are none." } }
             @else { p { "None of the " (found.examined) " that were looked at match." } }

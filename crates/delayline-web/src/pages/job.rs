@@ -17,8 +17,29 @@ use crate::ids::encoded;
 use crate::job::{self, Deed, Job, MOST_RATE, Order, Progress};
 use crate::when::time;
 
+/// The job that runs, and what there is to find letters and to deal with all that match.
+pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
+    let running = context.served(queue).ok().and_then(|(_, served)| served.job.running());
+    let offers = running.is_none() && context.may(Role::Operator);
+    html! {
+        @if let Some(job) = running {
+            p.notice {
+                "A job is running on these letters: "
+                a href=(format!("job?queue={}", encoded(queue.as_bytes()))) {
+                    (job.order.deed.name()) ", started by " (harmless_line(&job.by))
+                }
+            }
+        }
+        details open[!asked.is_everything()] {
+            summary { (if offers { "Filter, or act on all that match" } else { "Filter" }) }
+            (filters(queue, asked))
+            @if offers { (offer(context.may(Role::Admin), queue, asked)) }
+        }
+    }
+}
+
 /// The fields to filter a list of dead letters with.
-pub(super) fn filters(queue: &str, asked: &Asked) -> Markup {
+fn filters(queue: &str, asked: &Asked) -> Markup {
     html! {
         form.line method="get" action="dead" role="search" {
             input type="hidden" name="queue" value=(queue);
@@ -49,31 +70,21 @@ pub(super) fn filters(queue: &str, asked: &Asked) -> Markup {
     }
 }
 
-/// What can be done to all letters that match, or the job that runs.
-pub(super) fn offer(context: &Context, queue: &str, asked: &Asked) -> Markup {
-    let of = encoded(queue.as_bytes());
-    let running = context.served(queue).ok().and_then(|(_, served)| served.job.running());
+/// What can be done to all letters that match.
+fn offer(deletes: bool, queue: &str, asked: &Asked) -> Markup {
     let which = if asked.is_everything() { "all dead letters" } else { "all that match" };
     html! {
-        @if let Some(job) = running {
-            p.notice {
-                "A job is running on these letters: "
-                a href=(format!("job?queue={of}")) { (job.order.deed.name()) ", started by "
-                    (harmless_line(&job.by)) }
+        form.actions method="post" action=(format!("bulk?queue={}", encoded(queue.as_bytes()))) {
+            (hidden(asked))
+            button name="action" value="count" { "Count " (which) }
+            label {
+                "At most "
+                input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
+                " a second: "
             }
-        } @else if context.may(Role::Operator) {
-            form.actions method="post" action=(format!("bulk?queue={of}")) {
-                (hidden(asked))
-                button name="action" value="count" { "Count " (which) }
-                label {
-                    "At most "
-                    input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
-                    " a second: "
-                }
-                button name="action" value="redrive" { "Redrive " (which) }
-                @if context.may(Role::Admin) {
-                    button.danger name="action" value="purge" { "Delete " (which) "..." }
-                }
+            button name="action" value="redrive" { "Redrive " (which) }
+            @if deletes {
+                button.danger name="action" value="purge" { "Delete " (which) "..." }
             }
         }
     }
@@ -170,7 +181,7 @@ fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
     html! {
         p role="status" {
             strong { (super::queue::capitalised(job.order.deed.name())) ": " (progress.state()) "." }
-            " Started by " (harmless_line(&job.by)) " at " (time(job.started, job.started)) "."
+            " Started by " (harmless_line(&job.by)) " at " (time(job.now(), job.started)) "."
             @if let Some(rate) = job.order.rate { " At most " (number(u64::from(rate))) " a second." }
         }
         @if let Some(why) = progress.failure() {

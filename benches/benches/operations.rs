@@ -11,7 +11,8 @@ use delayline_benches::{ack, claim, deliveries, enqueue};
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
     At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, List, MessageId, Millis,
-    Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement, Status,
+    NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement,
+    Status, Turn, Turned,
 };
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
@@ -32,28 +33,37 @@ enum Timed {
     Ack,
     /// An ack that sends one message.
     HandOff,
+    /// An ack with a result of 100 bytes.
+    AckWithResult,
+    /// An ack and a claim in one call.
+    Turn,
     Retry,
     Extend,
     Cancel,
     Reschedule,
     Redrive,
     Get,
+    /// Messages that are pending.
+    Progress,
     List,
     Stats,
 }
 
-const ALL: [Timed; 13] = [
+const ALL: [Timed; 16] = [
     Timed::Enqueue,
     Timed::Claim,
     Timed::Relay,
     Timed::Ack,
     Timed::HandOff,
+    Timed::AckWithResult,
+    Timed::Turn,
     Timed::Retry,
     Timed::Extend,
     Timed::Cancel,
     Timed::Reschedule,
     Timed::Redrive,
     Timed::Get,
+    Timed::Progress,
     Timed::List,
     Timed::Stats,
 ];
@@ -111,7 +121,7 @@ const fn most(timed: Timed) -> usize {
         Timed::Get => MAX_LOOK_UP,
         Timed::List => MAX_PAGE,
         Timed::Stats => 1,
-        Timed::HandOff => MAX_BATCH / 2,
+        Timed::HandOff | Timed::Turn => MAX_BATCH / 2,
         _ => MAX_BATCH,
     }
 }
@@ -156,6 +166,23 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
             });
             Op::HandOff(items.collect())
         }
+        Timed::AckWithResult => {
+            let items = claimed(queue, batch).await;
+            let items = items.iter().map(|delivery| {
+                let settlement = Settlement::new(id_of(delivery), delivery.lease, Outcome::Ack);
+                let result = NewResult::new(vec![b'r'; 100], HOUR);
+                HandOff::new(settlement, Vec::new()).with_result(result)
+            });
+            Op::HandOff(items.collect())
+        }
+        Timed::Turn => {
+            let Op::Settle(settlements) = ack(&claimed(queue, batch).await) else {
+                unreachable!("it settles")
+            };
+            apply(queue, &enqueue(batch)).await;
+            let Op::Claim(claim) = claim(batch) else { unreachable!("it claims") };
+            Op::Turn(Turn::new(settlements, claim))
+        }
         Timed::Retry => {
             let error = "no luck".to_owned();
             settle(&claimed(queue, batch).await, &Outcome::Retry { delay: HOUR, error })
@@ -176,6 +203,7 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
             Op::Redrive(Redrive::new(ids, Schedule::NOW))
         }
         Timed::Get => Op::Get(ids),
+        Timed::Progress => Op::Progress(ids),
         Timed::List => Op::List(List::new(Status::Ready, batch)),
         Timed::Stats => Op::Stats,
     }
@@ -201,7 +229,8 @@ async fn clear(queue: &dyn Backend, op: &Op, reply: Reply) {
             apply(queue, &Op::Settle(extend.leases.iter().map(acked).collect())).await;
             return;
         }
-        (Op::Claim(_), Reply::Claim(claimed)) => claimed.deliveries,
+        (Op::Claim(_), Reply::Claim(claimed))
+        | (Op::Turn(_), Reply::Turn(Turned { claimed, .. })) => claimed.deliveries,
         _ => claim_up_to(queue, MAX_BATCH).await,
     };
     if !held.is_empty() {

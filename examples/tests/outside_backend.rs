@@ -11,8 +11,8 @@ use delayline::backend::{
     Applied, At, Backend, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery,
     Enqueued, Error, ErrorKind, Extended, Follower, Forecast, Found, HandedOff, History,
     HistoryPoint, Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Op, Outcome,
-    Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Settlement, Stats, Status,
-    Timestamp, Turned, Wakeup, async_trait,
+    Page, Progress, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Settlement, Stats,
+    Status, Timestamp, Turned, Wakeup, async_trait,
 };
 use delayline::{Bytes, Job, Queue, Worker};
 use delayline_testkit::workload;
@@ -89,6 +89,14 @@ impl Kept {
                     None => Found::Unknown,
                 });
                 Reply::Get(found.collect())
+            }
+            // It keeps no results.
+            Op::Progress(ids) => {
+                let told = ids.iter().map(|id| match self.find(id) {
+                    Some(_) => Progress::Pending,
+                    None => Progress::Unknown,
+                });
+                Reply::Progress(told.collect())
             }
             Op::List(list) => {
                 let mut page = Page::default();
@@ -281,6 +289,7 @@ async fn it_answers_every_operation() {
         "history",
         "list",
         "pause",
+        "progress",
         "purge",
         "redrive",
         "relay",

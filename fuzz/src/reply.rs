@@ -5,8 +5,8 @@ mod pieces;
 use arbitrary::Unstructured;
 use delayline_core::{
     Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, HandOff,
-    HandedOff, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Redrive, Relay, Reply,
-    Reschedule, Resolution, Schedule, Settled, Settlement, Status, Turn,
+    HandedOff, Lease, List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Redrive, Relay,
+    Reply, Reschedule, Resolution, Schedule, Settled, Settlement, Status, Turn,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -63,6 +63,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         (Op::Redrive(redrive), Reply::Redrive(results)) => redrive.ids.len() == results.len(),
         (Op::Purge(ids), Reply::Purge(results)) => ids.len() == results.len(),
         (Op::Get(ids), Reply::Get(results)) => ids.len() == results.len(),
+        (Op::Progress(ids), Reply::Progress(results)) => (1..=ids.len()).contains(&results.len()),
         (Op::Claim(_), Reply::Claim(_))
         | (Op::Relay(_), Reply::Relay(_))
         | (Op::Pause, Reply::Pause { .. })
@@ -85,7 +86,8 @@ fn operation(kind: u8, count: u8) -> Op {
     let settlements = || ids().map(|id| Settlement::new(id, lease, Outcome::Ack));
     let consumer = ConsumerName::new("w").expect("a name of one byte");
     let claim = || Claim::new(consumer.clone(), lease.claim_id, 10, Millis::MAX);
-    match kind % 19 {
+    match kind % 21 {
+        20 => Op::Progress(ids().collect()),
         18 => Op::Turn(Turn::new(settlements().collect(), claim())),
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(claim()),
@@ -113,7 +115,10 @@ fn operation(kind: u8, count: u8) -> Op {
                     let follow_up = [id.as_bytes(), &b"f"[..]].concat();
                     let follow_up = MessageId::new(follow_up).expect("an id of two bytes");
                     let settlement = Settlement::new(id, lease, Outcome::Ack);
+                    let result = NewResult::new("", Millis::saturating(1));
+                    let result = count.is_multiple_of(2).then_some(result);
                     HandOff::new(settlement, vec![NewMessage::new(follow_up, "")])
+                        .with_result(result)
                 })
                 .collect(),
         ),

@@ -50,10 +50,11 @@ enum Guarantee {
     G21,
     G22,
     G31,
+    G32,
 }
 
 impl Guarantee {
-    const ALL: [(Self, &'static str); 19] = [
+    const ALL: [(Self, &'static str); 20] = [
         (Self::G1, "messages taken in, each accounted for at the end"),
         (Self::G2, "deliveries, each of a message that was sent, byte for byte"),
         (Self::G3, "operations, in one order in which the model answers the same"),
@@ -73,6 +74,7 @@ impl Guarantee {
         (Self::G21, "queues that came to an end by themselves after the faults"),
         (Self::G22, "audits and counts, all in agreement with the history"),
         (Self::G31, "messages that follow from others, each with the end of its lease"),
+        (Self::G32, "results kept, each with its ack"),
     ];
 }
 
@@ -155,6 +157,7 @@ impl Totals {
                     let sent = Reply::Enqueue(result.messages.clone());
                     self.note_answer(&Op::Enqueue(item.messages.clone()), &sent, changed);
                     self.saw(G::G31, result.messages.len());
+                    self.saw(G::G32, usize::from(result.result_kept));
                 }
             }
             (Op::Turn(turn), Reply::Turn(turned)) => {

@@ -15,6 +15,7 @@ mod reschedule;
 mod serve;
 mod stats;
 mod switch;
+mod wait;
 mod work;
 
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub(crate) use self::reschedule::Reschedule;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
+pub(crate) use self::wait::Wait;
 pub(crate) use self::work::{Post, Work};
 use crate::commands::acl::Acl;
 use crate::commands::bench::Bench;
@@ -134,6 +136,7 @@ pub(crate) enum Verb {
     List(List),
     Get(Get),
     Explain(Explain),
+    Wait(Wait),
     Cancel(Cancel),
     Reschedule(Reschedule),
     Dead(Dead),
@@ -188,6 +191,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires_in: Option<String>,
 
+    /// Keep what its handler leaves as a result for this long, up to 7d; `delayline wait` prints it
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_result: Option<String>,
+
     /// Send even if a message with this id finished recently
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
@@ -216,7 +223,7 @@ pub(crate) struct Send {
         value_name = "PATH",
         conflicts_with_all = [
             "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
-            "expires_in", "reuse_finished_id", "update", "at_most"
+            "expires_in", "keep_result", "reuse_finished_id", "update", "at_most"
         ]
     )]
     pub(crate) file: Option<PathBuf>,
@@ -376,7 +383,7 @@ with the fields
   delay, or at             like the flags
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
-  max_failures, max_crashes, expires_in, reuse_finished_id, update, at_most
+  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, update, at_most
   update_token             16 hexadecimal digits: the same token again changes nothing; without it,
                            an update that is sent again counts as a new one
 Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends

@@ -21,4 +21,5 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod switch;
+pub(crate) mod wait;
 pub(crate) mod work;

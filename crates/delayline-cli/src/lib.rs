@@ -64,6 +64,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::List(list) => commands::list::run(&args.target, list).await,
         Verb::Get(get) => commands::get::run(&args.target, get).await,
         Verb::Explain(explain) => commands::explain::run(&args.target, explain).await,
+        Verb::Wait(wait) => commands::wait::run(&args.target, wait).await,
         Verb::Cancel(cancel) => commands::cancel::run(&args.target, cancel).await,
         Verb::Reschedule(reschedule) => commands::reschedule::run(&args.target, reschedule).await,
         Verb::Dead(dead) => commands::dead::run(&args.target, dead.verb).await,

@@ -278,6 +278,32 @@ fn messages_are_explained() {
 }
 
 #[test]
+fn a_wait_ends_with_the_message() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let wait = |more: &[&str], code| {
+            let args: Vec<_> = ["--driver", driver, "wait"].iter().chain(more).copied().collect();
+            run(on(&server, &args)).code(code)
+        };
+        let (id, other) = (format!("a-{driver}"), format!("b-{driver}"));
+        send(&server, &["--id", &id, "--payload", "1", "--keep-result", "1h"]);
+        let told = wait(&[&id, "--timeout", "20ms"], 1);
+        assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", "pending\n"));
+        run(on(&server, &["work", "--until-empty"])).code(0);
+        assert_eq!(wait(&[&id], 0).stderr, "acked\n");
+        assert_eq!(wait(&["nobody"], 1).stderr, "unknown\n");
+        send(&server, &["--id", &other, "--payload", "1"]);
+        run(on(&server, &["cancel", "--yes", &other])).code(0);
+        let line = &wait(&[&other, "--json"], 1).lines()[0];
+        assert_eq!((&line["id"], &line["state"]), (&other.clone().into(), &"cancelled".into()));
+    }
+    run(on(&server, &["wait", "a", "--timeout", "soon"])).code(2);
+    let beyond = ["send", "--id", "x", "--payload", "1", "--keep-result", "8d"];
+    let told = run(on(&server, &beyond)).code(2).stderr;
+    assert!(told.contains("691200000") && told.contains("604800000"), "{told}");
+}
+
+#[test]
 fn a_history_tells_what_happened() {
     let server = Server::start();
     run(on(&server, &["send", "--id", "b", "--payload", "1"])).code(0);

@@ -1,26 +1,36 @@
-//! Hand-offs: settlements that carry messages.
+//! Hand-offs: settlements that carry messages or a result.
 
 use crate::limits::{MAX_BATCH_BYTES, MAX_FOLLOW_UPS};
 use crate::op::batch;
-use crate::{Enqueued, Known, NewMessage, Settled, Settlement, Violation};
+use crate::{Enqueued, Known, NewMessage, NewResult, Outcome, Settled, Settlement, Violation};
 
-/// The end of one lease, and messages that follow from it: they are created in the same step if the
-/// settlement ends the lease, and otherwise not at all (G31).
+/// The end of one lease, with messages that follow from it, a result, or both: they are stored in the
+/// same step if the settlement ends the lease, and otherwise not at all (G31, G32).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandOff {
     /// The end of the lease, by any outcome.
     pub settlement: Settlement,
-    /// What follows: 1 to [`MAX_FOLLOW_UPS`] messages. None may be an update
+    /// What follows: up to [`MAX_FOLLOW_UPS`] messages. None may be an update
     /// ([`Known::Update`](crate::Known::Update)) or have the id of a settled message.
     pub messages: Vec<NewMessage>,
+    /// What the queue keeps for those who wait. Only an [`Outcome::Ack`] has one. Without messages,
+    /// there must be one.
+    pub result: Option<NewResult>,
 }
 
 impl HandOff {
     /// A settlement, and what follows from it.
     #[must_use]
     pub const fn new(settlement: Settlement, messages: Vec<NewMessage>) -> Self {
-        Self { settlement, messages }
+        Self { settlement, messages, result: None }
+    }
+
+    /// The same with a result, which the queue keeps if there is room: up to
+    /// [`MAX_RESULTS_BYTES`](crate::limits::MAX_RESULTS_BYTES) in a queue.
+    #[must_use]
+    pub fn with_result(self, result: impl Into<Option<NewResult>>) -> Self {
+        Self { result: result.into(), ..self }
     }
 }
 
@@ -34,20 +44,30 @@ pub struct HandedOff {
     /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
     /// duplicate or a conflict, and the settlement is done all the same.
     pub messages: Vec<Enqueued>,
+    /// Whether the queue keeps the result of this lease. `false` if there was none, if the settlement
+    /// has not acked the message, or if there was no room: then the message is acked all the same.
+    pub result_kept: bool,
 }
 
 impl HandedOff {
     /// The result of a settlement, and of each message if it is done.
     #[must_use]
     pub const fn new(settled: Settled, messages: Vec<Enqueued>) -> Self {
-        Self { settled, messages }
+        Self { settled, messages, result_kept: false }
+    }
+
+    /// The same, and whether the result is kept.
+    #[must_use]
+    pub const fn with_result_kept(mut self, result_kept: bool) -> Self {
+        self.result_kept = result_kept;
+        self
     }
 }
 
-/// Of a settlement without messages.
+/// Of a settlement without messages or a result.
 impl From<Settled> for HandedOff {
     fn from(settled: Settled) -> Self {
-        Self { settled, messages: Vec::new() }
+        Self::new(settled, Vec::new())
     }
 }
 
@@ -56,15 +76,28 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
     let messages = || items.iter().flat_map(|item| &item.messages);
     let settled = items.iter().map(|item| &item.settlement.id);
     batch(WHAT, settled.chain(messages().map(|message| &message.id)))?;
-    for HandOff { settlement, messages } in items {
+    for HandOff { settlement, messages, result } in items {
         settlement.validate()?;
-        if messages.is_empty() {
-            return Err(Violation::Empty { what: "the messages of a hand-off" });
+        match result {
+            Some(result) if settlement.outcome == Outcome::Ack => result.validate()?,
+            Some(_) => {
+                return Err(Violation::Malformed {
+                    what: "the result of",
+                    value: settlement.id.to_string(),
+                    reason: "only an ack has a result".to_owned(),
+                });
+            }
+            None if messages.is_empty() => {
+                return Err(Violation::Empty { what: "the messages of a hand-off" });
+            }
+            None => {}
         }
         Violation::at_most("the messages of a hand-off", "items", messages.len(), MAX_FOLLOW_UPS)?;
         messages.iter().try_for_each(validate_follow_up)?;
     }
-    let bytes = messages().map(NewMessage::content_bytes).sum();
+    let results = items.iter().filter_map(|item| item.result.as_ref());
+    let contents = messages().map(NewMessage::content_bytes);
+    let bytes = contents.chain(results.map(|result| result.bytes.len())).sum();
     Violation::at_most(WHAT, "bytes", bytes, MAX_BATCH_BYTES)
 }
 

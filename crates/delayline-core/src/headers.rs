@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes};
 
-use crate::Violation;
 use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES};
+use crate::{Millis, NewResult, Violation};
 
 /// A short list of named values. Names are unique, and the order is kept.
 ///
@@ -23,6 +23,10 @@ impl Headers {
     /// The name of the header with the data of tracing systems. It is not part of the content
     /// either.
     pub const TRACESTATE: &str = "tracestate";
+
+    /// The name of the header with how long the sender wants the result of the ack to be kept: decimal
+    /// digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
+    pub const RESULT_RETENTION_MS: &str = "delayline-result-retention-ms";
 
     /// Creates an empty list.
     #[must_use]
@@ -55,6 +59,28 @@ impl Headers {
         changed.validate()?;
         *self = changed;
         Ok(())
+    }
+
+    /// Asks for the result of the ack to be kept, in the header
+    /// [`RESULT_RETENTION_MS`](Self::RESULT_RETENTION_MS).
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`] if the time is not within 1 ms and
+    /// [`MAX_RESULT_RETENTION_MS`](crate::limits::MAX_RESULT_RETENTION_MS), or like
+    /// [`set`](Self::set); nothing is changed then.
+    pub fn set_result_retention(&mut self, retention: Millis) -> Result<(), Violation> {
+        NewResult::new("", retention).validate()?;
+        self.set(Self::RESULT_RETENTION_MS, retention.as_ms().to_string())
+    }
+
+    /// How long the sender wants the result of the ack to be kept. `None` if it does not, or if the
+    /// header is no number of milliseconds within the limit.
+    #[must_use]
+    pub fn result_retention(&self) -> Option<Millis> {
+        let digits = std::str::from_utf8(self.get(Self::RESULT_RETENTION_MS)?).ok()?;
+        let retention = Millis::new(digits.parse().ok()?).ok()?;
+        NewResult::new("", retention).validate().is_ok().then_some(retention)
     }
 
     /// Returns the value of a header.

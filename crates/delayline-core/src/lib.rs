@@ -53,6 +53,7 @@ mod names;
 mod op;
 mod relay;
 mod reply;
+mod results;
 mod retry;
 mod state;
 mod time;
@@ -78,6 +79,7 @@ pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
     Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
 };
+pub use results::{NewResult, Progress};
 pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
 pub use time::{At, Millis, Schedule, Timestamp};

@@ -55,6 +55,16 @@ pub const MAX_FORECAST: usize = 100;
 /// Most messages in one [`Get`](crate::Op::Get), which returns their contents.
 pub const MAX_LOOK_UP: usize = 16;
 
+/// Largest result of an ack, in bytes.
+pub const MAX_RESULT_BYTES: usize = 64 * 1024;
+
+/// Longest time that a result is kept, in milliseconds: seven days.
+pub const MAX_RESULT_RETENTION_MS: u64 = 7 * 86_400_000;
+
+/// Most bytes of results in one queue. While there are that many, messages are acked and their
+/// results are not kept.
+pub const MAX_RESULTS_BYTES: usize = 64 * 1024 * 1024;
+
 /// Most expired leases that one claim takes back, besides the messages that it leases. Half of
 /// [`MAX_BATCH`], so that no script takes much longer than one that leases a full batch.
 pub const MAX_RECLAIM: usize = 500;

@@ -32,8 +32,8 @@ pub enum Op {
     Relay(Relay),
     /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
-    /// Ends leases, and enqueues the messages that follow from each lease that it ends (G31).
-    /// Repeated: returns `AlreadyDone`, and enqueues nothing.
+    /// Ends leases, enqueues the messages that follow from each lease that it ends (G31), and keeps the
+    /// results of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
     HandOff(Vec<HandOff>),
     /// Ends leases, then claims. Repeated: returns `AlreadyDone` (G8), or `Stale` where the claim has
     /// leased again what a settlement had given back, and the same leases (G16).
@@ -54,6 +54,10 @@ pub enum Op {
     Resume,
     /// Looks up at most [`MAX_LOOK_UP`] messages by id. Changes nothing.
     Get(Vec<MessageId>),
+    /// Tells of each of these messages how far it has come, and returns the results of those that were
+    /// acked (G32). The reply is shorter than the list if the results would exceed
+    /// [`MAX_BATCH_BYTES`]; the first one is always in it. Changes nothing.
+    Progress(Vec<MessageId>),
     /// Lists the messages of one status. Changes nothing.
     List(List),
     /// Returns the counters. Changes nothing.
@@ -324,6 +328,7 @@ impl Op {
                 Violation::at_most("the look-up", "items", ids.len(), MAX_LOOK_UP)?;
                 batch("the look-up", ids)
             }
+            Self::Progress(ids) => batch("the look-up", ids),
             Self::List(list) => {
                 if list.status.is_finished() {
                     return Err(Violation::Malformed {
@@ -364,6 +369,7 @@ impl Op {
             Self::Claim(_)
             | Self::Extend(_)
             | Self::Get(_)
+            | Self::Progress(_)
             | Self::List(_)
             | Self::Stats
             | Self::Forecast(_)
@@ -379,6 +385,7 @@ impl Op {
         matches!(
             self,
             Self::Get(_)
+                | Self::Progress(_)
                 | Self::List(_)
                 | Self::Stats
                 | Self::Forecast(_)
@@ -405,6 +412,7 @@ impl Op {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Get(_) => "get",
+            Self::Progress(_) => "progress",
             Self::List(_) => "list",
             Self::Stats => "stats",
             Self::Forecast(_) => "forecast",

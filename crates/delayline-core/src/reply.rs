@@ -4,8 +4,8 @@
 //! faults.
 
 use crate::{
-    DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Status,
-    Timestamp, Totals, Turned,
+    DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Progress,
+    Status, Timestamp, Totals, Turned,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -69,6 +69,8 @@ pub enum Reply {
     },
     /// To [`Op::Get`](crate::Op::Get).
     Get(Vec<Found>),
+    /// To [`Op::Progress`](crate::Op::Progress): for each id, in order; perhaps not for the last ones.
+    Progress(Vec<Progress>),
     /// To [`Op::List`](crate::Op::List).
     List(Page),
     /// To [`Op::Stats`](crate::Op::Stats).

@@ -10,12 +10,14 @@ mod invariants;
 mod known;
 mod read;
 mod relay;
+mod results;
 mod ring;
 mod turn;
 
 use std::collections::{BTreeMap, HashMap};
 
 use self::entry::{Entry, OutcomeKind, Place};
+use self::results::Results;
 use self::ring::Ring;
 use crate::generations::Generations;
 use crate::known::Tokens;
@@ -63,6 +65,7 @@ pub struct State {
     journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
     /// What relays have moved, until somebody takes it.
     destinations: BTreeMap<DestinationKey, Vec<Element>>,
+    results: Results,
 }
 
 /// What is remembered about a finished message.
@@ -100,6 +103,7 @@ impl State {
             finished: Generations::new(FINISHED_RETENTION_MS, MAX_FINISHED),
             journal: Generations::new(JOURNAL_RETENTION_MS, MAX_JOURNAL),
             destinations: BTreeMap::new(),
+            results: Results::default(),
         }
     }
 
@@ -136,6 +140,7 @@ impl State {
             Op::Pause => Reply::Pause { changed: self.set_paused(true, &mut changes) },
             Op::Resume => Reply::Resume { changed: self.set_paused(false, &mut changes) },
             Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
+            Op::Progress(ids) => Reply::Progress(self.progress(now, ids)),
             Op::List(list) => Reply::List(self.list(now, list)),
             Op::Stats => Reply::Stats(Box::new(self.stats(now))),
             Op::Forecast(delays) => Reply::Forecast(self.forecast(now, delays)),

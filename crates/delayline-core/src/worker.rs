@@ -40,8 +40,8 @@ pub use self::summary::Summary;
 use self::summary::count;
 use crate::limits::MAX_BATCH;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, HandedOff, NewMessage, Op, Outcome, Reply,
-    Settlement, Stats, Timestamp, Turn,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, NewMessage, NewResult, Op,
+    Outcome, Reply, Settlement, Stats, Timestamp, Turn,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -190,14 +190,21 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// Reports that a handler has ended, and which messages follow: what fits into one
-    /// [`HandOff`](crate::HandOff).
-    pub fn handle_finished(&mut self, slot: Slot, outcome: Outcome, messages: Vec<NewMessage>) {
+    /// Reports that a handler has ended, which messages follow, and the result of an ack: what fits
+    /// into one [`HandOff`].
+    pub fn handle_finished(
+        &mut self,
+        slot: Slot,
+        outcome: Outcome,
+        messages: Vec<NewMessage>,
+        result: Option<NewResult>,
+    ) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;
             let gone = held.grip == Grip::Gone;
             if !gone {
-                lane.settle(Settlement { id: held.id, lease: held.lease, outcome }, messages);
+                let settlement = Settlement { id: held.id, lease: held.lease, outcome };
+                lane.settle(HandOff { settlement, messages, result });
             }
             Some(gone)
         });
@@ -293,7 +300,8 @@ impl Machine {
             for delivery in claimed.deliveries {
                 let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
                 if run_out || !stage.is_working() {
-                    lane.settle(Settlement { id, lease, outcome: Outcome::Release }, Vec::new());
+                    let settlement = Settlement { id, lease, outcome: Outcome::Release };
+                    lane.settle(HandOff::new(settlement, Vec::new()));
                     continue;
                 }
                 *next_slot = next_slot.wrapping_add(1);

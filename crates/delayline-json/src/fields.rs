@@ -38,6 +38,8 @@ pub struct Fields {
     pub max_crashes: Option<u32>,
     /// How long from now it is worth delivering; see [`duration`].
     pub expires_in: Option<String>,
+    /// How long the result of its handler is kept; see [`duration`].
+    pub keep_result: Option<String>,
     /// Whether to send it also if a message of this id was finished a short while ago.
     pub reuse_finished_id: bool,
     /// Which kind of update it is: `replace`, `reschedule`, `throttle` or `debounce`.
@@ -98,6 +100,7 @@ impl Fields {
             "max_failures" => self.max_failures = Some(read(name, "a whole number", value)?),
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
+            "keep_result" => self.keep_result = Some(read(name, "a string like \"90s\"", value)?),
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
             "update" => self.update = Some(read(name, "a string", value)?),
             "at_most" => self.at_most = Some(read(name, "a string like \"90s\"", value)?),
@@ -139,6 +142,11 @@ impl Fields {
         let mut headers = Headers::new();
         for (name, value) in self.headers {
             headers.set(name, value).map_err(text)?;
+        }
+        if let Some(retention) = self.keep_result {
+            let retention = duration(&retention).map_err(|why| format!("keep_result: {why}"))?;
+            let retention = Millis::try_from(retention).map_err(text)?;
+            headers.set_result_retention(retention).map_err(text)?;
         }
         message.headers = headers;
         message.priority = self.priority.unwrap_or_default();
@@ -315,12 +323,14 @@ mod tests {
     fn every_field_is_taken() {
         let line = r#"{"id": "a", "payload": 1, "delay": "90s", "priority": "high",
             "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2, "expires_in": "1h",
+            "keep_result": "2m",
             "reuse_finished_id": true}"#;
         let message = message(line).unwrap();
         assert_eq!(message.schedule, Schedule::In(Millis::new(90_000).unwrap()));
         assert_eq!(message.expires, Some(Schedule::In(Millis::new(3_600_000).unwrap())));
         assert_eq!((message.max_failures, message.max_crashes), (3, 2));
-        assert_eq!((message.priority, message.headers.len()), (Priority::High, 1));
+        assert_eq!(message.headers.result_retention().map(Millis::as_ms), Some(120_000));
+        assert_eq!((message.priority, message.headers.len()), (Priority::High, 2));
     }
 
     #[test]
@@ -378,6 +388,8 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
+            (r#"{"id": "a", "payload": "hunter2", "keep_result": "8d"}"#, "604800000"),
+            (r#"{"id": "a", "payload": "hunter2", "keep_result": 5}"#, "a string like"),
             (r#"{"id": "a", "payload": "hunter2", "update": "debounce"}"#, "needs at_most"),
             (r#"{"id": "a", "payload": "hunter2", "update": "never"}"#, "update must be"),
             (r#"{"id": "a", "payload": "hunter2", "at_most": "1s"}"#, "at_most is for"),

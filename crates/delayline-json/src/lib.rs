@@ -27,7 +27,10 @@ pub use self::fields::Fields;
 pub use self::finding::finding;
 pub use self::history::{Series, history, lateness_in_words, part_of, series};
 pub use self::letters::{LetterFilter, Letters, Pace, Wanted};
-pub use self::message::{explanation, headers, id, info, line, message, stateless, text_or_base64};
+pub use self::message::{
+    explanation, headers, id, info, line, message, progress, progress_name, stateless,
+    text_or_base64,
+};
 pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, lateness, stats};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

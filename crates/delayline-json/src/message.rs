@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{Explanation, Headers, Message, MessageId, MessageInfo, MessageState};
+use delayline::{
+    Explanation, Headers, Message, MessageId, MessageInfo, MessageState, Progress, Status,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -85,6 +87,32 @@ pub fn explanation(message: &MessageId, explanation: &Explanation) -> Value {
     object.insert("why".to_owned(), explanation.name().into());
     object.insert("explanation".to_owned(), explanation.to_string().into());
     Value::Object(object)
+}
+
+/// How far a message has come: its `state`, the `reason` of a dead letter, and the result of an ack
+/// under `result` or `result_base64`.
+#[must_use]
+pub fn progress(message: &MessageId, progress: &Progress) -> Value {
+    let mut object = id(message);
+    object.insert("state".to_owned(), progress_name(progress).into());
+    if let Progress::Dead(reason) = progress {
+        object.insert("reason".to_owned(), reason.name().into());
+    }
+    if let Some(result) = progress.result() {
+        object.extend([named("result", result)]);
+    }
+    Value::Object(object)
+}
+
+/// `pending`, `dead`, `unknown`, or the name of the status of a finished message.
+#[must_use]
+pub const fn progress_name(progress: &Progress) -> &'static str {
+    match progress {
+        Progress::Dead(_) => Status::Dead.name(),
+        Progress::Finished { status, .. } => status.name(),
+        Progress::Unknown => "unknown",
+        _ => "pending",
+    }
 }
 
 /// An object with the id only, under `id` or `id_base64`.

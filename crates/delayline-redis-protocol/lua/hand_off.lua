@@ -1,7 +1,8 @@
 -- State::hand_off. ARGV: now, the ids of the settlements, the settlements as `settle` takes them, the ids of the
--- messages, the messages as `enqueue` takes them, how many messages follow from each settlement (`hand_off`,
--- layout.rs), the runs of the messages, the number of settlements.
--- Results: for each settlement as `settle`, then for each message as `enqueue`, or 0 if it was not enqueued.
+-- messages, the messages as `enqueue` takes them, the results of the settlements that have one, what each settlement
+-- carries (`hand_off`, layout.rs), the runs of the messages, the number of settlements.
+-- Results: for each settlement as `settle`; for each message as `enqueue`, or 0 if it was not enqueued; for each
+-- result 1 if it is kept, or 0.
 
 --@include prelude.lua
 --@include lists.lua
@@ -13,6 +14,7 @@
 --@include details.lua
 --@include finished.lua
 --@include over.lua
+--@include results.lua
 
 local results, first_due = {ANSWER_RESULTS, now, 0}, NEVER
 local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
@@ -20,6 +22,7 @@ local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 -- The numbers of the messages whose settlements are not done, and what the others are written as.
 local unsent, reused = {}, {}
 local sent_places, sent_contents, sent_records = {}, {}, {}
+local new_results, new_ends, old_results = {}, {}, {}
 
 --@include finish.lua
 --@include take_over.lua
@@ -32,7 +35,7 @@ local sent_places, sent_contents, sent_records = {}, {}, {}
 local function hold_back()
   local last = 0
   for settlement = 1, settlements do
-    local follow = struct.unpack(U16, counts, (settlement - 1) * HAND_OFF_BYTES + 1)
+    local follow = struct.unpack(U16, carried_by, (settlement - 1) * HAND_OFF_BYTES + HAND_OFF_COUNT_FROM)
     if results[3 + settlement] <= 0 then
       for i = last + 1, last + follow do
         unsent[i] = true
@@ -42,15 +45,76 @@ local function hold_back()
   end
 end
 
+-- State::keep_results. Reads carriers, the numbers of the settlements that have results. Sets new_results, new_ends,
+-- old_results, and whether each is kept.
+--@inline
+local function keep_results()
+  local new, going = 0, {}
+  for _, i in ipairs(carriers) do
+    new = new + (results[3 + i] > 0 and 1 or 0)
+  end
+  local bytes = tonumber(redis.call('HGET', key.results, '') or 0) or 0
+  if new > 0 then
+    bytes = bytes - trim_results(going, 2 * new)
+  end
+  for n, i in ipairs(carriers) do
+    local id, result, lease = ARGV[1 + i], ARGV[before_results + n], sub(ARGV[1 + settlements + i], SETTLEMENT_LEASE)
+    local is_kept
+    if results[3 + i] > 0 then
+      local change = #result - (going[id] and 0 or result_bytes(id))
+      is_kept = bytes + change <= MAX_RESULTS_BYTES
+      if is_kept then
+        local retention = struct.unpack(INSTANT, carried_by, (i - 1) * HAND_OFF_BYTES + HAND_OFF_RETENTION_FROM)
+        local ends = after(retention)
+        bytes, going[id] = bytes + change, nil
+        push(new_results, id, struct.pack(INSTANT, ends) .. lease .. result)
+        push(new_ends, format('%d', ends), id)
+      end
+    else
+      local known = result_of(id)
+      is_kept = known and sub(known, RESULT_LEASE) == lease
+    end
+    results[3 + settlements + messages + n] = is_kept and 1 or 0
+  end
+  for id in pairs(going) do
+    old_results[#old_results + 1] = id
+  end
+  if #new_results > 0 or #old_results > 0 then
+    push(new_results, '', format('%d', math.max(0, bytes)))
+  end
+end
+
+-- An id comes into `results_until` before its result, and leaves it after: nothing is kept for ever.
+--@inline
+local function write_results()
+  if #new_ends > 0 then
+    redis.call('ZADD', key.results_until, unpack(new_ends))
+  end
+  redis.call('HSET', key.results, unpack(new_results))
+  if #old_results > 0 then
+    redis.call('HDEL', key.results, unpack(old_results))
+    redis.call('ZREM', key.results_until, unpack(old_results))
+  end
+  redis.call('PEXPIRE', key.results, RESULT_RETENTION)
+  redis.call('PEXPIRE', key.results_until, RESULT_RETENTION)
+end
+
 -- READ
 --@reads details, records
-local settlements, runs, counts = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
-local messages, before_messages = (#ARGV - 4 - 2 * settlements) / 2, 1 + 2 * settlements
+local settlements, runs, carried_by = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
+local carriers = {}
+for i = 1, settlements do
+  if struct.unpack(INSTANT, carried_by, (i - 1) * HAND_OFF_BYTES + HAND_OFF_RETENTION_FROM) > 0 then
+    carriers[#carriers + 1] = i
+  end
+end
+local messages, before_messages = (#ARGV - 4 - 2 * settlements - #carriers) / 2, 1 + 2 * settlements
+local before_results = before_messages + 2 * messages
 local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + settlements))
 local known = bit.band(control.uses, USES_UPDATES) ~= 0
   and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + settlements))
-local records =
-  redis.call('HMGET', key.records, unpack(ARGV, before_messages + 1, before_messages + messages))
+local records = messages > 0
+  and redis.call('HMGET', key.records, unpack(ARGV, before_messages + 1, before_messages + messages))
 local past = finished_of(before_messages + 1, before_messages + messages)
 
 -- DECIDE
@@ -60,6 +124,9 @@ do
     others[i] = i
   end
   settle_others()
+end
+if #carriers > 0 then
+  keep_results()
 end
 hold_back()
 do
@@ -88,8 +155,15 @@ if #gone > 0 or #new_places > 0 then
     --@look contents
     --@ask HSET contents
   end
+  if #new_results > 0 then
+    --@ask HSET results, ZADD results_until, HDEL results, ZREM results_until
+    --@ask PEXPIRE results, PEXPIRE results_until
+  end
   redis.call('BITFIELD', key.totals)
   keep_uses()
+  if #new_results > 0 then
+    write_results()
+  end
   if #sent_places > 0 then
     redis.call('ZADD', key.index, unpack(sent_places))
     if #sent_contents > 0 then

@@ -36,6 +36,8 @@ redis.call('HLEN', key.finished_old)
 redis.call('HLEN', key.journal_new)
 redis.call('HLEN', key.journal_old)
 redis.call('HLEN', key.history)
+redis.call('HLEN', key.results)
+redis.call('ZCARD', key.results_until)
 local silent = redis.call('LLEN', key.bell) == 0
 local has_contents = redis.call('HLEN', key.contents) > 0
 
@@ -268,6 +270,14 @@ local function limit_memories()
   if redis.call('PTTL', key.history) == -1 then
     touch()
     redis.call('PEXPIRE', key.history, HISTORY_RETENTION)
+  end
+  if redis.call('PTTL', key.results) == -1 then
+    touch()
+    redis.call('PEXPIRE', key.results, RESULT_RETENTION)
+  end
+  if redis.call('PTTL', key.results_until) == -1 then
+    touch()
+    redis.call('PEXPIRE', key.results_until, RESULT_RETENTION)
   end
 end
 

@@ -66,16 +66,24 @@ local new_finished, new_details, new_places, ended, gone = {}, {}, {}, {}, {}
 local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 local unsent, reused = {}, {}
 local sent_places, sent_contents, sent_records = {}, {}, {}
+local new_results, new_ends, old_results = {}, {}, {}
 local finished_count, finished_rotates
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local future = false
-local settlements, runs, counts = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
-local messages, before_messages = (#ARGV - 4 - 2 * settlements) / 2, 1 + 2 * settlements
+local settlements, runs, carried_by = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
+local carriers = {}
+for i = 1, settlements do
+if struct.unpack('>I6', carried_by, (i - 1) * 8 + 3) > 0 then
+carriers[#carriers + 1] = i
+end
+end
+local messages, before_messages = (#ARGV - 4 - 2 * settlements - #carriers) / 2, 1 + 2 * settlements
+local before_results = before_messages + 2 * messages
 local stored = redis.call('HMGET', KEYS[4], unpack(ARGV, 2, 1 + settlements))
 local known = bit.band(control.uses, 32) ~= 0
 and redis.call('HMGET', KEYS[6], unpack(ARGV, 2, 1 + settlements))
-local records =
-redis.call('HMGET', KEYS[3], unpack(ARGV, before_messages + 1, before_messages + messages))
+local records = messages > 0
+and redis.call('HMGET', KEYS[3], unpack(ARGV, before_messages + 1, before_messages + messages))
 local past = finished_of(before_messages + 1, before_messages + messages)
 do
 local count, others = settlements, {}
@@ -264,10 +272,68 @@ results[3 + i] = status
 end
 end
 end
+if #carriers > 0 then
+do
+local function after(delay)
+return math.min(now + delay, 253402300799999)
+end
+local function push(list, first, second)
+local n = #list
+list[n + 1], list[n + 2] = first, second
+end
+local function result_bytes(id)
+return math.max(0, redis.call('HSTRLEN', KEYS[12], id) - 30)
+end
+local function result_of(id)
+local value = redis.call('HGET', KEYS[12], id)
+return value and #value >= 30 and struct.unpack('>I6', value, 1) > now and value
+end
+local function trim_results(going, most)
+local bytes = 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[13], '0', format('%d', now), 'LIMIT', '0', most)) do
+going[id], bytes = true, bytes + result_bytes(id)
+end
+return bytes
+end
+local new, going = 0, {}
+for _, i in ipairs(carriers) do
+new = new + (results[3 + i] > 0 and 1 or 0)
+end
+local bytes = tonumber(redis.call('HGET', KEYS[12], '') or 0) or 0
+if new > 0 then
+bytes = bytes - trim_results(going, 2 * new)
+end
+for n, i in ipairs(carriers) do
+local id, result, lease = ARGV[1 + i], ARGV[before_results + n], sub(ARGV[1 + settlements + i], 1, 24)
+local is_kept
+if results[3 + i] > 0 then
+local change = #result - (going[id] and 0 or result_bytes(id))
+is_kept = bytes + change <= 67108864
+if is_kept then
+local retention = struct.unpack('>I6', carried_by, (i - 1) * 8 + 3)
+local ends = after(retention)
+bytes, going[id] = bytes + change, nil
+push(new_results, id, struct.pack('>I6', ends) .. lease .. result)
+push(new_ends, format('%d', ends), id)
+end
+else
+local known = result_of(id)
+is_kept = known and sub(known, 7, 30) == lease
+end
+results[3 + settlements + messages + n] = is_kept and 1 or 0
+end
+for id in pairs(going) do
+old_results[#old_results + 1] = id
+end
+if #new_results > 0 or #old_results > 0 then
+push(new_results, '', format('%d', math.max(0, bytes)))
+end
+end
+end
 do
 local last = 0
 for settlement = 1, settlements do
-local follow = struct.unpack('>I2', counts, (settlement - 1) * 2 + 1)
+local follow = struct.unpack('>I2', carried_by, (settlement - 1) * 8 + 1)
 if results[3 + settlement] <= 0 then
 for i = last + 1, last + follow do
 unsent[i] = true
@@ -517,12 +583,30 @@ if #sent_contents > 0 then
 redis.call('HLEN', KEYS[5])
 if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[5], KEYS[5], KEYS[5])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
+if #new_results > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('HSET', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('ZADD', KEYS[13], KEYS[13], KEYS[13]) and redis.acl_check_cmd('HDEL', KEYS[12], KEYS[12]) and redis.acl_check_cmd('ZREM', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+if redis.acl_check_cmd and not (redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[13], KEYS[13])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 redis.call('BITFIELD', KEYS[10])
 do
 if control.stored and control.uses ~= control.known_uses then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[2], KEYS[2], KEYS[2])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
 .. struct.pack('>I4', control.uses) .. sub(control.stored, 71))
+end
+end
+if #new_results > 0 then
+do
+if #new_ends > 0 then
+redis.call('ZADD', KEYS[13], unpack(new_ends))
+end
+redis.call('HSET', KEYS[12], unpack(new_results))
+if #old_results > 0 then
+redis.call('HDEL', KEYS[12], unpack(old_results))
+redis.call('ZREM', KEYS[13], unpack(old_results))
+end
+redis.call('PEXPIRE', KEYS[12], 604800000)
+redis.call('PEXPIRE', KEYS[13], 604800000)
 end
 end
 if #sent_places > 0 then

@@ -10,8 +10,8 @@ use crate::info::fields_of;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
-    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, HAND_OFF, Need, RELAY, RESCHEDULE, RING, SETTLE, STATS,
-    Script, TURN, UPDATE, all_scripts,
+    CANCEL, CLAIM, ENQUEUE, EXTEND, GET, HAND_OFF, Need, PROGRESS, RELAY, RESCHEDULE, RING, SETTLE,
+    STATS, Script, TURN, UPDATE, all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -80,7 +80,9 @@ impl Role {
 
     fn scripts(self) -> Vec<&'static Script> {
         match self {
-            Self::Producer => vec![&ENQUEUE, &UPDATE, &CANCEL, &RESCHEDULE, &GET, &STATS],
+            Self::Producer => {
+                vec![&ENQUEUE, &UPDATE, &CANCEL, &RESCHEDULE, &GET, &PROGRESS, &STATS]
+            }
             Self::Worker => vec![&CLAIM, &SETTLE, &HAND_OFF, &TURN, &EXTEND, &STATS, &RING],
             Self::Relay => vec![&RELAY, &STATS, &RING],
             Self::Admin => all_scripts(),

@@ -6,13 +6,13 @@ use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
     ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History, Message,
-    MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Purged, Redriven, Relayed,
-    Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals, Turned,
+    MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Progress, Purged, Redriven,
+    Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals, Turned,
 };
 
 use crate::layout::codes::{
-    answer, cancelled, enqueued, extended, finding, item, place, purged, redriven, rescheduled,
-    settled, status,
+    answer, cancelled, enqueued, extended, finding, item, place, progress, purged, redriven,
+    rescheduled, settled, status,
 };
 use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score, updates};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
@@ -86,6 +86,7 @@ impl Reader {
                 let found = ids.iter().map(|id| self.found(id, at));
                 Reply::Get(found.collect::<Result<_, _>>()?)
             }
+            Op::Progress(ids) => Reply::Progress(self.progress(ids.len())?),
             Op::List(_) => Reply::List(self.page(at)?),
             Op::Stats => Reply::Stats(Box::new(self.stats()?)),
             Op::Forecast(delays) => Reply::Forecast(self.forecast(delays.len())?),
@@ -127,7 +128,34 @@ impl Reader {
             let is_done = matches!(settled, Settled::Done { .. });
             Ok(HandedOff::new(settled, if is_done { messages } else { Vec::new() }))
         });
-        handed_off.collect()
+        let mut handed_off = handed_off.collect::<Result<Vec<_>, Error>>()?;
+        for (told, _) in handed_off.iter_mut().zip(items).filter(|(_, item)| item.result.is_some())
+        {
+            told.result_kept = self.flag()?;
+        }
+        Ok(handed_off)
+    }
+
+    fn progress(&mut self, most: usize) -> Result<Vec<Progress>, Error> {
+        let mut all = Vec::new();
+        while all.len() < most && self.0.len() > 0 {
+            all.push(match self.int()? {
+                progress::PENDING => Progress::Pending,
+                progress::UNKNOWN => Progress::Unknown,
+                code if code < 0 => {
+                    let reason = u8::try_from(-code).ok().and_then(death_reason);
+                    Progress::Dead(reason.ok_or_else(|| unreadable("the reason of a death"))?)
+                }
+                code => match (status_of(code)?, code == i64::from(status::ACKED)) {
+                    (status, false) => Progress::finished(status),
+                    (status, true) => match self.value()? {
+                        Value::Bytes(result) => Progress::acked_with(result),
+                        _ => Progress::finished(status),
+                    },
+                },
+            });
+        }
+        if all.is_empty() { Err(unreadable("the answer is empty")) } else { Ok(all) }
     }
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {

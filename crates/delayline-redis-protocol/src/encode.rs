@@ -2,7 +2,8 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Claim, Destination, Error, ErrorKind, Op, Outcome, Position, Resolution, Settlement, Status,
+    At, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution,
+    Settlement, Status,
 };
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
@@ -44,12 +45,13 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         Op::HandOff(items) => {
             let settlements = || items.iter().map(|item| &item.settlement);
             let messages = || items.iter().flat_map(|item| &item.messages);
-            let counts = items.iter().map(|item| item.messages.len() as u64);
+            let results = || items.iter().filter_map(|item| item.result.as_ref());
             settlements().for_each(|item| args.bytes(item.id.as_bytes()));
             args.0.extend(settlements().map(encode_settlement));
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
-            args.packed(|bytes| counts.for_each(|count| hand_off::COUNT.put(bytes, count)));
+            results().for_each(|result| args.bytes(&result.bytes));
+            args.packed(|bytes| items.iter().for_each(|item| put_carried(bytes, item)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
         }
@@ -74,7 +76,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             args.packed(|bytes| put_schedule(bytes, redrive.schedule));
             redrive.ids.iter().for_each(|id| args.bytes(id.as_bytes()));
         }
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => {
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => {
             ids.iter().for_each(|id| args.bytes(id.as_bytes()));
         }
         Op::Pause => args.number(1),
@@ -180,6 +182,12 @@ fn encode_settlement(item: &Settlement) -> Bytes {
         bytes.put_slice(error.as_bytes());
     }
     bytes.into()
+}
+
+fn put_carried(bytes: &mut Vec<u8>, item: &HandOff) {
+    hand_off::COUNT.put(bytes, item.messages.len() as u64);
+    let retention_ms = item.result.as_ref().map_or(0, |result| result.retention.as_ms());
+    hand_off::RETENTION.put(bytes, retention_ms);
 }
 
 /// A status as the scripts count them.

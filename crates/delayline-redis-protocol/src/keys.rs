@@ -22,7 +22,9 @@ use crate::script::Script;
 /// | `fence` | string | nothing; it is written before a wait for replicas or the disk, and expires |
 /// | `totals` | string | how often each thing has happened that `control` does not count |
 /// | `history` | hash | what the queue was like when a minute or hour began; expires |
-pub const KEY_NAMES: [&str; 14] = [
+/// | `results` | hash | id to the result of its ack; expires |
+/// | `results_until` | sorted set | those ids by when their results are over; expires |
+pub const KEY_NAMES: [&str; 16] = [
     "control",
     "index",
     "records",
@@ -37,6 +39,8 @@ pub const KEY_NAMES: [&str; 14] = [
     "fence",
     "totals",
     "history",
+    "results",
+    "results_until",
 ];
 
 /// The key that is popped while waiting for a hint.

@@ -218,6 +218,20 @@ structure! {
 }
 
 structure! {
+    /// The result of an ack. The field with the empty name is the number of bytes of all results, in
+    /// decimal digits.
+    result in "a value of `results`" {
+        UNTIL: Instant, "when it is over";
+        EPOCH: U64, "the lease whose ack had it";
+        CLAIM_ID: Bytes(16), "the claim of that lease";
+        CONTENT: Rest, "the result";
+    }
+    groups {
+        LEASE: EPOCH to CLAIM_ID;
+    }
+}
+
+structure! {
     /// A consumer's last claim.
     journal in "a value of `journal_new` and `journal_old`" {
         CLAIM_ID: Bytes(16), "the claim";
@@ -327,15 +341,16 @@ structure! {
 }
 
 structure! {
-    /// How many messages follow from each settlement of a hand-off.
+    /// What each settlement of a hand-off carries.
     hand_off in "an argument" {
         COUNT: U16, "how many messages";
+        RETENTION: Instant, "how many ms its result is kept, or 0 if it has none";
     }
     groups {}
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 21] = [
+pub const STRUCTURES: [&Structure; 22] = [
     &control::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
@@ -346,6 +361,7 @@ pub const STRUCTURES: [&Structure; 21] = [
     &details::STRUCTURE,
     &finished::STRUCTURE,
     &updates::STRUCTURE,
+    &result::STRUCTURE,
     &journal::STRUCTURE,
     &fixed::STRUCTURE,
     &delivery::STRUCTURE,

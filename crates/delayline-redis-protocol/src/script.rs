@@ -47,7 +47,7 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
-    "records.lua" "details.lua" "finished.lua" "over.lua" "finish.lua" "remains.lua" "ready.lua"
+    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "sleepers.lua" "claiming.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "write_settlements.lua"
 };
@@ -84,6 +84,7 @@ scripts! {
     TURN: "turn.lua";
     RELAY: "relay.lua";
     GET: "get.lua";
+    PROGRESS: "progress.lua";
     LIST: "list.lua";
     STATS: "stats.lua";
     FORECAST: "forecast.lua";
@@ -112,6 +113,7 @@ impl Script {
             Op::Pause | Op::Resume => &SET_PAUSED,
             Op::Relay(_) => &RELAY,
             Op::Get(_) => &GET,
+            Op::Progress(_) => &PROGRESS,
             Op::List(_) => &LIST,
             Op::Stats => &STATS,
             Op::Forecast(_) => &FORECAST,
@@ -200,6 +202,15 @@ mod tests {
         let needs = [rename("finished_new"), rename("finished_old"), zadd];
         assert_eq!(script.needs, BTreeSet::from(needs));
         assert!(script.source.contains("redis.call('RENAME', KEYS[2], KEYS[3])"));
+    }
+
+    #[test]
+    fn every_include_names_a_part() {
+        for file in FILES.iter().chain(PARTS.iter().map(|(_, text)| text)) {
+            let left = with_parts(file);
+            let left = left.lines().find(|line| line.trim_start().starts_with("--@include"));
+            assert_eq!(left, None);
+        }
     }
 
     #[test]

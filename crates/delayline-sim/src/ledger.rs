@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use delayline_core::{
     Applied, Cancelled, DeathReason, Enqueued, Extended, Found, HandOff, HandedOff, Lease,
-    MessageId, MessageState, NewMessage, Op, Outcome, Purged, Redriven, Reply, Rescheduled,
-    Settled, Settlement, Status, Timestamp,
+    MessageId, MessageState, Op, Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Status,
+    Timestamp,
 };
 
 use crate::met::{Counts, Met};
@@ -97,13 +97,14 @@ impl Ledger {
                 }
             }
             (Op::HandOff(items), Reply::HandOff(results)) => {
-                for (HandOff { settlement, messages, .. }, result) in items.iter().zip(results) {
+                for (item, result) in items.iter().zip(results) {
+                    let HandOff { settlement, messages, .. } = item;
                     let part = |reply| Applied::new(applied.at, applied.revision, reply);
                     let settled = part(Reply::Settle(vec![result.settled]));
                     self.executed(now, queue, &Op::Settle(vec![settlement.clone()]), &settled)?;
                     let sent = part(Reply::Enqueue(result.messages.clone()));
                     self.executed(now, queue, &Op::Enqueue(messages.clone()), &sent)?;
-                    self.handed_off(queue, settlement, messages, result)?;
+                    self.handed_off(queue, item, result)?;
                 }
             }
             (Op::Turn(turn), Reply::Turn(turned)) => {
@@ -224,18 +225,23 @@ impl Ledger {
         Ok(())
     }
 
-    /// What follows from a handling is created if and only if its settlement is done (G31).
+    /// What follows from a handling is created if and only if its settlement is done (G31), and the
+    /// result of an ack is kept (G32).
     fn handed_off(
         &mut self,
         queue: usize,
-        settlement: &Settlement,
-        messages: &[NewMessage],
+        item: &HandOff,
         result: &HandedOff,
     ) -> Result<(), Violation> {
+        let HandOff { settlement, messages, .. } = item;
         let (id, epoch) = (&settlement.id, settlement.lease.epoch);
         let lease = ((queue, id.clone()), epoch);
         if matches!(result.settled, Settled::Done { .. }) {
             self.handed_off.insert(lease.clone());
+            if item.result.is_some() != result.result_kept {
+                return Err(format!("{id} is done, and result kept: {}", result.result_kept));
+            }
+            self.totals.met.note_many(Met::Result, u64::from(result.result_kept));
         }
         let is_done = self.handed_off.contains(&lease);
         let created = messages.iter().filter(|message| self.record(queue, &message.id).created);

@@ -37,6 +37,7 @@ pub(crate) enum Met {
     SameLease,
     Turn,
     HandOff,
+    Result,
     LastSlot,
     Prompt,
     PromptAgain,
@@ -54,7 +55,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 43] = [
+    const ALL: [(Self, &'static str); 44] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -85,6 +86,7 @@ impl Met {
         (Self::SameLease, "deliveries repeated under the lease that they had"),
         (Self::Turn, "messages delivered by the call that settled others"),
         (Self::HandOff, "messages sent by the call that settled others"),
+        (Self::Result, "results kept by the call that acked their messages"),
         (Self::LastSlot, "handlers begun in the last free slot"),
         (Self::Prompt, "handlers begun beside a free slot, none late, in peaceful stories"),
         (Self::PromptAgain, "handlers begun beside a free slot, none late, after trouble"),

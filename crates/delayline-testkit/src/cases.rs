@@ -21,6 +21,7 @@ mod order;
 mod pause;
 mod queue;
 mod relay;
+mod results;
 mod settle;
 mod totals;
 mod turn;
@@ -57,13 +58,14 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 22] = [
+    let topics: [fn() -> Vec<Case>; 23] = [
         delivery::cases,
         forms::cases,
         order::cases,
         leases::cases,
         settle::cases,
         hand_off::cases,
+        results::cases,
         turn::cases,
         cancel::cases,
         dead::cases,

@@ -93,6 +93,9 @@ impl<'a> Pair<'a> {
         let mut steps: Vec<_> = looks.into_iter().map(|op| Step { at, op }).collect();
         let pages = self.ids.chunks(delayline_core::limits::MAX_LOOK_UP);
         steps.extend(pages.map(|ids| Step { at, op: Op::Get(ids.to_vec()) }));
+        if !self.ids.is_empty() {
+            steps.push(Step { at, op: Op::Progress(self.ids.clone()) });
+        }
         for step in steps {
             self.apply(&step).await?;
         }
@@ -213,7 +216,7 @@ fn ids_of(op: &Op) -> Vec<MessageId> {
         }
         Op::Extend(extend) => extend.leases.iter().map(|(id, _)| id.clone()).collect(),
         Op::Reschedule(items) => items.iter().map(|item| item.id.clone()).collect(),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => ids.clone(),
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => ids.clone(),
         Op::Redrive(redrive) => redrive.ids.clone(),
         _ => Vec::new(),
     }

@@ -11,7 +11,8 @@ mod ledger;
 mod moves;
 
 use delayline_core::{
-    Claim, Lease, MessageId, Millis, NewMessage, Op, Outcome, Position, State, Status, Timestamp,
+    Claim, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, State, Status,
+    Timestamp,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -62,9 +63,10 @@ pub enum Action {
     Send(Op),
     /// [`Op::Settle`].
     Settle(Vec<(MessageId, LeaseRef, Outcome)>),
-    /// [`Op::HandOff`]: settlements, and messages that follow from them in turn. Without a message
-    /// that has an id of its own it is an [`Op::Settle`].
-    HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>),
+    /// [`Op::HandOff`]: settlements, messages that follow from them in turn, and a result of each
+    /// ack. Without a message that has an id of its own, and without a result, it is an
+    /// [`Op::Settle`].
+    HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>, Option<NewResult>),
     /// [`Op::Turn`], with at most the room that the settlements leave to its claim.
     Turn(Vec<(MessageId, LeaseRef, Outcome)>, Claim, ClaimToken),
     /// [`Op::Extend`].

@@ -72,6 +72,8 @@ fn kinds(reply: &Reply) -> Vec<String> {
         Reply::HandOff(items) => {
             let sent = items.iter().flat_map(|item| &item.messages);
             let sent = sent.map(|message| head("hand_off", message));
+            let kept = items.iter().filter(|item| item.result_kept);
+            let sent = sent.chain(kept.map(|_| "hand_off, result kept".to_owned()));
             items.iter().map(|item| settled("hand_off", &item.settled)).chain(sent).collect()
         }
         Reply::Turn(turned) => {
@@ -102,6 +104,13 @@ fn kinds(reply: &Reply) -> Vec<String> {
             .map(|found| match found {
                 Found::Live(message) => head("get", &message.info.state),
                 other => format!("get {other:?}"),
+            })
+            .collect(),
+        Reply::Progress(items) => items
+            .iter()
+            .map(|progress| match progress.result() {
+                Some(_) => "progress, result".to_owned(),
+                None => format!("progress {progress:?}"),
             })
             .collect(),
         Reply::List(page) => {
@@ -152,6 +161,12 @@ const EXPECTED: &[&str] = &[
     "hand_off Duplicate Ready",
     "hand_off Missing",
     "hand_off Stale",
+    "hand_off, result kept",
+    "progress Dead(Rejected)",
+    "progress Finished { status: Acked, result_bytes: None }",
+    "progress Pending",
+    "progress Unknown",
+    "progress, result",
     "cancel Cancelled",
     "cancel InFlight",
     "cancel NotFound",

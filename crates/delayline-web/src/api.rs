@@ -51,6 +51,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/messages", get(look::list).post(send::send)),
         ("/queues/{queue}/messages/{id}", delete(act::cancel).get(look::get)),
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),
+        ("/queues/{queue}/messages/{id}/progress", get(look::progress)),
         ("/queues/{queue}/messages/{id}/reschedule", post(act::reschedule)),
         ("/queues/{queue}/dead", get(look::dead)),
         ("/queues/{queue}/dead/jobs", post(job::start)),

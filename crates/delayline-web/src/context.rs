@@ -89,6 +89,11 @@ impl Context {
         infos.into_iter().map(|info| redacted(queue, info)).collect()
     }
 
+    /// Whether the visitor sees results. Nobody could remove anything from them.
+    pub(crate) fn sees_results(&self) -> bool {
+        self.sees_contents() && !self.shared.redacts()
+    }
+
     /// What is known of an id, as the visitor may see it.
     pub(crate) async fn get(&self, name: &str, id: &MessageId) -> Result<Found, Failure> {
         let (name, queue) = self.named(name)?;

@@ -84,7 +84,8 @@ impl Dashboard {
 
     /// Calls `redact` with the queue's name and each message before anything of it is shown, to
     /// remove what nobody is to see from its payload, its headers or its errors. In lists, where
-    /// messages have no content, payload and headers are empty. It must not block.
+    /// messages have no content, payload and headers are empty. Results of acks are not shown at all
+    /// then. It must not block.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};
@@ -193,6 +194,10 @@ impl Shared {
     }
 
     /// Removes what nobody is to see.
+    pub(crate) const fn redacts(&self) -> bool {
+        self.redact.is_some()
+    }
+
     pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
         if let Some(redact) = &self.redact {
             redact(queue, message);

@@ -14,6 +14,7 @@ use crate::events::EventSink;
 use crate::merge::Merger;
 use crate::pause::Pauses;
 use crate::telemetry::{self, Label, Observed, TraceContext};
+use crate::waiters::Waiters;
 
 /// A backend, how long to keep trying, and what the clones of a queue share.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ struct Shared {
     trace_source: Option<TraceSource>,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
+    /// Those who wait for messages to end.
+    waiters: Waiters,
 }
 
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
@@ -62,7 +65,9 @@ impl Client {
         let (merger, durability) = (Merger::default(), Durability::None);
         let mergers = Mutex::new(BTreeMap::from([(durability, merger.clone())]));
         let looks = watch::Sender::new(Instant::now());
-        let shared = Arc::new(Shared { plain, label, events, mergers, trace_source, looks });
+        let waiters = Waiters::default();
+        let shared = Shared { plain, label, events, mergers, trace_source, looks, waiters };
+        let shared = Arc::new(shared);
         Self { backend: Arc::new(observed), patience, durability, merger, shared }
     }
 
@@ -106,6 +111,10 @@ impl Client {
     /// that only one of them polls.
     pub(crate) fn looks(&self) -> &watch::Sender<Instant> {
         &self.shared.looks
+    }
+
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.shared.waiters
     }
 
     /// The trace context for a message that is sent now.

@@ -62,6 +62,9 @@ pub enum EventKind {
     },
     /// It was acked, and is finished.
     Acked,
+    /// It was acked, but its result was not kept: the results of its queue would be too large (G32).
+    /// Reported besides [`Acked`](Self::Acked).
+    ResultNotKept,
     /// Its handler failed, and it will be retried.
     Retried {
         /// The time until the retry.

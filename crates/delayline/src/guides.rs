@@ -10,6 +10,7 @@
 //! - [Relay to a list or stream](relay)
 //! - [Remind inactive shops](remind_inactive_shops)
 //! - [Replace a hand-written poller](replace_a_poller)
+//! - [Results: wait until a message is handled](results)
 //! - [Several queues in one process](several_queues)
 //! - [Test code that uses a queue](testing)
 //! - [Text a customer after a failed payment](text_after_failed_payment)
@@ -52,6 +53,9 @@ pub mod remind_inactive_shops {}
 
 #[doc = include_str!("../docs/guides/replace-a-poller.md")]
 pub mod replace_a_poller {}
+
+#[doc = include_str!("../docs/guides/results.md")]
+pub mod results {}
 
 #[doc = include_str!("../docs/guides/several-queues.md")]
 pub mod several_queues {}

@@ -150,6 +150,7 @@ mod relayer;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod waiters;
 mod worker;
 
 pub use bytes::Bytes;
@@ -157,9 +158,9 @@ pub use delayline_core::{
     Backlog, Cancelled, DeathReason, Destination, DestinationKey, Durability, Element, Enqueued,
     ErrorClass, ErrorKind, Finding, FinishedIds, Follower, Forecast, Found, GroupName, Headers,
     History, HistoryPoint, Jitter, Known, Lease, Message, MessageId, MessageInfo, MessageState,
-    Millis, NewMessage, Position, Priority, Purged, QueueName, Redriven, Relayed, Rescheduled,
-    Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update, UpdateContent,
-    UpdateDue, UpdateToken, Violation, is_printable, limits,
+    Millis, NewMessage, Position, Priority, Progress, Purged, QueueName, Redriven, Relayed,
+    Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update,
+    UpdateContent, UpdateDue, UpdateToken, Violation, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{

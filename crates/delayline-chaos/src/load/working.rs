@@ -166,7 +166,8 @@ fn hand_off(job: &Job<Bytes>, queue: &delayline::Queue<Bytes, delayline::Raw>) -
     };
     let next = n + job.epoch() * FOLLOW_UPS;
     let draft = queue.message(&payload(next)).id(&*id(next)).max_crashes(6);
-    Outcome::Ack.then([draft]).unwrap_or(Outcome::Ack)
+    // Half of the senders have asked for a result.
+    Outcome::AckWith("done".into()).then([draft]).unwrap_or(Outcome::Ack)
 }
 
 async fn produce(
@@ -179,6 +180,7 @@ async fn produce(
         let n = sent.fetch_add(1, Ordering::Relaxed);
         let delay = Duration::from_millis(chance.u64(..300));
         let draft = queue.message(&payload(n)).id(&*id(n)).due_in(delay);
+        let draft = if n.is_multiple_of(2) { draft.keep_result(RETENTION) } else { draft };
         let draft = draft.max_failures(4).max_crashes(6);
         // By its id it can be sent again, whatever became of it.
         while draft.clone().send().await.is_err() && !*stop.borrow() {
@@ -256,6 +258,8 @@ fn hash(what: &impl std::hash::Hash) -> u64 {
 }
 
 const WORKERS: usize = 4;
+/// How long results are kept.
+const RETENTION: Duration = Duration::from_secs(600);
 /// The numbers of messages that follow from others begin here.
 const FOLLOW_UPS: u64 = 1 << 32;
 const LEASE: Duration = Duration::from_millis(400);

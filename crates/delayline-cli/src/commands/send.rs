@@ -176,6 +176,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         max_failures: args.max_failures,
         max_crashes: args.max_crashes,
         expires_in: args.expires_in,
+        keep_result: args.keep_result,
         reuse_finished_id: args.reuse_finished_id,
         update: args.update,
         at_most: args.at_most,

@@ -1,10 +1,10 @@
-//! Settlements that carry messages.
+//! Settlements that carry messages or a result.
 
 use super::{Changes, State};
 use crate::{HandOff, HandedOff, Settled, Timestamp};
 
 impl State {
-    /// Ends leases, and then enqueues what follows from those that this has ended.
+    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this has ended.
     pub(super) fn hand_off(
         &mut self,
         now: Timestamp,
@@ -13,12 +13,41 @@ impl State {
     ) -> Vec<HandedOff> {
         let settled = items.iter().map(|item| self.settle(now, &item.settlement, changes));
         let settled: Vec<_> = settled.collect();
-        let send = |(item, settled): (&HandOff, Settled)| {
+        let kept = self.keep_results(now, items, &settled);
+        let send = |((item, settled), result_kept): ((&HandOff, Settled), bool)| {
             let messages =
                 if matches!(settled, Settled::Done { .. }) { &item.messages[..] } else { &[] };
             let messages = messages.iter().map(|message| self.enqueue(now, message, changes));
-            HandedOff { settled, messages: messages.collect() }
+            HandedOff { settled, messages: messages.collect(), result_kept }
         };
-        items.iter().zip(settled).map(send).collect()
+        items.iter().zip(settled).zip(kept).map(send).collect()
+    }
+
+    /// Keeps the results of the acks that are done. Returns for each item whether its result is kept,
+    /// now or since an earlier attempt.
+    ///
+    /// Each new result makes room by removing up to two old ones, so that work is bounded and nothing
+    /// stays for ever.
+    pub(super) fn keep_results(
+        &mut self,
+        now: Timestamp,
+        items: &[HandOff],
+        settled: &[Settled],
+    ) -> Vec<bool> {
+        let is_new = |item: &HandOff, settled: &Settled| {
+            item.result.is_some() && matches!(settled, Settled::Done { .. })
+        };
+        let pairs = || items.iter().zip(settled);
+        let new = pairs().filter(|(item, settled)| is_new(item, settled)).count();
+        self.results.trim(now, 2 * new);
+        let keep = |(item, settled): (&HandOff, &Settled)| {
+            let Some(result) = &item.result else { return false };
+            let (id, lease) = (&item.settlement.id, item.settlement.lease);
+            if is_new(item, settled) {
+                self.results.keep(now, id, lease, result);
+            }
+            self.results.is_kept(now, id, lease)
+        };
+        pairs().map(keep).collect()
     }
 }

@@ -2,11 +2,14 @@
 
 use std::ops::{Bound, RangeInclusive};
 
-use super::entry::Next;
+use bytes::Bytes;
+
+use super::entry::{Next, Place};
 use super::{Index, State, first};
+use crate::limits::MAX_BATCH_BYTES;
 use crate::{
     Check, Checked, Forecast, Found, History, HistoryPoint, List, Message, MessageId, Millis, Page,
-    Position, Priority, Resolution, Stats, Status, Timestamp,
+    Position, Priority, Progress, Resolution, Stats, Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead.
@@ -21,6 +24,36 @@ impl State {
             }
             (None, Some(past)) => Found::Finished(past.status),
             (None, None) => Found::Unknown,
+        }
+    }
+
+    /// Tells of each message how far it has come, and stops before results exceed [`MAX_BATCH_BYTES`].
+    pub(super) fn progress(&self, now: Timestamp, ids: &[MessageId]) -> Vec<Progress> {
+        let mut bytes = 0;
+        let fits = |progress: &Progress| {
+            bytes += progress.result().map_or(0, Bytes::len);
+            bytes <= MAX_BATCH_BYTES
+        };
+        ids.iter().map(|id| self.progress_of(now, id)).take_while(fits).collect()
+    }
+
+    fn progress_of(&self, now: Timestamp, id: &MessageId) -> Progress {
+        if let Some(entry) = self.entries.get(id) {
+            return match entry.place {
+                Place::Dead { reason, .. } => Progress::Dead(reason),
+                Place::Waiting | Place::Leased { .. } => Progress::Pending,
+            };
+        }
+        let kept = self.results.get(now, id);
+        match self.finished.get(now, id) {
+            Some(past) => {
+                let own = kept.filter(|kept| past.lease == Some(kept.lease));
+                Progress::Finished { status: past.status, result: own.map(|it| it.bytes.clone()) }
+            }
+            None => kept.map_or(Progress::Unknown, |kept| Progress::Finished {
+                status: Status::Acked,
+                result: Some(kept.bytes.clone()),
+            }),
         }
     }
 

@@ -12,7 +12,7 @@ use super::pauses::Pauses;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{Claim, HandOff, Millis, NewMessage, Op, Outcome, Settlement};
+use crate::{Claim, HandOff, Millis, Op, Outcome, Settlement};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Lane {
     pub(super) leases: Leases,
     /// The results of handlers.
     pub(super) settles: Settles<Settlement>,
-    /// Those with messages that follow. Apart, since a full server refuses them only.
+    /// Those with messages that follow, or a result. Apart, since a full server refuses them only.
     pub(super) hand_offs: Settles<HandOff>,
     pub(super) bell: Bell,
     /// Pauses while handlers give everything back at once.
@@ -112,12 +112,12 @@ impl Lane {
         &mut self.hand_offs
     }
 
-    /// Takes the result of a handler, and the messages that follow from it.
-    pub(super) fn settle(&mut self, settlement: Settlement, messages: Vec<NewMessage>) {
-        if messages.is_empty() {
-            self.settles.push(settlement);
+    /// Takes the end of a handler, with what it carries.
+    pub(super) fn settle(&mut self, item: HandOff) {
+        if item.messages.is_empty() && item.result.is_none() {
+            self.settles.push(item.settlement);
         } else {
-            self.hand_offs.push(HandOff { settlement, messages });
+            self.hand_offs.push(item);
         }
     }
 

@@ -25,10 +25,11 @@ pub(super) struct Settles<T> {
     pauses: Pauses,
 }
 
-/// A settlement, with or without messages that follow.
+/// A settlement, with or without messages that follow and a result.
 pub(super) trait Settling {
     fn settlement(&self) -> &Settlement;
     fn messages(&self) -> &[NewMessage];
+    fn result_bytes(&self) -> usize;
 }
 
 impl Settling for Settlement {
@@ -39,6 +40,10 @@ impl Settling for Settlement {
     fn messages(&self) -> &[NewMessage] {
         &[]
     }
+
+    fn result_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl Settling for HandOff {
@@ -48,6 +53,10 @@ impl Settling for HandOff {
 
     fn messages(&self) -> &[NewMessage] {
         &self.messages
+    }
+
+    fn result_bytes(&self) -> usize {
+        self.result.as_ref().map_or(0, |result| result.bytes.len())
     }
 }
 
@@ -103,7 +112,7 @@ impl<T: Settling> Settles<T> {
     ) -> Option<Duration> {
         self.confirmed();
         let pairs = items.iter().zip(answers);
-        let soonest = pairs.filter_map(|(item, HandedOff { settled, messages })| {
+        let soonest = pairs.filter_map(|(item, HandedOff { settled, messages, .. })| {
             let again = summary.note(item.settlement(), settled).map(Duration::from);
             let following = messages.into_iter().filter_map(|message| match message {
                 Enqueued::Created { due } => Some(due.since(at)),
@@ -154,6 +163,7 @@ impl<'a> Batch<'a> {
         self.ids.insert(&item.settlement().id);
         self.ids.extend(item.messages().iter().map(|message| &message.id));
         self.bytes += item.messages().iter().map(NewMessage::content_bytes).sum::<usize>();
+        self.bytes += item.result_bytes();
         let has_room = self.ids.len() <= MAX_BATCH && self.bytes <= MAX_BATCH_BYTES;
         let are_new = self.ids.len() == before + 1 + item.messages().len();
         is_first || has_room && are_new
@@ -171,7 +181,7 @@ mod tests {
 
     fn item(name: &str, messages: Vec<NewMessage>) -> HandOff {
         let lease = Lease { claim_id: ClaimId::from_bytes([0; 16]), epoch: 1 };
-        HandOff { settlement: Settlement { id: id(name), lease, outcome: Outcome::Ack }, messages }
+        HandOff::new(Settlement { id: id(name), lease, outcome: Outcome::Ack }, messages)
     }
 
     fn message(name: &str) -> NewMessage {

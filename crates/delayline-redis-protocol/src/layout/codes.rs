@@ -97,6 +97,9 @@ codes! {
     }
     purged: i64, "PURGE_" = "purges" { DONE = 1, NOT_DEAD = 2, NOT_FOUND = 3 }
     item: i64, "GET_" = "messages that are not live" { UNREADABLE = -1, UNKNOWN = 0 }
+    progress: i64, "PROGRESS_" = "messages that are not finished; dead ones: minus the reason" {
+        PENDING = 0, UNKNOWN = -10,
+    }
     resolution: u8, "RESOLUTION_" = "resolutions of a history" { MINUTES = 0, HOURS = 1 }
     place: u8, "AT_" = "bands of `index`, after the priority levels, and where else an audit looks" {
         LEASED = 4, DEAD = 5, RECORDS = 6, DETAILS = 7, CONTENTS = 8,

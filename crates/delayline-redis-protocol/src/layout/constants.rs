@@ -3,7 +3,7 @@
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS, MAX_BATCH,
     MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED, MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL,
-    MAX_RECLAIM, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+    MAX_RECLAIM, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
 use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateToken};
 
@@ -65,6 +65,8 @@ fn numbers() -> Vec<(String, String)> {
         ("MAX_BURIALS", MAX_BURIALS as u64),
         ("FINISHED_RETENTION", FINISHED_RETENTION_MS),
         ("MAX_FINISHED", MAX_FINISHED as u64),
+        ("RESULT_RETENTION", MAX_RESULT_RETENTION_MS),
+        ("MAX_RESULTS_BYTES", MAX_RESULTS_BYTES as u64),
         ("JOURNAL_RETENTION", JOURNAL_RETENTION_MS),
         ("MAX_JOURNAL", MAX_JOURNAL as u64),
         // Every sleeper comes back within this time.

@@ -33,9 +33,9 @@ use std::sync::Arc;
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
-    MessageId, Millis, NewMessage, Op, Outcome, Position, QueueName, Redrive, Relay, Reply,
-    Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Turn, Update, UpdateContent,
-    UpdateDue, UpdateToken,
+    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, QueueName, Redrive, Relay,
+    Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Turn, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
 use delayline_test_server::{Reply as Raw, Server};
@@ -55,6 +55,7 @@ pub const JOURNAL: [usize; 2] = [8, 9];
 pub const BELL: usize = 10;
 pub const TOTALS: usize = 12;
 pub const HISTORY: usize = 13;
+pub const RESULTS: [usize; 2] = [14, 15];
 
 /// The score of a place in the index: a priority level, [`Position::LEASED`] or [`Position::DEAD`],
 /// and an instant in ms.
@@ -117,10 +118,12 @@ pub fn settle(text: &str, token: u8, outcome: Outcome) -> Op {
     Op::Settle(vec![Settlement::new(id(text), lease(token), outcome)])
 }
 
-/// A settlement, and messages that follow.
+/// A settlement, messages that follow and, of an ack, a result.
 pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
+    let result = (outcome == Outcome::Ack).then(|| NewResult::new("42", millis(60_000)));
     let settlement = Settlement::new(id(text), lease(token), outcome);
-    Op::HandOff(vec![HandOff::new(settlement, next.iter().map(|it| message(it)).collect())])
+    let messages = next.iter().map(|it| message(it)).collect();
+    Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)])
 }
 
 /// A settlement, and a claim by another consumer.
@@ -226,6 +229,7 @@ pub fn every_op() -> Vec<Op> {
         Op::Pause,
         Op::Resume,
         Op::Get(vec![id("ready"), id("leased"), id("acked")]),
+        Op::Progress(vec![id("ready"), id("leased"), id("acked")]),
         list(Status::Scheduled),
         list(Status::Leased),
         list(Status::Dead),
@@ -315,6 +319,7 @@ macro_rules! queue_cases {
             counting: totals_outlive_the_control_record;
             remembering: a_repair_limits_the_life_of_what_is_remembered;
             remembering: what_is_remembered_goes_by_itself;
+            remembering: results_go_by_themselves;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: each_kind_of_damage_is_mended;

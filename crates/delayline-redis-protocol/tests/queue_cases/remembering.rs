@@ -1,6 +1,8 @@
 //! What is remembered of finished messages and of claims, and for how long.
 
-use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED};
+use delayline_core::limits::{
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_RESULT_RETENTION_MS,
+};
 use delayline_core::{Cancelled, Found};
 
 use super::*;
@@ -103,6 +105,38 @@ pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
             assert!((1..=retention).contains(&ttl_ms.1), "{end:?} {ttl_ms:?}");
         }
     }
+}
+
+pub async fn results_go_by_themselves<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
+    assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), 1);
+    apply(&queue, 0, hand_off("a", 1, Outcome::Ack, &[])).await;
+    let most = i64::try_from(MAX_RESULT_RETENTION_MS).unwrap();
+    let are_limited = || {
+        RESULTS.iter().all(|key| {
+            let ttl_ms = server.command(&[b"PTTL", &queue.keys().all()[*key][..]]);
+            matches!(ttl_ms, Raw::Int(ms) if (most - 60_000..=most).contains(&ms))
+        })
+    };
+    assert!(are_limited());
+    for key in RESULTS {
+        // A file may end just before.
+        assert_eq!(server.command(&[b"PERSIST", &queue.keys().all()[key][..]]), Raw::Int(1));
+        assert!(!are_limited());
+        assert_eq!(repair::repaired(&queue, 0, 100).await, []);
+        assert!(are_limited());
+    }
+    // All that is left of an expired result is its place, for a while.
+    let op = |token, name| hand_off(name, token, Outcome::Ack, &[]);
+    apply(&queue, 60_000, Op::Enqueue(vec![message("b")])).await;
+    assert_eq!(claimed(&queue, 60_000, 2).await.deliveries.len(), 1);
+    apply(&queue, 60_000, op(2, "b")).await;
+    let [results, until] = RESULTS.map(|key| &queue.keys().all()[key][..]);
+    assert_eq!(server.command(&[b"HLEN", results]), Raw::Int(2), "b, and the number of bytes");
+    assert_eq!(server.command(&[b"HGET", results, b""]), Raw::BulkString(b"2".to_vec()));
+    assert_eq!(server.command(&[b"ZCARD", until]), Raw::Int(1));
 }
 
 pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {

@@ -405,6 +405,7 @@ impl<'a> Before<'a> {
                 }
             }
             Reply::HandOff(told) => {
+                self.look_for_results(queue, &told, what).await;
                 for HandedOff { settled, messages, .. } in told {
                     let is_settled = !matches!(settled, Settled::Stale | Settled::Missing);
                     assert!(is_settled, "{settled:?}: {what}");
@@ -420,6 +421,24 @@ impl<'a> Before<'a> {
         }
         for (name, found) in names.iter().zip(look_up(queue, self.tear.at + 1, names).await) {
             assert!(matches!(found, Found::Finished(_)), "{name} is {found:?}: {what}");
+        }
+    }
+
+    /// The results of a hand-off are there once it has been repeated.
+    async fn look_for_results(&self, queue: &impl Backend, told: &[HandedOff], what: &str) {
+        let Op::HandOff(items) = &self.tear.op else { panic!() };
+        let carriers = items.iter().zip(told).filter(|(item, _)| item.result.is_some());
+        let kept = carriers.map(|(item, told)| (item.settlement.id.clone(), told.result_kept));
+        let (ids, kept): (Vec<_>, Vec<_>) = kept.unzip();
+        assert!(kept.iter().all(|kept| *kept), "{told:?}: {what}");
+        if ids.is_empty() {
+            return;
+        }
+        match apply(queue, self.tear.at + 1, Op::Progress(ids)).await {
+            Reply::Progress(all) => {
+                assert!(all.iter().all(|it| it.result().is_some()), "{all:?}: {what}");
+            }
+            other => panic!("{other:?}: {what}"),
         }
     }
 

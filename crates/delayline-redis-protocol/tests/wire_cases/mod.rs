@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
-    Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome,
-    QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State, Status,
-    Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
+    Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op,
+    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State,
+    Status, Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -133,7 +133,8 @@ pub mod scenes {
         let settlement = Settlement::new(id(n), lease(n), Outcome::Ack);
         let next = MessageId::try_from(format!("next{n}").as_str()).unwrap();
         let messages = vec![NewMessage::new(next.clone(), "payload")];
-        let op = Op::HandOff(vec![HandOff::new(settlement, messages)]);
+        let result = NewResult::new("42", millis(5_000));
+        let op = Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]);
         scene(before, op, vec![Op::Cancel(vec![next])])
     }
     pub fn turn(n: u64) -> Scene {
@@ -173,6 +174,10 @@ pub mod scenes {
     }
     pub fn get(n: u64) -> Scene {
         scene(vec![super::enqueue(n)], Op::Get(vec![id(n)]), vec![super::cancel(n)])
+    }
+    pub fn progress(n: u64) -> Scene {
+        let before = vec![super::enqueue(n), super::claim(n), settle(n, Outcome::Ack)];
+        scene(before, Op::Progress(vec![id(n)]), vec![])
     }
     pub fn list(n: u64) -> Scene {
         let list = List::new(Status::Ready, 10);
@@ -370,7 +375,7 @@ macro_rules! wire_cases {
     };
     ($connect:ty) => {
         wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause
-            resume get list stats forecast history check repair);
+            resume get progress list stats forecast history check repair);
     };
 }
 pub(crate) use wire_cases;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
 use delayline_core::{
-    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, Op, Outcome, Turn,
+    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Turn,
 };
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
@@ -226,8 +226,10 @@ impl World<'_> {
         let outcome = outcome.unwrap_or_else(|| answer.into());
         self.ledger.answered(slot.queue(), &id, &outcome);
         let messages = (0..follow_ups).map(|n| NewMessage::new(follow_up_of(&id, lease, n), ""));
+        let has_result = follow_ups > 0 && outcome == Outcome::Ack;
+        let result = has_result.then(|| NewResult::new("done", RESULT_RETENTION));
         if let Some(machine) = &mut process.machine {
-            machine.handle_finished(slot, outcome, messages.collect());
+            machine.handle_finished(slot, outcome, messages.collect(), result);
         }
     }
 
@@ -322,6 +324,8 @@ const PROMPT: Ms = 130;
 const PROMPT_AMONG_QUEUES: Ms = 600;
 /// How long two mild faults may keep a message.
 const MADE_UP_FOR: Ms = 1_500;
+/// How long the results of handlers are kept.
+const RESULT_RETENTION: Millis = Millis::saturating(3_600_000);
 /// How long one queue goes without a look.
 const POLL: Ms = 5_000;
 /// Between the tries of a call that fails.

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
-    GroupName, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, Op, Outcome, Position,
-    Priority, Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp,
-    Turn, Update, UpdateContent, UpdateDue, UpdateToken,
+    GroupName, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
+    Position, Priority, Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status,
+    Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::bytes::decode;
@@ -74,6 +74,7 @@ impl FromStr for Step {
             "pause" => Op::Pause,
             "resume" => Op::Resume,
             "get" => Op::Get(words.ids()?),
+            "progress" => Op::Progress(words.ids()?),
             "list" => Op::List(
                 List::new(status(words.word()?)?, number(words.required("limit")?)?)
                     .after(words.optional("after").map(position).transpose()?),
@@ -227,13 +228,19 @@ fn hand_off(item: &mut Words<'_>) -> Result<HandOff, String> {
     let mut parts = words.split(|word| *word == ">").map(|part| Words(part.to_vec()));
     let mut first = parts.next().unwrap_or_else(|| Words(Vec::new()));
     let settlement = settlement(&mut first)?;
+    let result = match first.optional("result") {
+        Some(result) => {
+            Some(NewResult::new(decode(result)?, millis(first.required("retention")?)?))
+        }
+        None => None,
+    };
     first.end()?;
     let messages = parts.map(|mut part| {
         let message = message(&mut part)?;
         part.end()?;
         Ok(message)
     });
-    Ok(HandOff::new(settlement, messages.collect::<Result<_, String>>()?))
+    Ok(HandOff::new(settlement, messages.collect::<Result<_, String>>()?).with_result(result))
 }
 
 fn destination(words: &mut Words<'_>) -> Result<Destination, String> {

@@ -29,6 +29,10 @@ impl fmt::Display for Step {
             Op::Settle(settlements) => items(f, settlements, settlement),
             Op::HandOff(hand_offs) => items(f, hand_offs, |f, item| {
                 settlement(f, &item.settlement)?;
+                if let Some(result) = &item.result {
+                    let retention_ms = result.retention.as_ms();
+                    write!(f, " result={} retention={retention_ms}", Word(&result.bytes))?;
+                }
                 item.messages.iter().try_for_each(|follow_up| {
                     f.write_str(" >")?;
                     message(f, follow_up)
@@ -49,7 +53,7 @@ impl fmt::Display for Step {
                     lease(f, *fence)
                 })
             }
-            Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => {
+            Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => {
                 ids.iter().try_for_each(|i| id(f, i))
             }
             Op::Reschedule(reschedules) => items(f, reschedules, |f, item| {

@@ -1,10 +1,12 @@
 //! The values used in random runs.
 
 use bytes::Bytes;
-use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
+use delayline_core::limits::{
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS,
+};
 use delayline_core::{
     ClaimId, ConsumerName, FinishedIds, Headers, Known, Lease, MessageId, Millis, NewMessage,
-    Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
+    NewResult, Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
     UpdateToken,
 };
 use proptest::collection::vec;
@@ -184,6 +186,20 @@ pub(super) fn delay() -> impl Strategy<Value = Millis> {
 
 pub(super) fn lease_duration() -> impl Strategy<Value = Millis> {
     prop_oneof![6 => 1..8_u64, 2 => 8..200_u64, 1 => Just(86_400_000)].prop_map(Millis::saturating)
+}
+
+pub(super) fn every_id() -> Vec<MessageId> {
+    IDS.iter().filter_map(|id| MessageId::new(*id).ok()).collect()
+}
+
+pub(super) fn result() -> impl Strategy<Value = NewResult> {
+    let bytes = prop_oneof![
+        4 => select(vec![&b""[..], b"42", b"\0\r\n"]).prop_map(Bytes::from_static),
+        1 => (1..=MAX_RESULT_BYTES).prop_map(|len| vec![b'r'; len].into()),
+    ];
+    let retention =
+        prop_oneof![2 => 1..10_u64, 2 => 10..200_u64, 2 => Just(MAX_RESULT_RETENTION_MS)];
+    (bytes, retention).prop_map(|(bytes, ms)| NewResult::new(bytes, Millis::saturating(ms)))
 }
 
 pub(super) fn outcome() -> impl Strategy<Value = Outcome> {

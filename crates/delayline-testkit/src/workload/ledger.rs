@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
     Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, HandOff, Lease, List, MessageId,
-    Millis, NewMessage, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement, Status,
-    Timestamp, Turn, Turned,
+    Millis, NewMessage, NewResult, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement,
+    Status, Timestamp, Turn, Turned,
 };
 
 use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, Tick};
@@ -59,7 +59,9 @@ impl Ledger {
         let op = match action {
             Action::Send(op) => op.clone(),
             Action::Settle(items) => Op::Settle(self.settlements(items)),
-            Action::HandOff(items, messages) => hand_off(self.settlements(items), messages),
+            Action::HandOff(items, messages, result) => {
+                hand_off(self.settlements(items), messages, result.as_ref())
+            }
             Action::Turn(items, claim, token) => {
                 let settlements = self.settlements(items);
                 let claim_id = match token {
@@ -195,17 +197,29 @@ impl Ledger {
     }
 }
 
-/// Hand-offs of the messages whose ids are not settled, or else just the settlements.
-fn hand_off(settlements: Vec<Settlement>, messages: &[NewMessage]) -> Op {
+/// Hand-offs of the messages whose ids are not settled, and of a result of each ack, or else just the
+/// settlements.
+fn hand_off(
+    settlements: Vec<Settlement>,
+    messages: &[NewMessage],
+    result: Option<&NewResult>,
+) -> Op {
     let is_settled = |id: &MessageId| settlements.iter().any(|item| item.id == *id);
     let messages: Vec<_> = messages.iter().filter(|message| !is_settled(&message.id)).collect();
-    if messages.is_empty() {
+    let has_result = |item: &Settlement| result.is_some() && item.outcome == Outcome::Ack;
+    let carriers = match messages.len() {
+        0 => settlements.iter().filter(|item| has_result(item)).count(),
+        most => settlements.len().min(most),
+    };
+    if carriers == 0 {
         return Op::Settle(settlements);
     }
-    let most = settlements.len().min(messages.len());
-    let items = settlements.into_iter().take(most).enumerate().map(|(n, settlement)| {
-        let own = messages.iter().skip(n).step_by(most).map(|message| (*message).clone());
-        HandOff::new(settlement, own.collect())
+    let carries = |item: &Settlement| !messages.is_empty() || has_result(item);
+    let items = settlements.into_iter().filter(carries).take(carriers).enumerate();
+    let items = items.map(|(n, settlement)| {
+        let own = messages.iter().skip(n).step_by(carriers).map(|message| (*message).clone());
+        let own_result = if has_result(&settlement) { result.cloned() } else { None };
+        HandOff::new(settlement, own.collect()).with_result(own_result)
     });
     Op::HandOff(items.collect())
 }

@@ -1,16 +1,16 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, Op, Outcome, Redrive,
-    Relay, Reschedule, Resolution, Settlement, Status, Turn,
+    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, NewResult, Op,
+    Outcome, Redrive, Relay, Reschedule, Resolution, Settlement, Status, Turn,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::content::{
-    claim_id, consumer, content, delay, for_ids, id, ids, lease, lease_duration, memory_span,
-    message, outcome, position, schedule,
+    claim_id, consumer, content, delay, every_id, for_ids, id, ids, lease, lease_duration,
+    memory_span, message, outcome, position, result, schedule,
 };
 use super::destinations::{list, stream};
 use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
@@ -33,10 +33,11 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         })
     };
     let settle = settlements().prop_map(Action::Settle);
-    let hand_off = (settlements(), for_ids(content())).prop_map(|(settlements, messages)| {
+    let carried = (for_ids(content()), prop::option::of(result()));
+    let hand_off = (settlements(), carried).prop_map(|(settlements, (messages, result))| {
         let messages = messages.into_iter().map(message);
         let messages = messages.map(|message| message.known(Known::Refuse));
-        Action::HandOff(settlements, messages.collect())
+        Action::HandOff(settlements, messages.collect(), result)
     });
     let token = prop_oneof![4 => Just(ClaimToken::New), 1 => Just(ClaimToken::Own)];
     let turn = (settlements(), claim(), token);
@@ -48,7 +49,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         7 => claim().prop_map(Action::ClaimAnew),
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
-        2 => hand_off,
+        3 => hand_off,
         4 => turn.prop_map(|(settlements, claim, token)| Action::Turn(settlements, claim, token)),
         2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
@@ -87,6 +88,8 @@ fn reading() -> impl Strategy<Value = Action> {
         1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Check(after, limit)),
         1 => (cursor(), page_limit()).prop_map(|(after, limit)| Action::Repair(after, limit)),
         4 => ids().prop_map(|ids| Action::Send(Op::Get(ids))),
+        2 => ids().prop_map(|ids| Action::Send(Op::Progress(ids))),
+        4 => Just(Action::Send(Op::Progress(every_id()))),
         1 => Just(Action::Send(Op::Stats)),
         1 => delays().prop_map(|delays| Action::Send(Op::Forecast(delays))),
         1 => select(&[Resolution::Minutes, Resolution::Hours][..])
@@ -118,6 +121,14 @@ fn invalid() -> impl Strategy<Value = Op> {
         (id(), outcome()).prop_map(|(id, outcome)| {
             let settlement = Settlement::new(id, no_lease(), outcome);
             Op::HandOff(vec![HandOff::new(settlement, Vec::new())])
+        }),
+        (id(), result()).prop_map(|(id, result)| {
+            let settlement = Settlement::new(id, no_lease(), Outcome::Release);
+            Op::HandOff(vec![HandOff::new(settlement, Vec::new()).with_result(result)])
+        }),
+        id().prop_map(move |id| {
+            let result = NewResult::new("", Millis::ZERO);
+            Op::HandOff(vec![HandOff::new(ack(id), Vec::new()).with_result(result)])
         }),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
         Just(Op::Relay(Relay::new(list("a-list", Some(0)), 1))),

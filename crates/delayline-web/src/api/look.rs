@@ -1,8 +1,10 @@
 //! Requests that change nothing.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{Explanation, Found, Resolution, Status, limits};
+use delayline::{Explanation, Found, Progress, Resolution, Status, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
@@ -126,5 +128,29 @@ pub(super) async fn explain(place: Place, context: Context) -> Result<Response, 
     let explanation = Explanation::new(&found, now, stats.paused);
     Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
+
+/// How far a message has come; waits for its end if asked to.
+pub(super) async fn progress(place: Place, context: Context) -> Result<Response, Problem> {
+    let (queue, id) = place.id()?;
+    let limit = match context.params.text("wait").map(json::duration) {
+        None => Duration::ZERO,
+        Some(Ok(limit)) if limit <= LONGEST_WAIT => limit,
+        Some(Ok(_)) => {
+            let most = LONGEST_WAIT.as_secs();
+            return Err(Failure::Wrong(format!("`wait` is at most {most}s")).into());
+        }
+        Some(Err(why)) => return Err(Failure::Wrong(format!("wait: {why}")).into()),
+    };
+    let mut progress = context.named(&queue)?.1.wait_for(id.clone(), limit).await?;
+    if let Progress::Finished { result, .. } = &mut progress
+        && !context.sees_results()
+    {
+        *result = None;
+    }
+    Ok(answer(StatusCode::OK, &json::progress(&id, &progress)))
+}
+
+/// Proxies end requests that take much longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];

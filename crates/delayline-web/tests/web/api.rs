@@ -1,9 +1,11 @@
 //! The HTTP API.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::Request;
-use delayline::{Found, limits};
-use delayline_web::{Role, Router};
+use delayline::{Bytes, Found, limits};
+use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, ask, call, get, let_die, orders, send, send_later, site};
@@ -357,6 +359,37 @@ async fn a_history_tells_what_happened() {
     let problem = history("?resolution=days", 400).await;
     assert_eq!(problem["detail"], "`resolution` is minutes or hours");
     call(&site, "GET", "/queues/nobody/history", "").await.status(404);
+}
+
+#[tokio::test]
+async fn the_end_of_a_message_can_be_waited_for() {
+    let orders = orders().await;
+    let draft = orders.message(&Bytes::from_static(b"7")).id("a");
+    let _ = draft.keep_result(Duration::from_secs(60)).send().await.unwrap();
+    let site = site(&orders, Role::Operator);
+    let progress = async |query: &str, status| {
+        let path = format!("{MESSAGES}/{query}");
+        call(&site, "GET", &path, "").await.status(status).json()
+    };
+    assert_eq!(progress("a/progress", 200).await, json!({"id": "a", "state": "pending"}));
+    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    let work = worker.run(async |job: delayline::Job<Bytes>| {
+        Ok::<_, delayline::Error>(delayline::Outcome::AckWith(job.into_payload()))
+    });
+    let (ended, _) = tokio::join!(progress("a/progress?wait=20s", 200), work);
+    assert_eq!(ended, json!({"id": "a", "state": "acked", "result": "7"}));
+    assert_eq!(progress("b/progress", 200).await["state"], "unknown");
+    assert_eq!(progress("a/progress?wait=31s", 400).await["detail"], "`wait` is at most 30s");
+    progress("a/progress?wait=soon", 400).await;
+    // A result is content.
+    let viewer = self::site(&orders, Role::Viewer);
+    let path = format!("{MESSAGES}/a/progress");
+    let seen = call(&viewer, "GET", &path, "").await.status(200).json();
+    assert_eq!(seen, json!({"id": "a", "state": "acked"}));
+    let redacting = Dashboard::new(Access::everyone(Role::Admin)).redact(|_, _| {});
+    let redacting = redacting.queue(orders.clone()).router().unwrap();
+    let seen = call(&redacting, "GET", &path, "").await.status(200).json();
+    assert_eq!(seen, json!({"id": "a", "state": "acked"}));
 }
 
 #[tokio::test]

@@ -259,6 +259,17 @@ impl Draft {
         self.try_with(|message| Ok(message.headers.set(name, value)?))
     }
 
+    /// Keeps the result of the message's handler, for up to seven days after the ack: for
+    /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least one.
+    ///
+    /// It is in the header [`Headers::RESULT_RETENTION_MS`](crate::Headers::RESULT_RETENTION_MS), and
+    /// so a part of the content.
+    pub fn keep_result(self, retention: Duration) -> Self {
+        self.try_with(|message| {
+            Ok(message.headers.set_result_retention(Millis::try_from(retention)?)?)
+        })
+    }
+
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
     ///
     /// The context is not part of the content: the same id with another context is a duplicate (G15),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
-    Applied, Forecast, Found, History, MessageId, MessageState, Millis, Op, Reply, Resolution,
-    Stats, Timestamp,
+    Applied, Forecast, Found, History, MessageId, MessageState, Millis, Op, Progress, Reply,
+    Resolution, Stats, Timestamp,
 };
 
 use super::{Explanation, Queue, only};
@@ -66,6 +66,58 @@ impl<T, C> Queue<T, C> {
             _ => None,
         })
         .await
+    }
+
+    /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until `limit`
+    /// has passed, and returns how far it has come (G32). An id that the queue does not know is
+    /// [`Progress::Unknown`] at once.
+    ///
+    /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All who
+    /// wait for messages of one queue in a process share one task, whose calls look for up to 1,000
+    /// messages each.
+    ///
+    /// A handler leaves a result with [`Outcome::AckWith`](crate::Outcome::AckWith) if the sender
+    /// has asked for it with [`Draft::keep_result`](crate::Draft::keep_result). After a wait that was
+    /// interrupted, wait again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::{Error, Job, Outcome, Progress, Queue, Worker};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let squares: Queue<u64> = delayline::connect("memory:").await?.queue("squares").await?;
+    /// let worker = Worker::builder(squares.clone()).build()?;
+    /// let handle = worker.handle();
+    /// let running = tokio::spawn(worker.run(async |job: Job<u64>| {
+    ///     let square = job.payload() * job.payload();
+    ///     Ok::<_, Error>(Outcome::AckWith(square.to_string().into()))
+    /// }));
+    ///
+    /// let sent = squares.message(&7).keep_result(Duration::from_secs(60)).send().await?;
+    /// let progress = squares.wait_for(sent.id, Duration::from_secs(10)).await?;
+    /// assert_eq!(progress, Progress::acked_with("49"));
+    ///
+    /// handle.stop(Duration::ZERO);
+    /// # running.await.expect("the worker ends");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel). While the server cannot be reached, a wait lasts as long as the
+    /// [`patience`](Self::patience) of a call, even if that is longer than `limit`.
+    #[doc(alias = "join")]
+    #[doc(alias = "wait_until_finished")]
+    pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Progress, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.client.waiters().wait(&self.client, message_id(id)?, limit).await
     }
 
     /// Explains why a message is not delivered now, or what has become of it.

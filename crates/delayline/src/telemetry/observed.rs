@@ -76,6 +76,15 @@ impl Observed {
                 for (item, result) in items.iter().zip(results) {
                     let settlement = &item.settlement;
                     tell(&settlement.id, self.settled(settlement, result.settled));
+                    let is_done = matches!(result.settled, Settled::Done { .. });
+                    if item.result.is_some() && is_done && !result.result_kept {
+                        tracing::warn!(
+                            queue = self.queue.as_str(),
+                            id = %settlement.id,
+                            "the result was not kept: the results of the queue would be too large"
+                        );
+                        tell(&settlement.id, EventKind::ResultNotKept);
+                    }
                     self.tell_enqueued(&item.messages, &result.messages, tell);
                 }
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use delayline_core::{
     Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, HandOff, MessageId, Millis,
-    NewMessage, Op, Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp, limits,
+    NewMessage, NewResult, Op, Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp,
+    limits,
 };
 use uuid::Uuid;
 
@@ -161,7 +162,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
             let none = deliveries.is_empty();
             for delivery in deliveries {
                 if drained.handled.len() >= self.max_deliveries {
-                    self.settle(&delivery, Settle::Release, Vec::new()).await;
+                    self.settle(&delivery, Settle::Release, Vec::new(), None).await;
                     fail(&gave_up(&drained));
                 }
                 drained.handled.push(self.handle(&alone, at, delivery).await);
@@ -193,9 +194,10 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
         let failures = info.failures.saturating_add(1);
         let outcome = alone.handle(delivery.clone(), at.since(due)).await;
-        let (end, messages) = outcome.clone().of(&id);
+        let wanted = delivery.message.headers.result_retention();
+        let (end, messages, result) = outcome.clone().of(&id, wanted);
         let settle = end.settled(|error| self.retry.longest_delay(failures, error));
-        let status = self.settle(&delivery, settle, messages).await;
+        let status = self.settle(&delivery, settle, messages, result).await;
         Handled { id, epoch, due, at, outcome, status }
     }
 
@@ -204,12 +206,13 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         delivery: &Delivery,
         outcome: Settle,
         messages: Vec<NewMessage>,
+        result: Option<NewResult>,
     ) -> Option<Status> {
         let id = delivery.message.info.id.clone();
         let settlement = Settlement::new(id, delivery.lease, outcome);
-        let op = match messages.is_empty() {
+        let op = match messages.is_empty() && result.is_none() {
             true => Op::Settle(vec![settlement]),
-            false => Op::HandOff(vec![HandOff::new(settlement, messages)]),
+            false => Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]),
         };
         let settled = match self.apply(op).await.reply {
             Reply::Settle(all) => all.first().copied(),

@@ -1,11 +1,13 @@
 //! What a handler returns.
 
+use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use delayline_core::limits::MAX_ERROR_BYTES;
 use delayline_core::{
-    ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, Op, Outcome as Settled, Settlement,
-    Violation,
+    ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome as Settled,
+    Settlement, Violation,
 };
 
 use crate::Error;
@@ -14,11 +16,18 @@ use crate::Error;
 ///
 /// Delays are rounded up to the millisecond and limited to 100 years. Error texts are cut after
 /// 1024 bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Its `Debug` output omits results.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
+    /// Handled, with a result of up to 64 KiB, which the queue keeps for as long as the sender has
+    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) (G32). Without such a wish, and
+    /// when the results of a queue would exceed 64 MiB, it is dropped, and the message is acked all
+    /// the same. A result that is too large makes the handling a failure.
+    AckWith(Bytes),
     /// Failed: counts as a failure. The message is retried, or becomes a dead letter after its last
     /// allowed failure (G9).
     #[doc(alias = "nack")]
@@ -128,7 +137,7 @@ impl Outcome {
         }
         // The id of the handled message is not known here.
         let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
-        Ok(Self::Then { outcome: Box::new(outcome), messages: validated(other, all)? })
+        Ok(Self::Then { outcome: Box::new(outcome), messages: validated(other, all, None)?.0 })
     }
 
     /// The outcome itself, and the messages that follow.
@@ -143,18 +152,28 @@ impl Outcome {
         }
     }
 
-    /// The outcome of the message `id`, and the messages that follow. If these cannot be sent, it is a
-    /// failure.
-    pub(crate) fn of(self, id: &MessageId) -> (Self, Vec<NewMessage>) {
+    /// The outcome of the message `id`, the messages that follow, and the result, if it is `wanted`.
+    /// If these cannot be sent, it is a failure.
+    pub(crate) fn of(
+        self,
+        id: &MessageId,
+        wanted: Option<Millis>,
+    ) -> (Self, Vec<NewMessage>, Option<NewResult>) {
         let (outcome, messages) = self.parts();
-        if messages.is_empty() {
-            return (outcome, messages);
+        let result = match &outcome {
+            // A result of any size is validated, wanted or not.
+            Self::AckWith(bytes) => Some(bytes.clone()),
+            _ => None,
+        };
+        if messages.is_empty() && result.is_none() {
+            return (outcome, Vec::new(), None);
         }
-        match validated(id.clone(), messages) {
-            Ok(messages) => (outcome, messages),
+        let result = result.map(|bytes| NewResult::new(bytes, wanted.unwrap_or(SHORTEST)));
+        match validated(id.clone(), messages, result) {
+            Ok((messages, result)) => (outcome, messages, result.filter(|_| wanted.is_some())),
             Err(violation) => {
-                let error = format!("the messages that follow cannot be sent: {violation}");
-                (Self::retry(error), Vec::new())
+                let error = format!("what the handler returned cannot be sent: {violation}");
+                (Self::retry(error), Vec::new(), None)
             }
         }
     }
@@ -163,7 +182,7 @@ impl Outcome {
     /// given its error.
     pub(crate) fn settled(self, policy: impl FnOnce(&str) -> Millis) -> Settled {
         match self {
-            Self::Ack => Settled::Ack,
+            Self::Ack | Self::AckWith(_) => Settled::Ack,
             Self::Retry { after, error } => {
                 let error = truncated(error);
                 Settled::Retry { delay: after.map_or_else(|| policy(&error), millis), error }
@@ -182,18 +201,48 @@ impl From<()> for Outcome {
     }
 }
 
-/// Returns the messages if they may follow from the message `id`.
-fn validated(id: MessageId, messages: Vec<NewMessage>) -> Result<Vec<NewMessage>, Violation> {
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ack => f.write_str("Ack"),
+            Self::AckWith(result) => {
+                f.debug_struct("AckWith").field("bytes", &result.len()).finish()
+            }
+            Self::Retry { after, error } => {
+                f.debug_struct("Retry").field("after", after).field("error", error).finish()
+            }
+            Self::Snooze(delay) => f.debug_tuple("Snooze").field(delay).finish(),
+            Self::Release => f.write_str("Release"),
+            Self::Reject(error) => f.debug_tuple("Reject").field(error).finish(),
+            Self::Then { outcome, messages } => f
+                .debug_struct("Then")
+                .field("outcome", outcome)
+                .field("messages", messages)
+                .finish(),
+        }
+    }
+}
+
+/// Returns the messages and the result if the message `id` may carry them.
+fn validated(
+    id: MessageId,
+    messages: Vec<NewMessage>,
+    result: Option<NewResult>,
+) -> Result<(Vec<NewMessage>, Option<NewResult>), Violation> {
     // Leases and outcomes have no limits that matter here.
     let lease = Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 1 };
     let settlement = Settlement::new(id, lease, Settled::Ack);
-    let op = Op::HandOff(vec![HandOff::new(settlement, messages)]);
+    let op = Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]);
     op.validate()?;
-    match op {
-        Op::HandOff(items) => Ok(items.into_iter().flat_map(|item| item.messages).collect()),
-        _ => Ok(Vec::new()),
-    }
+    let only = match op {
+        Op::HandOff(items) => items.into_iter().next(),
+        _ => None,
+    };
+    Ok(only.map_or((Vec::new(), None), |only| (only.messages, only.result)))
 }
+
+/// Of a result that will not be kept.
+const SHORTEST: Millis = Millis::saturating(1);
 
 fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration).unwrap_or(Millis::MAX)

@@ -60,6 +60,8 @@ struct Running {
     id: MessageId,
     epoch: u64,
     failures: u32,
+    /// How long the sender wants the result to be kept, if it does.
+    result_retention: Option<Millis>,
     control: Arc<Control>,
     abort: AbortHandle,
 }
@@ -210,10 +212,11 @@ impl Run {
         let (id, epoch, failures) = (info.id.clone(), delivery.lease.epoch, info.failures);
         let control = Arc::new(Control::default());
         let span = tracing::debug_span!("job", queue = lane.client.label().as_str(), %id, epoch);
+        let result_retention = delivery.message.headers.result_retention();
         let work = (lane.start)(delivery, lateness, Arc::clone(&control)).instrument(span);
         let abort = self.handlers.spawn(work);
         self.tasks.insert(slot, abort.id());
-        let running = Running { slot, id, epoch, failures, control, abort };
+        let running = Running { slot, id, epoch, failures, result_retention, control, abort };
         self.running.insert(running.abort.id(), running);
     }
 
@@ -259,18 +262,17 @@ impl Run {
             Ok((task, outcome)) => (task, outcome),
             Err(error) => (error.id(), without_outcome(error)),
         };
-        let Some(Running { slot, id, epoch, failures, .. }) = self.running.remove(&task) else {
-            return;
-        };
+        let Some(running) = self.running.remove(&task) else { return };
+        let Running { slot, id, epoch, failures, result_retention, .. } = running;
         self.tasks.remove(&slot);
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = failures.saturating_add(1);
-        let (outcome, messages) = outcome.of(&id);
+        let (outcome, messages, result) = outcome.of(&id, result_retention);
         if let Outcome::Retry { error, .. } = &outcome {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
         let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
-        self.machine.handle_finished(slot, outcome, messages);
+        self.machine.handle_finished(slot, outcome, messages, result);
     }
 
     /// Logs what people need to know, and stops after a refusal if the run should end on empty

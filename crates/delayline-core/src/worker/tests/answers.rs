@@ -83,7 +83,7 @@ impl Bare {
         let Some(Action::Start { slot, .. }) = self.machine.poll(self.now) else {
             panic!("nothing has started")
         };
-        self.machine.handle_finished(slot, Outcome::Ack, Vec::new());
+        self.machine.handle_finished(slot, Outcome::Ack, Vec::new(), None);
     }
 
     fn wait_ends(&mut self, result: &Result<bool, Error>) {

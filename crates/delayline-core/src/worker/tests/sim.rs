@@ -166,7 +166,7 @@ impl Sim {
     pub(super) fn finish(&mut self, slot: Slot, outcome: Outcome) {
         let handler = self.running.remove(&slot).unwrap();
         assert!(self.ended.insert((handler.id, handler.lease), outcome.clone()).is_none());
-        self.machine.handle_finished(slot, outcome, Vec::new());
+        self.machine.handle_finished(slot, outcome, Vec::new(), None);
     }
 
     /// Runs until `end`, or until the worker has ended.

@@ -51,6 +51,11 @@ pub(super) fn tears() -> Vec<Tear> {
         };
         Op::HandOff(LEASED.iter().zip(new).map(item).collect())
     };
+    let with_results = || {
+        let Op::HandOff(items) = hand_off(&Outcome::Ack) else { unreachable!() };
+        let result = || NewResult::new("42", millis(3_600_000));
+        Op::HandOff(items.into_iter().map(|item| item.with_result(result())).collect())
+    };
     let turn = |settlements: Op| match (settlements, claim(9, 100)) {
         (Op::Settle(settlements), Op::Claim(claim)) => Op::Turn(Turn::new(settlements, claim)),
         _ => unreachable!(),
@@ -111,6 +116,10 @@ pub(super) fn tears() -> Vec<Tear> {
         Tear {
             creates: new.to_vec(),
             ..finish("hand-off after acks", &LEASED, hand_off(&Outcome::Ack))
+        },
+        Tear {
+            creates: new.to_vec(),
+            ..finish("hand-off after acks with results", &LEASED, with_results())
         },
         Tear {
             creates: new.to_vec(),

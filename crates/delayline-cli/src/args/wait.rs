@@ -1,0 +1,32 @@
+//! `delayline wait`.
+
+use std::ffi::OsString;
+
+/// Wait until a message is handled, and print its result
+///
+/// Prints the result that the handler left, if the message was sent with --keep-result. How it
+/// ended is on stderr: acked, cancelled, purged, relayed or dead; or pending, when the time is over.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Wait {
+    /// Message id
+    #[arg(value_name = "ID")]
+    pub(crate) id: OsString,
+
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    pub(crate) timeout: String,
+
+    /// Print JSON: the state, the reason of a dead letter, and the result
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  delayline send --id square-7 --payload 7 --keep-result 1h
+  delayline wait square-7 --timeout 30s > result
+  delayline wait square-7 --json | jq -r .state
+
+The exit code is 0 if the message was acked, and 1 if it ended otherwise, is still pending, or is
+unknown. For other exit codes, see `delayline --help`.";

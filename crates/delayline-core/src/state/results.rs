@@ -1,0 +1,68 @@
+//! The results that a queue keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::limits::MAX_RESULTS_BYTES;
+use crate::{Lease, MessageId, NewResult, Timestamp};
+
+/// Results of acks by id. Each id has the latest one only.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Results {
+    by_id: BTreeMap<MessageId, Kept>,
+    by_end: BTreeSet<(Timestamp, MessageId)>,
+    /// Of all of them, those included whose time is over and that are not removed yet.
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// The lease whose ack had it.
+    pub(super) lease: Lease,
+    until: Timestamp,
+    pub(super) bytes: Bytes,
+}
+
+impl Results {
+    pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Option<&Kept> {
+        self.by_id.get(id).filter(|kept| kept.until > now)
+    }
+
+    pub(super) fn is_kept(&self, now: Timestamp, id: &MessageId, lease: Lease) -> bool {
+        self.get(now, id).is_some_and(|kept| kept.lease == lease)
+    }
+
+    fn remove(&mut self, id: &MessageId) {
+        if let Some(Kept { until, bytes, .. }) = self.by_id.remove(id) {
+            self.by_end.remove(&(until, id.clone()));
+            self.bytes -= bytes.len();
+        }
+    }
+
+    /// Removes the oldest of those whose time is over.
+    pub(super) fn trim(&mut self, now: Timestamp, most: usize) {
+        let over = self.by_end.iter().take_while(|(until, _)| *until <= now).take(most);
+        let over: Vec<_> = over.map(|(_, id)| id.clone()).collect();
+        over.iter().for_each(|id| self.remove(id));
+    }
+
+    /// Keeps a result if there is room for it.
+    pub(super) fn keep(
+        &mut self,
+        now: Timestamp,
+        id: &MessageId,
+        lease: Lease,
+        result: &NewResult,
+    ) {
+        let before = self.by_id.get(id).map_or(0, |kept| kept.bytes.len());
+        if self.bytes - before + result.bytes.len() > MAX_RESULTS_BYTES {
+            return;
+        }
+        self.remove(id);
+        let until = now.after(result.retention);
+        self.bytes += result.bytes.len();
+        self.by_end.insert((until, id.clone()));
+        self.by_id.insert(id.clone(), Kept { lease, until, bytes: result.bytes.clone() });
+    }
+}

@@ -1,0 +1,22 @@
+-- Results of acks. The field of `results` with the empty name is the number of bytes of all of them, which no
+-- message can be called.
+
+-- How many bytes the result of an id has, whether or not it is over.
+local function result_bytes(id)
+  return math.max(0, redis.call('HSTRLEN', key.results, id) - RESULT_BYTES)
+end
+
+-- The result of an id, unless it is over.
+local function result_of(id)
+  local value = redis.call('HGET', key.results, id)
+  return value and #value >= RESULT_BYTES and struct.unpack(INSTANT, value, RESULT_UNTIL_FROM) > now and value
+end
+
+-- Results::trim: what is over, the oldest first. Sets going, and answers how many bytes that is.
+local function trim_results(going, most)
+  local bytes = 0
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key.results_until, '0', format('%d', now), 'LIMIT', '0', most)) do
+    going[id], bytes = true, bytes + result_bytes(id)
+  end
+  return bytes
+end

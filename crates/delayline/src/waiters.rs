@@ -1,0 +1,191 @@
+//! Waiting for messages to end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use delayline_core::limits::MAX_BATCH;
+use delayline_core::{MessageId, Op, Progress, Reply};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::Error;
+use crate::client::Client;
+
+/// Those of one process who wait for messages of one queue.
+///
+/// One task looks for all of them, and ends when nobody waits any more. A message is looked for at
+/// once, and then whenever an eighth of the time that it has been waited for has passed: so what
+/// happened is noticed soon, in proportion, and twice the wait costs six looks more, until there is
+/// one a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Somebody has come.
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By when they are looked for next.
+    waiters: BTreeMap<(Instant, u64), Waiter>,
+    next_number: u64,
+    /// Whether there is a task that looks.
+    looking: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: MessageId,
+    since: Instant,
+    until: Instant,
+    answer: oneshot::Sender<Result<Progress, Error>>,
+}
+
+impl Waiters {
+    /// Waits until the message is no longer pending, or until the limit.
+    ///
+    /// # Errors
+    ///
+    /// The error of a look.
+    pub(crate) async fn wait(
+        &self,
+        client: &Client,
+        id: MessageId,
+        limit: Duration,
+    ) -> Result<Progress, Error> {
+        let since = Instant::now();
+        let until = since + limit.min(LONGEST_WAIT);
+        loop {
+            let (answer, receiver) = oneshot::channel();
+            let waiter = Waiter { id: id.clone(), since, until, answer };
+            if self.0.lock().enter(Instant::now(), waiter) {
+                let look = Look { shared: Arc::clone(&self.0), over: false };
+                tokio::spawn(look.for_all(client.clone()));
+            }
+            self.0.arrived.notify_one();
+            if let Ok(answer) = receiver.await {
+                return answer;
+            }
+            // The runtime of the task has ended, and this one has not.
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it is locked.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Returns whether the caller has to start the task that looks.
+    fn enter(&mut self, next_look: Instant, waiter: Waiter) -> bool {
+        self.next_number += 1;
+        self.waiters.insert((next_look, self.next_number), waiter);
+        !std::mem::replace(&mut self.looking, true)
+    }
+
+    /// Takes those that have to be looked for now, by message, as many as fit in one operation.
+    fn due(&mut self, now: Instant) -> BTreeMap<MessageId, Vec<Waiter>> {
+        let mut due = BTreeMap::<_, Vec<_>>::new();
+        while due.len() < MAX_BATCH
+            && let Some(first) = self.waiters.first_entry().filter(|first| first.key().0 <= now)
+        {
+            let waiter = first.remove();
+            if !waiter.answer.is_closed() {
+                due.entry(waiter.id.clone()).or_default().push(waiter);
+            }
+        }
+        due
+    }
+}
+
+/// The task that looks. If its runtime ends, those who wait start another one.
+struct Look {
+    shared: Arc<Shared>,
+    over: bool,
+}
+
+impl Look {
+    async fn for_all(mut self, client: Client) {
+        while let Some(next) = self.next() {
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = self.shared.arrived.notified() => continue,
+            }
+            let due = self.shared.lock().due(Instant::now());
+            if !due.is_empty() {
+                self.look(&client, due).await;
+            }
+        }
+    }
+
+    /// When to look next. After `None`, another task has to.
+    fn next(&mut self) -> Option<Instant> {
+        let mut waiting = self.shared.lock();
+        let next = waiting.waiters.first_key_value().map(|((next, _), _)| *next);
+        self.over = next.is_none();
+        waiting.looking = !self.over;
+        next
+    }
+
+    async fn look(&self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
+        let told = match client.apply(&Op::Progress(due.keys().cloned().collect())).await {
+            Ok(applied) => match applied.reply {
+                Reply::Progress(told) if !told.is_empty() => Ok(told),
+                _ => Err(Error::unexpected_reply()),
+            },
+            Err(error) => Err(error),
+        };
+        let now = Instant::now();
+        let mut waiting = self.shared.lock();
+        for (n, waiter) in due
+            .into_values()
+            .enumerate()
+            .flat_map(|(n, all)| all.into_iter().map(move |waiter| (n, waiter)))
+        {
+            let answer = match &told {
+                Ok(told) => match told.get(n) {
+                    // Results would have been too many: at once again.
+                    None => {
+                        waiting.enter(now, waiter);
+                        continue;
+                    }
+                    Some(Progress::Pending) if now < waiter.until => {
+                        waiting.enter(next_look(now, &waiter), waiter);
+                        continue;
+                    }
+                    Some(progress) => Ok(progress.clone()),
+                },
+                Err(error) => Err(error.clone()),
+            };
+            // Fails if nobody waits any more.
+            let _ = waiter.answer.send(answer);
+        }
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if !self.over {
+            let mut waiting = self.shared.lock();
+            waiting.looking = false;
+            waiting.waiters.clear();
+        }
+    }
+}
+
+fn next_look(now: Instant, waiter: &Waiter) -> Instant {
+    let pause = (now.duration_since(waiter.since) / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+    waiter.until.min(now + pause)
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Long enough, and no instant overflows.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3_600);

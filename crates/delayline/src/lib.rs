@@ -80,6 +80,11 @@
 //! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each step
 //! of a chain sends the next. [`Job::hand_over`] passes a message on to another queue.
 //!
+//! # Results
+//!
+//! A handler leaves a result with [`Outcome::AckWith`] if the sender has asked for it with
+//! [`Draft::keep_result`], and [`Queue::wait_for`] waits for a message to end.
+//!
 //! # Relay
 //!
 //! [`Queue::relay`] moves due messages to a Redis list or stream, for consumers in any language.

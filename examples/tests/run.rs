@@ -27,8 +27,16 @@ const ON_A_SERVER: [&str; 8] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 7] =
-    ["chains", "dashboard", "webhooks", "middleware", "relay", "several-queues", "testing"];
+const WITHOUT_PROGRAM: [&str; 7] = [
+    "chains",
+    "dashboard",
+    "webhooks",
+    "middleware",
+    "relay",
+    "results",
+    "several-queues",
+    "testing",
+];
 
 #[test]
 fn close_unpaid_orders() {

@@ -27,7 +27,7 @@ const ON_A_SERVER: [&str; 8] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 7] = [
+const WITHOUT_PROGRAM: [&str; 8] = [
     "chains",
     "dashboard",
     "webhooks",

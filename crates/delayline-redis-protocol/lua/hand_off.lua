@@ -53,7 +53,10 @@ local function keep_results()
   for _, i in ipairs(carriers) do
     new = new + (results[3 + i] > 0 and 1 or 0)
   end
-  local bytes = tonumber(redis.call('HGET', key.results, '') or 0) or 0
+  local bytes = tonumber(redis.call('HGET', key.results, '') or 0)
+  if not bytes or not (bytes >= 0 and bytes < MAX_EXACT) then
+    bytes = 0 -- damaged
+  end
   if new > 0 then
     bytes = bytes - trim_results(going, 2 * new)
   end
@@ -70,7 +73,7 @@ local function keep_results()
         push(new_results, id, struct.pack(INSTANT, ends) .. lease .. result)
         push(new_ends, format('%d', ends), id)
       end
-    else
+    elseif results[3 + i] ~= SETTLE_STALE and results[3 + i] ~= SETTLE_MISSING then
       local known = result_of(id)
       is_kept = known and sub(known, RESULT_LEASE) == lease
     end
@@ -119,11 +122,8 @@ local past = finished_of(before_messages + 1, before_messages + messages)
 
 -- DECIDE
 do
-  local count, others = settlements, {}
-  for i = 1, settlements do
-    others[i] = i
-  end
-  settle_others()
+  local count = settlements
+  settle_all()
 end
 if #carriers > 0 then
   keep_results()

@@ -111,7 +111,7 @@ local function settle_all()
   end
 end
 
--- For settle_all, and hand_off: the settlements whose numbers stand in others.
+-- For settle_all: the settlements whose numbers stand in others.
 --@inline
 local function settle_others()
   for _, i in ipairs(others) do

@@ -86,10 +86,31 @@ local records = messages > 0
 and redis.call('HMGET', KEYS[3], unpack(ARGV, before_messages + 1, before_messages + messages))
 local past = finished_of(before_messages + 1, before_messages + messages)
 do
-local count, others = settlements, {}
-for i = 1, settlements do
-others[i] = i
+local count = settlements
+do
+local others, gone_count = {}, 0
+for i = 1, count do
+local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
+local is_ack = #item == 24
+local lease = is_ack and item or sub(item, 1, 24)
+local state = entry and #entry >= 60 and sub(entry, 4, 27) == lease
+and byte(entry, 1)
+if (state == 2 or is_ack and state == 1) and not (known and known[i]) then
+local status = '\6'
+if is_ack then
+status, results[3 + i], control.acked = '\5', 5, control.acked + 1
+else
+results[3 + i], control.cancelled = 6, control.cancelled + 1
 end
+gone_count = gone_count + 1
+gone[gone_count], ended[gone_count] = id, sub(entry, 28, 35) .. id
+new_finished[2 * gone_count - 1] = id
+new_finished[2 * gone_count] = status .. sub(entry, 36, 43) .. lease
+else
+others[#others + 1] = i
+end
+end
+if #others > 0 then
 do
 local function after(delay)
 return math.min(now + delay, 253402300799999)
@@ -272,6 +293,8 @@ results[3 + i] = status
 end
 end
 end
+end
+end
 if #carriers > 0 then
 do
 local function after(delay)
@@ -299,7 +322,10 @@ local new, going = 0, {}
 for _, i in ipairs(carriers) do
 new = new + (results[3 + i] > 0 and 1 or 0)
 end
-local bytes = tonumber(redis.call('HGET', KEYS[12], '') or 0) or 0
+local bytes = tonumber(redis.call('HGET', KEYS[12], '') or 0)
+if not bytes or not (bytes >= 0 and bytes < 9007199254740992) then
+bytes = 0
+end
 if new > 0 then
 bytes = bytes - trim_results(going, 2 * new)
 end
@@ -316,7 +342,7 @@ bytes, going[id] = bytes + change, nil
 push(new_results, id, struct.pack('>I6', ends) .. lease .. result)
 push(new_ends, format('%d', ends), id)
 end
-else
+elseif results[3 + i] ~= -2 and results[3 + i] ~= -3 then
 local known = result_of(id)
 is_kept = known and sub(known, 7, 30) == lease
 end

@@ -4,7 +4,8 @@ use super::{Changes, State};
 use crate::{HandOff, HandedOff, Settled, Timestamp};
 
 impl State {
-    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this has ended.
+    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this has
+    /// ended.
     pub(super) fn hand_off(
         &mut self,
         now: Timestamp,
@@ -34,17 +35,19 @@ impl State {
         items: &[HandOff],
         settled: &[Settled],
     ) -> Vec<bool> {
-        let is_new = |item: &HandOff, settled: &Settled| {
+        let pairs = || items.iter().zip(settled);
+        let is_new = |(item, settled): &(&HandOff, &Settled)| {
             item.result.is_some() && matches!(settled, Settled::Done { .. })
         };
-        let pairs = || items.iter().zip(settled);
-        let new = pairs().filter(|(item, settled)| is_new(item, settled)).count();
+        let new = pairs().filter(is_new).count();
         self.results.trim(now, 2 * new);
         let keep = |(item, settled): (&HandOff, &Settled)| {
             let Some(result) = &item.result else { return false };
             let (id, lease) = (&item.settlement.id, item.settlement.lease);
-            if is_new(item, settled) {
-                self.results.keep(now, id, lease, result);
+            match settled {
+                Settled::Done { .. } => self.results.keep(now, id, lease, result),
+                Settled::AlreadyDone { .. } => {}
+                Settled::Stale | Settled::Missing => return false,
             }
             self.results.is_kept(now, id, lease)
         };

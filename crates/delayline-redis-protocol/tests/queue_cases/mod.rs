@@ -320,6 +320,7 @@ macro_rules! queue_cases {
             remembering: a_repair_limits_the_life_of_what_is_remembered;
             remembering: what_is_remembered_goes_by_itself;
             remembering: results_go_by_themselves;
+            remembering: a_damaged_count_of_result_bytes_stops_nothing;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: each_kind_of_damage_is_mended;

@@ -139,6 +139,26 @@ pub async fn results_go_by_themselves<C: Connect>() {
     assert_eq!(server.command(&[b"ZCARD", until]), Raw::Int(1));
 }
 
+pub async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let results = &queue.keys().all()[RESULTS[0]][..];
+    let damages: [&[u8]; 8] =
+        [b"x", b"", b"-5", b"nan", b"inf", b"1e300", b"9007199254740992", &[0xff; 100]];
+    for (token, damage) in (1..).zip(damages) {
+        server.command(&[b"DEL", results]);
+        server.command(&[b"HSET", results, b"", damage]);
+        let name = token.to_string();
+        apply(&queue, 1, Op::Enqueue(vec![message(&name)])).await;
+        assert_eq!(claimed(&queue, 1, token).await.deliveries.len(), 1);
+        let op = hand_off(&name, token, Outcome::Ack, &[]);
+        let Reply::HandOff(told) = apply(&queue, 1, op).await else { panic!() };
+        assert!(told[0].result_kept, "{damage:?}");
+        let bytes = server.command(&[b"HGET", results, b""]);
+        assert_eq!(bytes, Raw::BulkString(b"2".to_vec()), "{damage:?}");
+    }
+}
+
 pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

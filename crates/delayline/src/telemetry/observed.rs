@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline_core::{
     Applied, At, Backend, Cancelled, Claimed, Death, DeathReason, Durability, Enqueued, Error,
-    Extended, MessageId, NewMessage, Op, Outcome, Purged, QueueBackend, QueueName, Redriven, Reply,
-    Rescheduled, Settled, Settlement, Status, Timestamp, Wakeup,
+    Extended, HandOff, HandedOff, MessageId, NewMessage, Op, Outcome, Purged, QueueBackend,
+    QueueName, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Timestamp, Wakeup,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -76,17 +76,9 @@ impl Observed {
                 for (item, result) in items.iter().zip(results) {
                     let settlement = &item.settlement;
                     tell(&settlement.id, self.settled(settlement, result.settled));
-                    let is_done = matches!(result.settled, Settled::Done { .. });
-                    if item.result.is_some() && is_done && !result.result_kept {
-                        tracing::warn!(
-                            queue = self.queue.as_str(),
-                            id = %settlement.id,
-                            "the result was not kept: the results of the queue would be too large"
-                        );
-                        tell(&settlement.id, EventKind::ResultNotKept);
-                    }
                     self.tell_enqueued(&item.messages, &result.messages, tell);
                 }
+                self.tell_results_lost(items, results, tell);
             }
             (Op::Claim(_), Reply::Claim(claimed)) => self.tell_claimed(applied.at, claimed, tell),
             // Its batches count as those of a settlement and of a claim.
@@ -138,6 +130,37 @@ impl Observed {
                 tell(&message.id, kind);
             }
         }
+    }
+
+    /// Logs one line: an operation can leave a thousand results.
+    fn tell_results_lost(
+        &self,
+        items: &[HandOff],
+        results: &[HandedOff],
+        tell: impl Fn(&MessageId, EventKind),
+    ) {
+        // After a lost reply, the repetition reports it.
+        let is_acked = |settled| {
+            let (Settled::Done { status } | Settled::AlreadyDone { ended: Some(status) }) = settled
+            else {
+                return false;
+            };
+            status == Status::Acked
+        };
+        let is_lost = |(item, told): &(&HandOff, &HandedOff)| {
+            item.result.is_some() && !told.result_kept && is_acked(told.settled)
+        };
+        let lost = items.iter().zip(results).filter(is_lost);
+        let lost: Vec<_> = lost.map(|(item, _)| &item.settlement.id).collect();
+        if let Some(first) = lost.first() {
+            tracing::warn!(
+                queue = self.queue.as_str(),
+                results = lost.len(),
+                %first,
+                "results were not kept: the results of the queue would be too large"
+            );
+        }
+        lost.into_iter().for_each(|id| tell(id, EventKind::ResultNotKept));
     }
 
     fn tell_settled(

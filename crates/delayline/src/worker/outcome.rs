@@ -24,9 +24,9 @@ pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
     /// Handled, with a result of up to 64 KiB, which the queue keeps for as long as the sender has
-    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) (G32). Without such a wish, and
-    /// when the results of a queue would exceed 64 MiB, it is dropped, and the message is acked all
-    /// the same. A result that is too large makes the handling a failure.
+    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) (G32). If the sender has not
+    /// asked, or if the results of the queue would exceed 64 MiB, the message is acked without it. A
+    /// result that is too large makes the handling a failure.
     AckWith(Bytes),
     /// Failed: counts as a failure. The message is retried, or becomes a dead letter after its last
     /// allowed failure (G9).

@@ -30,7 +30,7 @@ pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
 pub(crate) use self::history::History;
-pub(crate) use self::import::{How, Import, OldQueue, Unit};
+pub(crate) use self::import::{How, Import, Live, OldQueue, Unit};
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::queues::Queues;
 pub(crate) use self::relay::Relay;

@@ -4,38 +4,12 @@
 
 mod support;
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Command;
-use std::thread;
 
-use delayline_test_server::{Reply, Server};
+use delayline_test_server::Server;
 use serde_json::{Value, json};
+use support::old::{LATER, expected, meddled, redis, waiting};
 use support::{DRIVERS, bare, count, on, run};
-
-/// In 2027, in seconds.
-const LATER: u64 = 1_800_000_000;
-
-/// Executes Redis commands, one a line, and returns the reply to the last one as text.
-fn redis(server: &Server, commands: &str) -> String {
-    let mut last = String::new();
-    for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let words: Vec<&str> = line.split(' ').collect();
-        last = text(&server.command(&words));
-    }
-    last
-}
-
-fn text(reply: &Reply) -> String {
-    match reply {
-        Reply::Int(number) => number.to_string(),
-        Reply::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Reply::Array(replies) => replies.iter().map(text).collect::<Vec<_>>().join(" "),
-        _ => String::new(),
-    }
-}
 
 fn import(server: &Server, driver: &str, args: &[&str]) -> Command {
     let args = [&["--driver", driver, "import"], args].concat();
@@ -47,82 +21,6 @@ fn import(server: &Server, driver: &str, args: &[&str]) -> Command {
 fn imported(server: &Server, driver: &str, args: &[&str], code: i32) -> Value {
     let args = [args, &["--yes", "--json"]].concat();
     run(import(server, driver, &args)).code(code).lines().remove(0)
-}
-
-/// A URL of the server. Before the first `times` transactions that come this way are executed,
-/// others send it a command.
-fn meddled(server: &Server, times: usize, command: fn(usize) -> String) -> String {
-    fn meddle(
-        mut client: TcpStream,
-        server: &Path,
-        times: usize,
-        command: fn(usize) -> String,
-    ) -> io::Result<()> {
-        let mut up = UnixStream::connect(server)?;
-        let (mut down, mut back) = (up.try_clone()?, client.try_clone()?);
-        let replies = thread::spawn(move || {
-            let _ = io::copy(&mut down, &mut back);
-            back.shutdown(Shutdown::Both)
-        });
-        let mut others = UnixStream::connect(server)?;
-        let mut reader = BufReader::new(others.try_clone()?);
-        let (mut done, mut buffer) = (0, [0; 65536]);
-        loop {
-            let count = client.read(&mut buffer)?;
-            if count == 0 {
-                break;
-            }
-            // The client waits for the reply to each request before it sends the next.
-            if done < times && buffer[..count].ends_with(b"EXEC\r\n") {
-                others.write_all(format!("{}\r\n", command(done)).as_bytes())?;
-                let mut reply = String::new();
-                reader.read_line(&mut reply)?;
-                assert!(reply.starts_with(':'), "{reply}");
-                done += 1;
-            }
-            up.write_all(&buffer[..count])?;
-        }
-        up.shutdown(Shutdown::Both)?;
-        replies.join().unwrap()
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    let server = server.unix_path();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let server = server.clone();
-            thread::spawn(move || meddle(client.unwrap(), &server, times, command));
-        }
-    });
-    url
-}
-
-/// Payload, due time in ms and `max_failures` of each message that waits, sorted.
-fn waiting(server: &Server) -> Vec<(String, u64, u64)> {
-    let mut messages = Vec::new();
-    for state in ["scheduled", "ready"] {
-        for page in run(on(server, &["list", "--state", state, "--all", "--json"])).code(0).lines()
-        {
-            for message in page["messages"].as_array().unwrap() {
-                let id = message["id"].as_str().unwrap();
-                let whole = run(on(server, &["get", id, "--json"])).code(0).lines().remove(0);
-                let due: jiff::Timestamp = whole["due"].as_str().unwrap().parse().unwrap();
-                messages.push((
-                    whole["payload"]
-                        .as_str()
-                        .map_or_else(|| whole["payload"].to_string(), str::to_owned),
-                    u64::try_from(due.as_millisecond()).unwrap(),
-                    whole["max_failures"].as_u64().unwrap(),
-                ));
-            }
-        }
-    }
-    messages.sort();
-    messages
-}
-
-fn expected(messages: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
-    messages.iter().map(|(payload, due, most)| ((*payload).to_owned(), *due, *most)).collect()
 }
 
 #[test]
@@ -390,7 +288,7 @@ fn a_url_of_the_old_queue_may_ask_for_resp3() {
 fn a_page_that_others_change_is_read_again() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a {LATER} b"));
-    let url = meddled(&server, 2, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let url = meddled(&server, "EXEC", 2, |n| format!("ZADD jobs {LATER} late-{n}"));
     let flags = ["zset", "jobs", "--unit", "s", "--from", url.as_str()];
     let counts = imported(&server, "redis", &flags, 0);
     assert_eq!((&counts["created"], &counts["duplicate"]), (&json!(4), &json!(0)));
@@ -401,7 +299,7 @@ fn a_page_that_others_change_is_read_again() {
 
     // A new payload, which was not read. What was sent has another content now.
     redis(&server, &format!("ZADD jobs {LATER} c\nHSET data c old"));
-    let url = meddled(&server, 1, |_| "HSET data c new".to_owned());
+    let url = meddled(&server, "EXEC", 1, |_| "HSET data c new".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--payloads", "data", "--from", url.as_str()];
     let counts = imported(&server, "redis", &flags, 1);
     assert_eq!(counts["left_because"]["the queue knows its id with different content"], 1);
@@ -412,7 +310,7 @@ fn a_page_that_others_change_is_read_again() {
 fn an_import_ends_if_the_old_queue_is_still_in_use() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a"));
-    let url = meddled(&server, usize::MAX, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let url = meddled(&server, "EXEC", usize::MAX, |n| format!("ZADD jobs {LATER} late-{n}"));
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(1).stderr;
     assert!(told.contains("created 11, duplicate 0, left 0"), "{told}");
@@ -431,7 +329,7 @@ fn a_connection_lost_before_the_removal_leaves_messages_in_both_queues() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a"));
     // All but the one that says so.
-    let url = meddled(&server, 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
+    let url = meddled(&server, "EXEC", 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(4).stderr;
     assert!(told.contains("created 1, duplicate 0, left 0"), "{told}");

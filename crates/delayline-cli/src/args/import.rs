@@ -6,8 +6,8 @@ use delayline::Durability;
 /// Move the waiting messages of another queue on Redis into this one
 ///
 /// Each message keeps its due time and its payload. It is removed from the old queue once this one
-/// has accepted it. Stop the old producers and consumers first: a consumer would handle some
-/// messages twice.
+/// has accepted it. Stop the old consumers first, which would handle some messages twice, and the old
+/// producers, unless --live follows them.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
@@ -30,6 +30,9 @@ pub(crate) enum OldQueue {
         /// Key of a hash with the payloads; then the members are the ids
         #[arg(long, value_name = "KEY")]
         payloads: Option<String>,
+
+        #[command(flatten)]
+        live: Live,
 
         #[command(flatten)]
         how: How,
@@ -80,6 +83,23 @@ pub(crate) enum OldQueue {
     },
 }
 
+/// While the old producers go on.
+#[derive(clap::Args)]
+pub(crate) struct Live {
+    /// Go on moving entries as the old producers add them, until Ctrl-C or SIGTERM; the sorted set
+    /// is on the server of --url
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) live: bool,
+
+    /// End when there is nothing more to move
+    #[arg(long, requires = "live")]
+    pub(crate) until_empty: bool,
+
+    /// Time between two looks when there was nothing to move: 10ms to 1h
+    #[arg(long, value_name = "DURATION", requires = "live", default_value = "1s")]
+    pub(crate) interval: String,
+}
+
 /// What a number of a score counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Unit {
@@ -119,6 +139,14 @@ pub(crate) struct How {
 }
 
 impl OldQueue {
+    /// How to go on while the old producers do, if they do.
+    pub(crate) const fn live(&self) -> Option<&Live> {
+        match self {
+            Self::Zset { live, .. } if live.live => Some(live),
+            _ => None,
+        }
+    }
+
     pub(crate) const fn how(&self) -> &How {
         match self {
             Self::Zset { how, .. }
@@ -134,11 +162,17 @@ const HELP: &str = "\
 Examples:
   delayline import zset reminders --unit s --dry-run
   delayline --queue=reminders import zset reminders --unit s --payloads reminders:data --yes
+  delayline --queue=reminders import zset reminders --unit s --live --yes
   delayline --queue=orders import hdt3213 orders --from redis://10.0.0.7 --yes
 
 An import that was interrupted can be repeated: what this queue has accepted already is a duplicate,
 and is only removed from the old one. This queue knows an id for at least an hour after its message
 has finished, unless 100,000 more finish meanwhile, so don't let more time pass.
+
+With --live the old producers may go on: an entry that is added again updates its message, and one
+that is removed in the moment of its move is cancelled. Payloads have up to 16 KiB. What it has
+looked at is noted in the key KEY:delayline-import until it is moved; if it was killed, start it
+again.
 
 Exit code 0 if everything was imported; 1 if messages were left in the old queue, because they have
 no payload or no valid due time, are too large, or this queue knows their id with different content

@@ -1,9 +1,10 @@
 //! `delayline import`.
 
 mod layout;
+mod live;
 mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use ring::digest::{SHA256, digest};
 use serde_json::json;
 
 use self::layout::{Content, Layout, Place};
+use self::live::Follow;
 use self::source::{Entry, Source};
-use crate::args::{How, Import, Target};
+use crate::args::{How, Import, OldQueue, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
@@ -31,6 +33,7 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         let sentence = "a queue in memory ends with this command, and the messages with it";
         return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
     }
+    let interval = args.from.live().map(|live| live::check(target, how, live)).transpose()?;
     let queue = target.open().await?.durability(how.durability);
     let mut layout = Layout::of(&args.from);
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
@@ -40,13 +43,29 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     for place in &layout.places {
         total += source.count(place).await?;
     }
-    if total > 0 && !how.dry_run && !how.yes {
+    if (total > 0 || interval.is_some()) && !how.dry_run && !how.yes {
         let keys: Vec<_> = layout.places.iter().map(|place| place.key.as_str()).collect();
         let (count, queue) = (number(total, "message"), target.queue()?);
-        let deed = format!("move {count} from {} to the queue {queue}", keys.join(", "));
+        let more = if interval.is_some() { ", and what is added from now on," } else { "" };
+        let deed = format!("move {count}{more} from {} to the queue {queue}", keys.join(", "));
         confirm(&harmless_line(&deed), true)?;
     }
+    let followed = live::followed(&args.from);
+    if let (Some(of), Some(interval), Some(live)) = (followed, interval, args.from.live()) {
+        source.check_following(&of).await?;
+        let (until_empty, counts) = (live.until_empty, Counts { live: true, ..Counts::default() });
+        let left = HashMap::new();
+        let mut follow = Follow { of, source, queue, until_empty, interval, counts, left };
+        let bar = progress::endless();
+        let result = follow.run(&bar).await;
+        bar.finish_and_clear();
+        follow.counts.tell(how)?;
+        return result.map(|()| follow.counts.code());
+    }
     if !how.dry_run {
+        if let OldQueue::Zset { key, .. } = &args.from {
+            source.check_unfollowed(key).await?;
+        }
         source.check_removal(&layout).await?;
     }
     let (dry_run, counts) = (how.dry_run, Counts::default());
@@ -55,9 +74,7 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     let result = import.all(&bar).await;
     bar.finish_and_clear();
     import.counts.tell(how)?;
-    result?;
-    let code = if import.counts.left == 0 { ExitCode::SUCCESS } else { SOME_BAD.into() };
-    Ok(code)
+    result.map(|()| import.counts.code())
 }
 
 /// From there to here.
@@ -77,12 +94,20 @@ struct Counts {
     created: u64,
     /// Accepted before, by an import that was interrupted, and delivered or still to be.
     duplicate: u64,
+    /// Changed a message of the queue, or follow one that is being handled.
+    updated: u64,
+    /// Cancelled, since others have removed them from the old queue in the moment of their move.
+    withdrawn: u64,
     /// Not imported, and still in the old queue.
     left: u64,
     /// Why they were left.
     reasons: BTreeMap<&'static str, u64>,
+    /// How many of them were named.
+    named: BTreeMap<&'static str, u64>,
     /// The earliest and the latest due time.
     due: Option<(Timestamp, Timestamp)>,
+    /// Whether others go on in the old queue, so that there are updates.
+    live: bool,
 }
 
 impl Move {
@@ -200,8 +225,7 @@ impl Move {
         message.schedule = Schedule::At(due);
         message.max_failures = entry.max_failures.unwrap_or(message.max_failures);
         message.validate().map_err(|_| "its payload is larger than 1 MiB")?;
-        let (first, last) = self.counts.due.unwrap_or((due, due));
-        self.counts.due = Some((first.min(due), last.max(due)));
+        self.counts.due_at(due);
         Ok(message)
     }
 }
@@ -219,18 +243,28 @@ const NOT_DELIVERED: &str = "the queue knows its id as dead, cancelled or delete
 /// The same for the same member of the same key that is due at the same time, so that an import can
 /// be repeated.
 fn derived_id(key: &str, member: &Bytes, due: Timestamp) -> Result<MessageId, &'static str> {
-    let text = [key.as_bytes(), b"\0", &due.as_ms().to_be_bytes(), member].concat();
-    let hex: String =
-        digest(&SHA256, &text).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    hashed_id(&[key.as_bytes(), b"\0", &due.as_ms().to_be_bytes(), member])
+}
+
+/// An id for what these bytes name.
+fn hashed_id(parts: &[&[u8]]) -> Result<MessageId, &'static str> {
+    let hash = digest(&SHA256, &parts.concat());
+    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     MessageId::try_from(hex).map_err(|_| "it has no id")
 }
 
 impl Counts {
     fn leave(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
+        self.left += 1;
+        *self.reasons.entry(reason).or_default() += 1;
+        self.name(member, reason, bar);
+    }
+
+    /// Says that one is left, unless many were named for the same reason.
+    fn name(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
         /// Of each reason that many are named.
         const NAMED: u64 = 10;
-        self.left += 1;
-        let count = self.reasons.entry(reason).or_default();
+        let count = self.named.entry(reason).or_default();
         *count += 1;
         if *count <= NAMED {
             let start: String = String::from_utf8_lossy(member).chars().take(64).collect();
@@ -238,18 +272,40 @@ impl Counts {
         }
     }
 
+    /// Notes when a message is due.
+    fn due_at(&mut self, due: Timestamp) {
+        let (first, last) = self.due.unwrap_or((due, due));
+        self.due = Some((first.min(due), last.max(due)));
+    }
+
+    /// Those that the queue has, now or before.
+    const fn accepted(&self) -> u64 {
+        self.created + self.updated + self.duplicate
+    }
+
+    fn code(&self) -> ExitCode {
+        if self.left == 0 { ExitCode::SUCCESS } else { SOME_BAD.into() }
+    }
+
     fn tell(&self, how: &How) -> Result<(), Failure> {
-        let Self { created, duplicate, left, .. } = self;
+        let Self { created, duplicate, updated, withdrawn, left, .. } = self;
         if how.json {
             let instants = self.due.map(|(first, last)| [rfc3339(first), rfc3339(last)]);
-            let counts = json!({
+            let mut counts = json!({
                 "created": created, "duplicate": duplicate, "left": left,
                 "left_because": self.reasons, "due": instants, "dry_run": how.dry_run,
             });
+            if self.live {
+                counts["updated"] = json!(updated);
+                counts["withdrawn"] = json!(withdrawn);
+            }
             return write(&format!("{counts}\n"));
         }
         if how.dry_run {
             eprintln!("would import {created}, leave {left}");
+        } else if self.live {
+            eprint!("created {created}, updated {updated}, duplicate {duplicate}, ");
+            eprintln!("withdrawn {withdrawn}, left {left}");
         } else {
             eprintln!("created {created}, duplicate {duplicate}, left {left}");
         }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod old;
 pub mod terminal;
 
 use std::io::Write as _;

@@ -1,5 +1,7 @@
 //! The server of the old queue.
 
+mod live;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use delayline_redis_protocol::{
     CallError, ConnectOptions, Connection as _, Driver, Resp, Topology, Value, classify,
 };
 
+pub(super) use self::live::{Followed, Looked, Taken};
 use super::layout::{Attempts, Content, Kind, Layout, Place, due, redisson_payload};
 use crate::args::Target;
 use crate::failure::Failure;
@@ -121,9 +124,7 @@ impl Source {
                 let flat = self.array("ZRANGE", &[key, &first, &last, "WITHSCORES"]).await?;
                 let pairs = flat.as_chunks::<2>().0.iter();
                 let pairs = pairs.map(|[member, score]| {
-                    let score = score.as_deref().and_then(|it| std::str::from_utf8(it).ok());
-                    let score = score.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
-                    (member.clone().unwrap_or_default(), due(score, unit))
+                    (member.clone().unwrap_or_default(), due(number(score.as_deref()), unit))
                 });
                 pairs.collect()
             }
@@ -332,6 +333,12 @@ fn array(value: Value) -> Result<Vec<Option<Bytes>>, Failure> {
         Value::Array(_) => Err(strange()),
     };
     values.into_iter().map(element).collect()
+}
+
+/// A score as the server writes it.
+fn number(text: Option<&[u8]>) -> f64 {
+    let text = text.and_then(|it| std::str::from_utf8(it).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
 fn strange() -> Failure {

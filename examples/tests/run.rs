@@ -27,11 +27,12 @@ const ON_A_SERVER: [&str; 8] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 8] = [
+const WITHOUT_PROGRAM: [&str; 9] = [
     "chains",
     "dashboard",
     "webhooks",
     "middleware",
+    "one-message-per-id",
     "relay",
     "results",
     "several-queues",

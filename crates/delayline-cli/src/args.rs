@@ -199,6 +199,10 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
 
+    /// Create at most one message of this id in this time, up to 31d; the first one counts
+    #[arg(long, value_name = "DURATION", requires = "id")]
+    pub(crate) once_per: Option<String>,
+
     /// Update the message of this id, if there is one; see below
     #[arg(
         long,
@@ -223,7 +227,7 @@ pub(crate) struct Send {
         value_name = "PATH",
         conflicts_with_all = [
             "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
-            "expires_in", "keep_result", "reuse_finished_id", "update", "at_most"
+            "expires_in", "keep_result", "reuse_finished_id", "once_per", "update", "at_most"
         ]
     )]
     pub(crate) file: Option<PathBuf>,
@@ -364,6 +368,7 @@ Exit codes:
 const SEND_HELP: &str = r#"Examples:
   delayline send --id order-1234 --payload '{"total":9}' --delay 30m
   delayline send --id index-17 --payload 17 --delay 2s --update debounce --at-most 1m
+  delayline send --id disk-full-17 --payload 17 --once-per 1h
   delayline send --file orders.jsonl
 
 Kinds of updates:
@@ -383,7 +388,8 @@ with the fields
   delay, or at             like the flags
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
-  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, update, at_most
+  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, once_per, update,
+  at_most
   update_token             16 hexadecimal digits: the same token again changes nothing; without it,
                            an update that is sent again counts as a new one
 Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends

@@ -73,6 +73,30 @@ fn updates_are_flags_and_fields() {
 }
 
 #[test]
+fn an_id_can_be_throttled() {
+    let server = Server::start();
+    let send = |payload| {
+        let flags = ["send", "--id", "a", "--once-per", "1h", "--payload", payload, "--json"];
+        run(on(&server, &flags)).code(0)
+    };
+    assert_eq!(send("1").lines()[0]["outcome"], "created");
+    assert_eq!(send("1").lines()[0]["outcome"], "duplicate");
+    let throttled = send("2");
+    assert_eq!(throttled.lines()[0]["outcome"], "throttled");
+    assert!(throttled.stderr.starts_with("throttled until 20"), "{}", throttled.stderr);
+    let lines = r#"{"id": "a", "payload": "3", "once_per": "1h"}
+{"id": "b", "payload": "4", "once_per": "1m"}
+{"payload": "5", "once_per": "1m"}
+"#;
+    let sent = run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(1);
+    assert!(sent.stderr.contains("line 3: once_per needs an id"), "{}", sent.stderr);
+    assert!(sent.stderr.contains("conflict 0, throttled 1, bad 1"), "{}", sent.stderr);
+    run(on(&server, &["send", "--payload", "x", "--once-per", "1s"])).code(2);
+    let long = run(on(&server, &["send", "--id", "c", "--payload", "x", "--once-per", "32d"]));
+    assert!(long.code(2).stderr.contains("2678400000"));
+}
+
+#[test]
 fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
     let server = Server::start();
     for flags in [
@@ -147,7 +171,7 @@ fn a_line_that_is_too_long_is_skipped() {
     let ended = run(on(&server, &["send", "--file", path.to_str().unwrap()])).code(1);
     assert!(ended.stderr.contains("line 2: it is longer than"), "{}", ended.stderr);
     assert!(ended.stderr.contains("line 3: the payload is 1048577 bytes long"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("created 2, updated 0, duplicate 0, conflict 0, bad 2"));
+    assert!(ended.stderr.contains("created 2, updated 0, duplicate 0, conflict 0, throttled 0, bad 2"));
     assert_eq!(count(&server, "ready"), 2);
 }
 

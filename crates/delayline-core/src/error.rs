@@ -17,7 +17,8 @@ pub enum ErrorClass {
     /// id or leases, this has no second effect. The exception is an enqueue with
     /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) that is no
     /// [update](crate::Known::Update): if the first message has finished in the
-    /// meantime, repeating it creates another one.
+    /// meantime, repeating it creates another one, unless its
+    /// [`once_per`](crate::NewMessage::once_per) still lasts.
     Ambiguous,
 }
 

@@ -109,5 +109,12 @@ fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
             reason: "it must not be an update; send an update by itself".to_owned(),
         });
     }
+    if message.once_per.is_some() {
+        return Err(Violation::Malformed {
+            what: "a message of a hand-off",
+            value: message.id.to_string(),
+            reason: "it must not have once_per; send it by itself".to_owned(),
+        });
+    }
     message.validate()
 }

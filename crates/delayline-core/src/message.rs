@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES};
-use crate::{Follower, Headers, Known, MessageId, Schedule, Timestamp, Violation};
+use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_WINDOW_MS};
+use crate::{Follower, Headers, Known, MessageId, Millis, Schedule, Timestamp, Violation};
 
 /// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +96,10 @@ pub struct NewMessage {
     pub finished_ids: FinishedIds,
     /// What to do if a message with this id is in the queue.
     pub known: Known,
+    /// Throttles the id: once this message has been created, no other message with `once_per` is
+    /// created under its id for so long, whatever becomes of it: 1 to [`MAX_WINDOW_MS`]. See
+    /// [`Enqueued::Throttled`](crate::Enqueued::Throttled).
+    pub once_per: Option<Millis>,
 }
 
 impl NewMessage {
@@ -119,6 +123,7 @@ impl NewMessage {
             max_crashes: Self::DEFAULT_MAX_CRASHES,
             finished_ids: FinishedIds::default(),
             known: Known::default(),
+            once_per: None,
         }
     }
 
@@ -185,6 +190,13 @@ impl NewMessage {
         self
     }
 
+    /// Sets for how long the id is throttled once the message is created; `None` for not at all.
+    #[must_use]
+    pub fn once_per(mut self, window: impl Into<Option<Millis>>) -> Self {
+        self.once_per = window.into();
+        self
+    }
+
     /// Returns the number of payload and header bytes, which count towards
     /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES).
     #[must_use]
@@ -223,6 +235,9 @@ impl NewMessage {
         let most = u64::from(MAX_ATTEMPT_LIMIT);
         Violation::within("max_failures", u64::from(self.max_failures), 1, most)?;
         Violation::within("max_crashes", u64::from(self.max_crashes), 1, most)?;
+        if let Some(window) = self.once_per {
+            Violation::within("once_per in ms", window.as_ms(), 1, MAX_WINDOW_MS)?;
+        }
         match self.known {
             Known::Refuse => Ok(()),
             Known::Update(update) => update.validate(self),
@@ -243,6 +258,7 @@ impl fmt::Debug for NewMessage {
             .field("max_crashes", &self.max_crashes)
             .field("finished_ids", &self.finished_ids)
             .field("known", &self.known)
+            .field("once_per", &self.once_per)
             .finish()
     }
 }

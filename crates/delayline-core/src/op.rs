@@ -22,7 +22,8 @@ use crate::{
 #[non_exhaustive]
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
-    /// message that may reuse a finished id and has finished in the meantime. An update
+    /// message that may reuse a finished id and has finished in the meantime: it is created again, or
+    /// `Throttled` while its [`once_per`](NewMessage::once_per) lasts. An update
     /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as long as
     /// its token is remembered.
     Enqueue(Vec<NewMessage>),

@@ -116,11 +116,22 @@ pub enum Enqueued {
         /// The status of the known message.
         status: Status,
     },
+    /// A message of this id was created less than its [`once_per`](crate::NewMessage::once_per) ago;
+    /// nothing changed. Also if that message was this one, it has finished, and the enqueue is
+    /// repeated.
+    Throttled {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// The message has a [`once_per`](crate::NewMessage::once_per), and
+    /// [`MAX_WINDOWS`](crate::limits::MAX_WINDOWS) ids of the queue are throttled already; nothing
+    /// changed.
+    TooManyThrottled,
 }
 
 impl Enqueued {
-    /// Returns the name used in logs and metrics: `created`, `updated`, `following`, `duplicate` or
-    /// `conflict`.
+    /// Returns the name used in logs and metrics: `created`, `updated`, `following`, `duplicate`,
+    /// `conflict`, `throttled` or `too_many_throttled`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -129,6 +140,8 @@ impl Enqueued {
             Self::Following { .. } => "following",
             Self::Duplicate { .. } => "duplicate",
             Self::Conflict { .. } => "conflict",
+            Self::Throttled { .. } => "throttled",
+            Self::TooManyThrottled => "too_many_throttled",
         }
     }
 }

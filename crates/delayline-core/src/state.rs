@@ -13,12 +13,14 @@ mod relay;
 mod results;
 mod ring;
 mod turn;
+mod windows;
 
 use std::collections::{BTreeMap, HashMap};
 
 use self::entry::{Entry, OutcomeKind, Place};
 use self::results::Results;
 use self::ring::Ring;
+use self::windows::Windows;
 use crate::generations::Generations;
 use crate::known::Tokens;
 use crate::limits::{
@@ -66,6 +68,7 @@ pub struct State {
     /// What relays have moved, until somebody takes it.
     destinations: BTreeMap<DestinationKey, Vec<Element>>,
     results: Results,
+    windows: Windows,
 }
 
 /// What is remembered about a finished message.
@@ -104,6 +107,7 @@ impl State {
             journal: Generations::new(JOURNAL_RETENTION_MS, MAX_JOURNAL),
             destinations: BTreeMap::new(),
             results: Results::default(),
+            windows: Windows::default(),
         }
     }
 
@@ -198,20 +202,13 @@ impl State {
             None if message.finished_ids == FinishedIds::Reuse => None,
             None => self.finished.get(now, &message.id).map(|past| (past.digest, past.status)),
         };
-        if let Some((known_digest, status)) = known {
-            return if known_digest == digest {
-                Enqueued::Duplicate { status }
-            } else {
-                Enqueued::Conflict { status }
-            };
+        match known {
+            Some((known, status)) if known == digest => Enqueued::Duplicate { status },
+            Some((_, status)) => {
+                self.throttle(now, message).unwrap_or(Enqueued::Conflict { status })
+            }
+            None => self.create(now, message, digest, Tokens::default(), changes),
         }
-        self.forget(now, &message.id, changes);
-        self.totals.enqueued += 1;
-        let entry = Entry::new(now, self.totals.enqueued, digest, message);
-        let due = entry.due;
-        self.insert(entry);
-        changes.any = true;
-        Enqueued::Created { due }
     }
 
     fn claim(&mut self, now: Timestamp, claim: &Claim, changes: &mut Changes) -> Claimed {

@@ -38,6 +38,7 @@ redis.call('HLEN', key.journal_old)
 redis.call('HLEN', key.history)
 redis.call('HLEN', key.results)
 redis.call('ZCARD', key.results_until)
+redis.call('ZCARD', key.windows)
 local silent = redis.call('LLEN', key.bell) == 0
 local has_contents = redis.call('HLEN', key.contents) > 0
 
@@ -278,6 +279,16 @@ local function limit_memories()
   if redis.call('PTTL', key.results_until) == -1 then
     touch()
     redis.call('PEXPIRE', key.results_until, RESULT_RETENTION)
+  end
+  if redis.call('PTTL', key.windows) == -1 then
+    touch()
+    redis.call('PEXPIRE', key.windows, MAX_WINDOW)
+  end
+  local endless = redis.call('ZRANGEBYSCORE', key.windows, '(' .. format('%.0f', MAX_TIMESTAMP), '+inf',
+    'LIMIT', '0', MAX_BATCH)
+  if #endless > 0 then
+    touch()
+    redis.call('ZREM', key.windows, unpack(endless))
   end
 end
 

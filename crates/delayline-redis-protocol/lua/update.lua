@@ -1,7 +1,8 @@
--- State::update. ARGV: now, the runs, the ids, then each message as `enqueue` takes it, behind an `update` if its
--- run says that it is one (layout.rs).
+-- State::update. ARGV: now, the runs, the ids, then each message as `enqueue` takes it, behind a `window` and an
+-- `update` if its run says that it has one (layout.rs).
 -- Results: as those of `enqueue`; ENQUEUE_UPDATED plus the new due instant; ENQUEUE_FOLLOWING, or
--- ENQUEUE_FOLLOWING_AGAIN if there was a follower.
+-- ENQUEUE_FOLLOWING_AGAIN if there was a follower; ENQUEUE_THROTTLED plus when that ends, or
+-- ENQUEUE_TOO_MANY_THROTTLED.
 
 --@include prelude.lua
 --@include lists.lua
@@ -13,14 +14,18 @@
 --@include finished.lua
 --@include over.lua
 --@include take_over.lua
+--@include windows.lua
 --@include write.lua
 
 local pack = struct.pack
 
--- Takes an argument apart. Sets token, content, moves and at_most, if it is an update; expires_at; tail, its record
+-- Takes an argument apart. Sets once_per, if it throttles; token, content, moves and at_most, if it is an update; expires_at; tail, its record
 -- from the digest on; and apart, its content, if that is large.
 --@inline
 local function read_argument()
+  if throttles then
+    once_per, item = struct.unpack(INSTANT, item), sub(item, WINDOW_BYTES + 1)
+  end
   if updates then
     token = sub(item, UPDATE_TOKEN)
     content, moves, at_most = struct.unpack(UPDATE_FORMAT, item, UPDATE_CONTENT_FROM)
@@ -78,6 +83,18 @@ end
 -- State::create, also for a message that is no update.
 --@inline
 local function create()
+  local refused = throttles
+    and (throttle(id) or not begin_window(id, once_per) and ENQUEUE_TOO_MANY_THROTTLED)
+  if refused then
+    results[3 + i] = refused
+  else
+    put_new()
+  end
+end
+
+-- For create.
+--@inline
+local function put_new()
   control.sequence = control.sequence + 1
   local sequence = pack(U64, control.sequence)
   push(new_places, due_score(level, due), sequence .. id)
@@ -187,12 +204,12 @@ for run = 1, #ARGV[2], RUN_BYTES do
   local length, flags, level = struct.unpack(RUN_FORMAT, ARGV[2], run)
   local due = instant(ARGV[2], run + RUN_DUE_FROM - 1)
   local reuses, expires = flags % 2 == REUSES, bit.band(flags, EXPIRING) ~= 0
-  local updates = bit.band(flags, UPDATING) ~= 0
+  local updates, throttles = bit.band(flags, UPDATING) ~= 0, bit.band(flags, THROTTLED) ~= 0
   local first = last + 1
   last = last + length
   for i = first, last do
     local id, item, record, update = ARGV[2 + i], ARGV[2 + count + i], records[i], stored[i]
-    local token, content, moves, at_most, tail, apart
+    local once_per, token, content, moves, at_most, tail, apart
     local expires_at = NEVER
     read_argument()
     local status, band, instant_of
@@ -225,7 +242,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
     if not status then
       create()
     elseif not updates then
-      results[3 + i] = known_digest == digest and -status or ENQUEUE_CONFLICT - status
+      results[3 + i] = known_digest == digest and -status or throttles and throttle(id) or ENQUEUE_CONFLICT - status
     elseif not band or is_known(tokens, token) then
       results[3 + i] = -status
     elseif band == AT_LEASED then
@@ -252,8 +269,15 @@ if #new_places > 0 or #new_updates > 0 then
   look_at_minute()
   --@first ZADD index
   ask()
+  if #new_windows > 0 then
+    --@ask ZADD windows, ZREM windows, PEXPIRE windows
+  end
   keep_uses()
   write()
+  -- Last, so that no torn send is throttled, and lost.
+  if #new_windows > 0 then
+    write_windows()
+  end
   commit()
 end
 results[3] = control.revision

@@ -88,6 +88,14 @@ return past and #record >= 23 and sub(past, 2, 9) == digest_of(record)
 and (#past == 9 or sub(past, 10, 33) == '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 or details and sub(past, 10, 33) == sub(details, 4, 27))
 end
+local function throttle(id)
+local ends = tonumber(redis.call('ZSCORE', KEYS[12], id) or 0)
+if ends > now and ends <= 253402300799999 then
+return 2251799813685248 + math.floor(ends)
+end
+end
+local new_windows, old_windows = {}, {}
+local begun, gone_windows, ended_windows, next_ended, window_count = {}, {}, nil, 1, 0
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local future = false
 local pack = struct.pack
@@ -116,14 +124,17 @@ for run = 1, #ARGV[2], 11 do
 local length, flags, level = struct.unpack('>I2I1I1', ARGV[2], run)
 local due = instant(ARGV[2], run + 5 - 1)
 local reuses, expires = flags % 2 == 1, bit.band(flags, 2) ~= 0
-local updates = bit.band(flags, 4) ~= 0
+local updates, throttles = bit.band(flags, 4) ~= 0, bit.band(flags, 8) ~= 0
 local first = last + 1
 last = last + length
 for i = first, last do
 local id, item, record, update = ARGV[2 + i], ARGV[2 + count + i], records[i], stored[i]
-local token, content, moves, at_most, tail, apart
+local once_per, token, content, moves, at_most, tail, apart
 local expires_at = 281474976710655
 do
+if throttles then
+once_per, item = struct.unpack('>I6', item), sub(item, 6 + 1)
+end
 if updates then
 token = sub(item, 1, 8)
 content, moves, at_most = struct.unpack('>I1I1I6', item, 9)
@@ -179,6 +190,37 @@ local function push(list, first, second)
 local n = #list
 list[n + 1], list[n + 2] = first, second
 end
+local function begin_window(id, length)
+if not ended_windows then
+ended_windows = redis.call('ZRANGEBYSCORE', KEYS[12], '-inf', format('%d', now), 'LIMIT', '0', 3 * 1000)
+window_count = redis.call('ZCARD', KEYS[12])
+end
+for _ = 1, 2 do
+while begun[ended_windows[next_ended]] do
+next_ended = next_ended + 1
+end
+local oldest = ended_windows[next_ended]
+if oldest then
+next_ended, window_count, gone_windows[oldest] = next_ended + 1, window_count - 1, true
+push(old_windows, oldest)
+end
+end
+if not gone_windows[id] and redis.call('ZSCORE', KEYS[12], id) then
+window_count = window_count - 1
+end
+if window_count >= 100000 then
+return false
+end
+window_count, begun[id] = window_count + 1, true
+push(new_windows, format('%d', after(length)), id)
+return true
+end
+local refused = throttles
+and (throttle(id) or not begin_window(id, once_per) and -22)
+if refused then
+results[3 + i] = refused
+else
+do
 local function due_score(level, due)
 control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
@@ -202,8 +244,10 @@ end
 first_due = math.min(first_due, due)
 results[3 + i] = due
 end
+end
+end
 elseif not updates then
-results[3 + i] = known_digest == digest and -status or -10 - status
+results[3 + i] = known_digest == digest and -status or throttles and throttle(id) or -10 - status
 elseif not band or is_known(tokens, token) then
 results[3 + i] = -status
 elseif band == 4 then
@@ -540,6 +584,9 @@ if ring then
 if redis.acl_check_cmd and not (redis.acl_check_cmd('LPUSH', KEYS[9], KEYS[9])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
 end
 end
+if #new_windows > 0 then
+if redis.acl_check_cmd and not (redis.acl_check_cmd('ZADD', KEYS[12], KEYS[12], KEYS[12]) and redis.acl_check_cmd('ZREM', KEYS[12], KEYS[12]) and redis.acl_check_cmd('PEXPIRE', KEYS[12], KEYS[12])) then error({err = 'NOPERM the user lacks a permission that the script needs'}) end
+end
 do
 if control.stored and control.uses ~= control.known_uses then
 redis.call('SET', KEYS[1], sub(control.stored, 1, 67 - 1)
@@ -591,6 +638,15 @@ end
 end
 if ring then
 redis.call('LPUSH', KEYS[9], '1')
+end
+end
+if #new_windows > 0 then
+do
+if #old_windows > 0 then
+redis.call('ZREM', KEYS[12], unpack(old_windows))
+end
+redis.call('ZADD', KEYS[12], unpack(new_windows))
+redis.call('PEXPIRE', KEYS[12], 2678400000)
 end
 end
 do

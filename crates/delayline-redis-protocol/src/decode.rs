@@ -107,11 +107,15 @@ impl Reader {
 
     fn enqueued(&mut self) -> Result<Enqueued, Error> {
         Ok(match self.int()? {
+            code if code >= enqueued::THROTTLED => {
+                Enqueued::Throttled { until: instant(code - enqueued::THROTTLED)? }
+            }
             code if code >= enqueued::UPDATED => {
                 Enqueued::Updated { due: instant(code - enqueued::UPDATED)? }
             }
             enqueued::FOLLOWING => Enqueued::Following { replaced: false },
             enqueued::FOLLOWING_AGAIN => Enqueued::Following { replaced: true },
+            enqueued::TOO_MANY_THROTTLED => Enqueued::TooManyThrottled,
             code if code < enqueued::CONFLICT => {
                 Enqueued::Conflict { status: status_of(enqueued::CONFLICT - code)? }
             }

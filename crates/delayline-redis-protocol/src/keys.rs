@@ -24,7 +24,8 @@ use crate::script::Script;
 /// | `history` | hash | what the queue was like when a minute or hour began; expires |
 /// | `results` | hash | id to the result of its ack; expires |
 /// | `results_until` | sorted set | those ids by when their results are over; expires |
-pub const KEY_NAMES: [&str; 16] = [
+/// | `windows` | sorted set | throttled ids by when that ends; expires |
+pub const KEY_NAMES: [&str; 17] = [
     "control",
     "index",
     "records",
@@ -41,6 +42,7 @@ pub const KEY_NAMES: [&str; 16] = [
     "history",
     "results",
     "results_until",
+    "windows",
 ];
 
 /// The key that is popped while waiting for a hint.

@@ -327,6 +327,14 @@ structure! {
 }
 
 structure! {
+    /// What stands in front of a message, and of an update, whose id it throttles.
+    window in "an argument" {
+        LENGTH: Instant, "for how many ms";
+    }
+    groups {}
+}
+
+structure! {
     /// A settlement, as an argument. An ack ends after the lease.
     settlement in "an argument" {
         EPOCH: U64, "which of the message's leases";
@@ -350,7 +358,7 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 22] = [
+pub const STRUCTURES: [&Structure; 23] = [
     &control::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
@@ -371,6 +379,7 @@ pub const STRUCTURES: [&Structure; 22] = [
     &new_message::STRUCTURE,
     &expiring_message::STRUCTURE,
     &update::STRUCTURE,
+    &window::STRUCTURE,
     &settlement::STRUCTURE,
     &hand_off::STRUCTURE,
 ];

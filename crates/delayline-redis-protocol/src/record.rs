@@ -12,7 +12,7 @@ use delayline_core::{
 use crate::encode::unsupported;
 use crate::layout::codes::{argument, form, lease_state, reason, update as update_code};
 use crate::layout::{
-    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update,
+    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update, window,
 };
 
 /// What stands in `records`, without the headers and payload that follow.
@@ -76,7 +76,8 @@ pub(crate) fn put_runs<T: Borrow<NewMessage>>(bytes: &mut Vec<u8>, messages: &[T
         let reuses = message.finished_ids == FinishedIds::Reuse;
         let flags = bit(reuses, argument::REUSES)
             | bit(message.expires.is_some(), argument::EXPIRING)
-            | bit(message.known != Known::Refuse, argument::UPDATING);
+            | bit(message.known != Known::Refuse, argument::UPDATING)
+            | bit(message.once_per.is_some(), argument::THROTTLED);
         (flags, message.priority.level(), message.schedule)
     };
     for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
@@ -104,6 +105,9 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Result<Bytes, Error> {
     let headed = large || !headers.is_empty();
 
     let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
+    if let Some(once_per) = message.once_per {
+        window::LENGTH.put(&mut bytes, once_per.as_ms());
+    }
     match message.known {
         Known::Refuse => {}
         Known::Update(update) => put_update(&mut bytes, update)?,

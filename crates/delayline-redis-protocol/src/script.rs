@@ -47,7 +47,7 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 /// The files that scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
-    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "finish.lua" "remains.lua" "ready.lua"
+    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "sleepers.lua" "claiming.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "write_settlements.lua"
 };
@@ -99,7 +99,7 @@ impl Script {
     #[must_use]
     pub fn of(op: &Op) -> Option<&'static Self> {
         Some(match op {
-            Op::Enqueue(messages) if messages.iter().any(is_update) => &UPDATE,
+            Op::Enqueue(messages) if messages.iter().any(is_special) => &UPDATE,
             Op::Enqueue(_) => &ENQUEUE,
             Op::Claim(_) => &CLAIM,
             Op::Settle(_) => &SETTLE,
@@ -142,9 +142,9 @@ impl Script {
     }
 }
 
-/// Updates have a script of their own, which costs other messages nothing.
-fn is_update(message: &NewMessage) -> bool {
-    message.known != Known::Refuse
+/// Updates and messages that throttle have a script of their own, which costs others nothing.
+fn is_special(message: &NewMessage) -> bool {
+    message.known != Known::Refuse || message.once_per.is_some()
 }
 
 /// Names the script in the server's cache and in the lines of errors.

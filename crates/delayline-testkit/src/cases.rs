@@ -23,6 +23,7 @@ mod queue;
 mod relay;
 mod results;
 mod settle;
+mod throttle;
 mod totals;
 mod turn;
 mod update;
@@ -58,7 +59,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 23] = [
+    let topics: [fn() -> Vec<Case>; 24] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -70,6 +71,7 @@ pub(crate) fn all() -> Vec<Case> {
         cancel::cases,
         dead::cases,
         dedup::cases,
+        throttle::cases,
         update::cases,
         claims::cases,
         pause::cases,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{
-    Enqueued, EventKind, Found, Job, Message, Queue, Status, UpdateContent, UpdateDue, Worker,
+    Cancelled, Enqueued, ErrorClass, EventKind, Found, Job, Message, Millis, Queue, Status,
+    UpdateContent, UpdateDue, Worker,
 };
 use support::{Fault, Faulty};
 use tokio::sync::Notify;
@@ -64,6 +65,45 @@ async fn a_throttle_keeps_the_first_due_time_and_the_latest_content() {
     let stays = Enqueued::Duplicate { status: Status::Scheduled };
     assert_eq!(send(2).await, stays, "another update, but it changes nothing");
     assert_eq!(queue.decode(&live(&queue).await.payload).unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_send_of_a_window_counts() {
+    let queue = Numbers::new(Faulty::new());
+    let mut events = queue.events();
+    let send = async |n: u64| queue.message(&n).id("a").once_per(60 * SECOND).send().await.unwrap();
+    let Enqueued::Created { due } = send(1).await.outcome else { panic!() };
+    let until = due.after(Millis::saturating(60_000));
+    assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::Cancelled);
+    for n in [1, 2] {
+        let sent = send(n).await;
+        assert_eq!(sent.outcome, Enqueued::Throttled { until });
+        assert!(!sent.is_accepted() && !sent.is_conflict());
+    }
+    sleep(60 * SECOND).await;
+    assert!(send(2).await.is_accepted(), "the next window");
+    let mut told = Vec::new();
+    while let Some(event) = events.try_next() {
+        told.push(event.kind);
+    }
+    assert!(told.contains(&EventKind::Throttled { until }), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_message_is_sent_again_if_its_window_lasts_as_long() {
+    let patience = 5 * SECOND;
+    for (window, is_repeated) in [(patience, false), (patience + SECOND, true)] {
+        let backend = Faulty::with_faults("enqueue", &[Fault::LostReply]);
+        let queue = Numbers::new(backend.clone()).patience(patience);
+        match queue.message(&1).id("a").once_per(window).send().await {
+            Ok(sent) => assert!(is_repeated && sent.repeated && sent.is_accepted(), "{sent:?}"),
+            Err(error) => {
+                assert!(!is_repeated, "{error}");
+                assert_eq!(error.class(), ErrorClass::Ambiguous);
+            }
+        }
+        assert_eq!(backend.stats().await.totals.enqueued, 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

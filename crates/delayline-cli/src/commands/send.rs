@@ -53,12 +53,17 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             let sentence = format!("the queue knows the id {id} with different content");
             return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
         }
+        Enqueued::Throttled { until } => eprintln!("throttled until {}", rfc3339(until)),
+        Enqueued::TooManyThrottled => return Err(Failure::input(TOO_MANY_THROTTLED)),
         other => eprintln!("{}", other.name()),
     }
     let outcome = sent.outcome.name();
     write(&if json { format!("{}\n", json!({"id": id, "outcome": outcome})) } else { id + "\n" })?;
     Ok(ExitCode::SUCCESS)
 }
+
+const TOO_MANY_THROTTLED: &str =
+    "the queue throttles 100,000 ids already; send without --once-per, or when some are free again";
 
 /// How many lines met which end.
 #[derive(Default)]
@@ -67,6 +72,8 @@ struct Counts {
     updated: u64,
     duplicate: u64,
     conflict: u64,
+    throttled: u64,
+    /// Not valid, or refused.
     bad: u64,
 }
 
@@ -100,17 +107,17 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         }
     };
     bar.finish_and_clear();
-    let Counts { created, updated, duplicate, conflict, bad } = counts;
+    let Counts { created, updated, duplicate, conflict, throttled, bad } = counts;
     if args.json {
         let counts = json!({
             "created": created, "updated": updated, "duplicate": duplicate, "conflict": conflict,
-            "bad": bad
+            "throttled": throttled, "bad": bad
         });
         write(&format!("{counts}\n"))?;
     } else {
         eprintln!(
             "created {created}, updated {updated}, duplicate {duplicate}, conflict {conflict}, \
-             bad {bad}"
+             throttled {throttled}, bad {bad}"
         );
     }
     result?;
@@ -154,6 +161,11 @@ async fn send_chunk(
                     eprintln!("line {number}: the queue knows the id {id} with different content");
                 });
             }
+            Enqueued::Throttled { .. } => counts.throttled += 1,
+            Enqueued::TooManyThrottled => {
+                counts.bad += 1;
+                bar.suspend(|| eprintln!("line {number}: {TOO_MANY_THROTTLED}"));
+            }
             other => bar.suspend(|| eprintln!("line {number}: {}", other.name())),
         }
     }
@@ -178,6 +190,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         expires_in: args.expires_in,
         keep_result: args.keep_result,
         reuse_finished_id: args.reuse_finished_id,
+        once_per: args.once_per,
         update: args.update,
         at_most: args.at_most,
         update_token: None,

@@ -1,7 +1,8 @@
 //! Enqueues that update what the queue knows of their id.
 
 use super::entry::{Entry, Next, Place};
-use super::{Changes, State};
+use super::{Changes, Finished, State};
+use crate::known::Tokens;
 use crate::{
     Enqueued, FinishedIds, MessageId, NewMessage, Status, Timestamp, Update, UpdateContent,
 };
@@ -18,7 +19,16 @@ impl State {
     ) -> Enqueued {
         let digest = message.digest();
         let Some(mut entry) = self.remove(&message.id) else {
-            return self.create(now, message, digest, update, changes);
+            let past = self.finished.get(now, &message.id).copied();
+            let reuses = message.finished_ids == FinishedIds::Reuse;
+            if let Some(Finished { status, tokens, .. }) = past
+                && (!reuses || tokens.contain(update.token))
+            {
+                return Enqueued::Duplicate { status };
+            }
+            let mut tokens = past.map(|past| past.tokens).unwrap_or_default();
+            tokens.note(update.token);
+            return self.create(now, message, digest, tokens, changes);
         };
         let status = entry.state(now).status();
         if entry.tokens.contain(update.token) {
@@ -58,30 +68,37 @@ impl State {
         }
     }
 
-    /// Creates a message for an update that found none.
-    fn create(
+    /// Creates a message whose id is free, unless it is throttled.
+    pub(super) fn create(
         &mut self,
         now: Timestamp,
         message: &NewMessage,
         digest: u64,
-        update: Update,
+        tokens: Tokens,
         changes: &mut Changes,
     ) -> Enqueued {
-        let past = self.finished.get(now, &message.id).copied();
-        if let Some(past) = past
-            && (message.finished_ids == FinishedIds::Refuse || past.tokens.contain(update.token))
+        if let Some(refused) = self.throttle(now, message) {
+            return refused;
+        }
+        if let Some(window) = message.once_per
+            && !self.windows.begin(now, &message.id, window)
         {
-            return Enqueued::Duplicate { status: past.status };
+            return Enqueued::TooManyThrottled;
         }
         self.forget(now, &message.id, changes);
         self.totals.enqueued += 1;
         let mut entry = Entry::new(now, self.totals.enqueued, digest, message);
-        entry.tokens = past.map(|past| past.tokens).unwrap_or_default();
-        entry.tokens.note(update.token);
+        entry.tokens = tokens;
         let due = entry.due;
         self.insert(entry);
         changes.any = true;
         Enqueued::Created { due }
+    }
+
+    /// Refuses a message that is throttled.
+    pub(super) fn throttle(&self, now: Timestamp, message: &NewMessage) -> Option<Enqueued> {
+        message.once_per?;
+        self.windows.end(now, &message.id).map(|until| Enqueued::Throttled { until })
     }
 
     /// Forgets a finished message whose id is used again.

@@ -69,7 +69,7 @@ codes! {
         MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNREADABLE = 5,
     }
     argument: u8 = "flags of messages to enqueue, and kinds of instants" {
-        REUSES = 1, EXPIRING = 2, UPDATING = 4, ABSOLUTE = 0, RELATIVE = 1,
+        REUSES = 1, EXPIRING = 2, UPDATING = 4, THROTTLED = 8, ABSOLUTE = 0, RELATIVE = 1,
     }
     update: u8, "UPDATE_" = "what an update does to content and due instant: it stays, is replaced, is \
                               set, gets later" {
@@ -80,9 +80,10 @@ codes! {
     }
     destination: u8, "TO_" = "destinations of a relay" { LIST = 0, STREAM = 1 }
     enqueued: i64, "ENQUEUE_" = "messages that were known: CONFLICT minus a status, or minus a status; \
-                                 updates: that follow, for the first time or again, or this plus the \
-                                 due instant" {
-        CONFLICT = -10, FOLLOWING = -20, FOLLOWING_AGAIN = -21, UPDATED = 1_125_899_906_842_624,
+                                 updates: that follow, for the first time or again, or UPDATED plus \
+                                 the due instant; throttled ids: THROTTLED plus when that ends" {
+        CONFLICT = -10, FOLLOWING = -20, FOLLOWING_AGAIN = -21, TOO_MANY_THROTTLED = -22,
+        UPDATED = 1_125_899_906_842_624, THROTTLED = 2_251_799_813_685_248,
     }
     settled: i64, "SETTLE_" = "settlements that did nothing; the last minus a status" {
         ALREADY_DONE = -1, STALE = -2, MISSING = -3, ALREADY_ENDED = -10,

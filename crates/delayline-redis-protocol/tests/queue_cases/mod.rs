@@ -26,6 +26,7 @@ pub mod remembering;
 pub mod repair;
 pub mod revoked;
 pub mod servers;
+pub mod throttling;
 pub mod torn;
 
 use std::sync::Arc;
@@ -200,6 +201,11 @@ pub fn update(text: &str, token: u8) -> NewMessage {
         .finished_ids(FinishedIds::Reuse)
 }
 
+/// A message whose id is throttled for a minute, and may be reused then.
+pub fn throttled(text: &str) -> NewMessage {
+    message(text).once_per(millis(60_000)).finished_ids(FinishedIds::Reuse)
+}
+
 /// One operation of every kind, each with an effect on a queue that was filled.
 pub fn every_op() -> Vec<Op> {
     let list = |status| Op::List(List::new(status, 10));
@@ -209,6 +215,7 @@ pub fn every_op() -> Vec<Op> {
         Op::Enqueue(
             ["new", "ready", "leased", "dead", "acked"].map(|text| update(text, 1)).to_vec(),
         ),
+        Op::Enqueue(["new", "ready", "acked"].map(throttled).to_vec()),
         claim(9, 10),
         relay_to_list(10, Some(1_000_000)),
         relay_to_stream(10, Some(1_000_000)),
@@ -321,6 +328,9 @@ macro_rules! queue_cases {
             remembering: what_is_remembered_goes_by_itself;
             remembering: results_go_by_themselves;
             remembering: a_damaged_count_of_result_bytes_stops_nothing;
+            throttling: windows_go_by_themselves;
+            throttling: as_many_ids_are_throttled_as_promised;
+            throttling: windows_without_an_end_throttle_nobody;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: each_kind_of_damage_is_mended;

@@ -131,6 +131,8 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     apply(queue, 4, Op::Enqueue(vec![held])).await;
     apply(queue, 4, claim(3, 1)).await;
     apply(queue, 4, Op::Enqueue(vec![update("held", 2)])).await;
+    apply(queue, 4, Op::Enqueue(vec![throttled("window")])).await;
+    apply(queue, 4, Op::Cancel(vec![id("window")])).await;
     let mut expiring = message("expired");
     expiring.expires = Some(Schedule::In(millis(100)));
     let mut large = message("large");
@@ -179,6 +181,8 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         (4_500, Op::Cancel(vec![id("held")])),
         (4_500, Op::Enqueue(vec![update("large", 3), message("a new one")])),
         (5 * MINUTES, Op::Enqueue(vec![update("new", 3), large()])),
+        // Windows that have ended make room.
+        (5 * MINUTES, Op::Enqueue(vec![throttled("new"), throttled("a new one")])),
         // Messages that follow.
         (70 * MINUTES, hand_off("leased", 1, Outcome::Ack, &["new"])),
         (130 * MINUTES, hand_off("leased", 1, Outcome::Ack, &["new"])),

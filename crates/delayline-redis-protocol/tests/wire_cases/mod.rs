@@ -58,6 +58,12 @@ fn update(number: u64) -> Op {
     Op::Enqueue(vec![message.known(known).finished_ids(finished_ids)])
 }
 
+/// An enqueue whose id is throttled.
+fn throttle(number: u64) -> Op {
+    let message = NewMessage::new(id(number), "payload").finished_ids(FinishedIds::Reuse);
+    Op::Enqueue(vec![message.once_per(millis(3_600_000))])
+}
+
 fn lease(number: u64) -> Lease {
     Lease { claim_id: claim_id(number), epoch: 1 }
 }
@@ -100,6 +106,9 @@ pub mod scenes {
     }
     pub fn update(n: u64) -> Scene {
         scene(vec![super::enqueue(n)], super::update(n), vec![super::cancel(n)])
+    }
+    pub fn throttle(n: u64) -> Scene {
+        scene(vec![], super::throttle(n), vec![super::cancel(n)])
     }
     pub fn follow(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
@@ -374,7 +383,7 @@ macro_rules! wire_cases {
         )*
     };
     ($connect:ty) => {
-        wire_cases!($connect: enqueue update follow ack_of_a_followed_message claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause
+        wire_cases!($connect: enqueue update throttle follow ack_of_a_followed_message claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause
             resume get progress list stats forecast history check repair);
     };
 }

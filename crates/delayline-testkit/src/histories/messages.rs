@@ -247,7 +247,10 @@ impl Books {
                     life.followed |= follows;
                     life.dead &= follows;
                 }
-                Enqueued::Duplicate { .. } | Enqueued::Conflict { .. } => {}
+                Enqueued::Duplicate { .. }
+                | Enqueued::Conflict { .. }
+                | Enqueued::Throttled { .. }
+                | Enqueued::TooManyThrottled => {}
                 other => return Err(format!("{other:?} is not known here")),
             }
             Ok(())

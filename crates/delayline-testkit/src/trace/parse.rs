@@ -175,6 +175,9 @@ fn message(item: &mut Words<'_>) -> Result<NewMessage, String> {
     if item.flag("reuse") {
         message.finished_ids = FinishedIds::Reuse;
     }
+    if let Some(window) = item.optional("once-per") {
+        message.once_per = Some(millis(window)?);
+    }
     if let Some(token) = item.optional("update") {
         message.known = Known::Update(update(item, token)?);
     }

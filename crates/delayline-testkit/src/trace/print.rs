@@ -131,6 +131,9 @@ fn message(f: &mut Formatter<'_>, message: &NewMessage) -> fmt::Result {
     if message.finished_ids == FinishedIds::Reuse {
         f.write_str(" reuse")?;
     }
+    if let Some(window) = message.once_per {
+        write!(f, " once-per={}", window.as_ms())?;
+    }
     match message.known {
         Known::Refuse => Ok(()),
         Known::Update(how) => update(f, how),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS,
+    MAX_WINDOW_MS,
 };
 use delayline_core::{
     ClaimId, ConsumerName, FinishedIds, Headers, Known, Lease, MessageId, Millis, NewMessage,
@@ -83,6 +84,7 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     message.expires = content.expires;
     message.finished_ids = content.finished_ids;
     message.known = content.known;
+    message.once_per = content.once_per;
     message
 }
 
@@ -97,6 +99,7 @@ pub(super) struct Content {
     expires: Option<Schedule>,
     finished_ids: FinishedIds,
     known: Known,
+    once_per: Option<Millis>,
 }
 
 pub(super) fn content() -> impl Strategy<Value = Content> {
@@ -115,9 +118,20 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
         proptest::option::weighted(0.25, schedule()),
         select(&[FinishedIds::Refuse, FinishedIds::Refuse, FinishedIds::Reuse][..]),
         known(),
+        proptest::option::weighted(0.15, window()),
     )
         .prop_map(
-            |(payload, headers, priority, limits, schedule, expires, finished_ids, known)| {
+            |(
+                payload,
+                headers,
+                priority,
+                limits,
+                schedule,
+                expires,
+                finished_ids,
+                known,
+                once_per,
+            )| {
                 Content {
                     payload,
                     headers,
@@ -127,6 +141,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
                     expires,
                     finished_ids,
                     known,
+                    once_per,
                 }
             },
         )
@@ -182,6 +197,12 @@ pub(super) fn delay() -> impl Strategy<Value = Millis> {
         1 => select(vec![3_600_000, 1 << 31, 1 << 32, Millis::MAX.as_ms()]),
     ]
     .prop_map(Millis::saturating)
+}
+
+/// Of a throttled id: short, so that some end.
+fn window() -> impl Strategy<Value = Millis> {
+    prop_oneof![6 => 1..8_u64, 2 => 8..200_u64, 1 => Just(MAX_WINDOW_MS)]
+        .prop_map(Millis::saturating)
 }
 
 pub(super) fn lease_duration() -> impl Strategy<Value = Millis> {

@@ -36,7 +36,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let carried = (for_ids(content()), prop::option::of(result()));
     let hand_off = (settlements(), carried).prop_map(|(settlements, (messages, result))| {
         let messages = messages.into_iter().map(message);
-        let messages = messages.map(|message| message.known(Known::Refuse));
+        let messages = messages.map(|message| message.known(Known::Refuse).once_per(None));
         Action::HandOff(settlements, messages.collect(), result)
     });
     let token = prop_oneof![4 => Just(ClaimToken::New), 1 => Just(ClaimToken::Own)];

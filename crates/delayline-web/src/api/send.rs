@@ -91,6 +91,9 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
     if message.finished_ids == delayline::FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
+    if let Some(window) = message.once_per {
+        draft = draft.once_per(window.into());
+    }
     if let delayline::Known::Update(update) = message.known {
         draft = draft.update_as(update);
     }
@@ -99,13 +102,22 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         Err(error) => return not_sent(&id, error),
     };
     let value = told(&sent);
-    if !sent.is_accepted() {
-        let detail = if sent.is_conflict() {
-            "the queue knows this id with different content; nothing was changed"
-        } else {
-            "the queue knows this message, and will not deliver it; nothing was changed"
-        };
-        return problem(StatusCode::CONFLICT, detail, value);
+    match sent.outcome {
+        Enqueued::Throttled { .. } => return answer(StatusCode::OK, &Value::Object(value)),
+        Enqueued::TooManyThrottled => {
+            let detail = "the queue throttles too many ids already; nothing was changed";
+            return problem(StatusCode::SERVICE_UNAVAILABLE, detail, value);
+        }
+        Enqueued::Conflict { .. } => {
+            let detail = "the queue knows this id with different content; nothing was changed";
+            return problem(StatusCode::CONFLICT, detail, value);
+        }
+        _ if !sent.is_accepted() => {
+            let detail =
+                "the queue knows this message, and will not deliver it; nothing was changed";
+            return problem(StatusCode::CONFLICT, detail, value);
+        }
+        _ => {}
     }
     let created = matches!(sent.outcome, Enqueued::Created { .. });
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
@@ -172,6 +184,7 @@ fn told(sent: &Sent) -> Map<String, Value> {
         Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
             Some(("state", status.name().to_owned()))
         }
+        Enqueued::Throttled { until } => Some(("until", rfc3339(until))),
         _ => None,
     };
     if let Some((key, text)) = detail {

@@ -309,6 +309,23 @@ async fn the_description_is_true() {
 }
 
 #[tokio::test]
+async fn a_throttled_send_is_told_and_not_accepted() {
+    let site = site(&orders().await, Role::Operator);
+    let send = async |id: &str, payload: &str| {
+        let body = format!(r#"{{"id": "{id}", "payload": "{payload}", "once_per": "1h"}}"#);
+        call(&site, "POST", "/queues/orders/messages", &body).await
+    };
+    let created = send("a", "1").await.status(201).json();
+    assert_eq!((&created["outcome"], &created["accepted"]), (&json!("created"), &json!(true)));
+    let throttled = send("a", "2").await.status(200).json();
+    assert_eq!(
+        (&throttled["outcome"], &throttled["accepted"]),
+        (&json!("throttled"), &json!(false))
+    );
+    assert!(throttled["until"].as_str().unwrap().starts_with("20"), "{throttled}");
+}
+
+#[tokio::test]
 async fn a_forecast_counts_what_falls_due() {
     let orders = orders().await;
     send(&orders, "now", "1").await;

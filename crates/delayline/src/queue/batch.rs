@@ -27,8 +27,8 @@ pub struct Sent {
 impl Sent {
     /// Whether the message will be or has been delivered: it was created, it has updated or follows
     /// the message of its id, or a message with this id and content is waiting, leased, acked or
-    /// relayed (G15). False for a conflict, and for a duplicate of a dead, cancelled or purged message, which
-    /// will not be delivered.
+    /// relayed (G15). False for a conflict, for a throttled message, and for a duplicate of a dead,
+    /// cancelled or purged message, which will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         use Status::{Acked, Leased, Ready, Relayed, Scheduled};

@@ -137,6 +137,41 @@ impl Draft {
         }
     }
 
+    /// Creates at most one message of this id per `window` (1 ms to 31 days): the first send of a window
+    /// counts, and what becomes of its message does not matter. Other sends of the window change nothing
+    /// and are answered [`Throttled`](crate::Enqueued::Throttled), or
+    /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
+    /// content. Afterwards the id may be used again (G33).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("alerts").await?;
+    /// # const HOUR: Duration = Duration::from_secs(3_600);
+    /// let sent = queue.message(&17).id("disk-full-17").once_per(HOUR).send().await?;
+    /// # assert_eq!(sent.outcome.name(), "created");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Use [`throttle`](Self::throttle) if the last send of a window counts, not the first. Sends of the
+    /// id without `once_per` are not throttled. A queue throttles at most 100,000 ids at a time: beyond
+    /// that, nothing is created, and the answer is
+    /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
+    ///
+    /// After a reply that was lost, this message is sent again automatically only if the window is longer
+    /// than the queue's [patience](crate::Queue::patience); the answer may then be `Throttled` by this
+    /// very message ([`Sent::repeated`]).
+    pub fn once_per(self, window: Duration) -> Self {
+        self.try_with(|message| {
+            message.once_per = Some(Millis::try_from(window)?);
+            message.finished_ids = FinishedIds::Reuse;
+            Ok(())
+        })
+    }
+
     /// Throttles: of all sends of this id, the first decides when the message is due, and the latest
     /// decides its content. So it is delivered once for each [`due_in`](Self::due_in), with what was
     /// sent last.
@@ -152,6 +187,8 @@ impl Draft {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Use [`once_per`](Self::once_per) if the first send of a window counts, not the last.
     ///
     /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
     pub fn throttle(self) -> Self {

@@ -1,5 +1,7 @@
 //! One enqueue operation, repeated until its outcome is known.
 
+use std::time::Duration;
+
 use delayline_core::{ErrorClass, FinishedIds, Known, NewMessage, Op, Reply};
 use tokio::time::Instant;
 
@@ -18,9 +20,9 @@ pub(crate) struct Answered<K> {
 /// operation. Returns one result per message, in any order.
 ///
 /// There is one exception to the rule that an operation that may have been executed is sent again:
-/// a message that may reuse a finished id and is no update. If the first attempt was executed and the message has
-/// been handled since, a second attempt would create another message. So it fails with
-/// [`ErrorClass::Ambiguous`] at once.
+/// a message that may reuse a finished id, is no update, and is not throttled for as long as this takes. If the
+/// first attempt was executed and the message has been handled since, a second attempt would create another message.
+/// So it fails with [`ErrorClass::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
@@ -30,13 +32,14 @@ pub(crate) async fn enqueue<K>(
     let mut op = Op::Enqueue(messages);
     let mut answered = Vec::with_capacity(keys.len());
     let mut tries = Tries::until(give_up);
+    let patience = give_up.saturating_duration_since(Instant::now());
     let results = loop {
         match client.apply_once(&op).await {
             Ok(applied) => break Ok(applied.reply),
             Err(error) => {
                 if error.class() == ErrorClass::Ambiguous {
                     let error = Error::from(error.clone());
-                    take_unrepeatable(&mut op, &mut keys, &error, &mut answered);
+                    take_unrepeatable(&mut op, patience, &mut keys, &error, &mut answered);
                 }
                 match tries.failed(error) {
                     _ if keys.is_empty() => return answered,
@@ -69,17 +72,18 @@ pub(crate) async fn enqueue<K>(
 /// Fails the messages that must not be sent twice, and keeps the rest.
 fn take_unrepeatable<K>(
     op: &mut Op,
+    patience: Duration,
     keys: &mut Vec<K>,
     error: &Error,
     answered: &mut Vec<Answered<K>>,
 ) {
     let Op::Enqueue(messages) = op else { return };
-    if !messages.iter().any(is_unrepeatable) {
+    if !messages.iter().any(|message| is_unrepeatable(message, patience)) {
         return;
     }
     let all = keys.drain(..).zip(messages.drain(..)).collect::<Vec<_>>();
     for (key, message) in all {
-        if is_unrepeatable(&message) {
+        if is_unrepeatable(&message, patience) {
             answered.push(Answered { key, message, result: Err(error.clone()) });
         } else {
             keys.push(key);
@@ -88,7 +92,8 @@ fn take_unrepeatable<K>(
     }
 }
 
-/// The token of an update is known even after its message has finished.
-fn is_unrepeatable(message: &NewMessage) -> bool {
-    message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse
+/// The token of an update is known even after its message has finished, and so is a throttled id.
+fn is_unrepeatable(message: &NewMessage, patience: Duration) -> bool {
+    let is_throttled = message.once_per.is_some_and(|window| Duration::from(window) > patience);
+    message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse && !is_throttled
 }

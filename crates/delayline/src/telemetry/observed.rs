@@ -264,6 +264,8 @@ const fn enqueued(outcome: Enqueued) -> Option<EventKind> {
         Enqueued::Following { .. } => EventKind::Following,
         Enqueued::Duplicate { status } => EventKind::Duplicate { status },
         Enqueued::Conflict { status } => EventKind::Conflict { status },
+        Enqueued::Throttled { until } => EventKind::Throttled { until },
+        Enqueued::TooManyThrottled => EventKind::TooManyThrottled,
         _ => return None,
     })
 }

@@ -27,11 +27,16 @@ pub(super) fn tears_of_updates(
         Op::Settle(LEASED.iter().map(item).collect())
     };
     let error = "no".to_owned();
+    let throttled = |name| content(name).once_per(millis(60_000)).finished_ids(FinishedIds::Reuse);
     let due = ["ready", "second", "big", "again", "stale"];
     let all_due = [&due[..], &LEASED[..]].concat();
     let new = ["new", "new-low", "new-expiring", "acked"];
     vec![
         Tear { creates: new.to_vec(), ..tear("update that creates", &[], replace(&new)) },
+        Tear {
+            creates: new.to_vec(),
+            ..tear("enqueue that throttles", &[], Op::Enqueue(new.map(throttled).to_vec()))
+        },
         tear("update of waiting ones", &WAITING, replace(&WAITING)),
         tear("update of due times", &WAITING, keep(&WAITING)),
         tear("update of leased ones", &LEASED, replace(&LEASED)),

@@ -69,15 +69,24 @@ impl Deed {
     }
 }
 
-/// What is to be done to which letters, and how many a second at most.
+/// What is to be done to which letters, and how many at most.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) deed: Deed,
     pub(crate) asked: Asked,
+    /// How many a second at most.
     pub(crate) rate: Option<u32>,
+    /// How many at most, those that died first before the others.
+    pub(crate) limit: Option<u64>,
 }
 
 impl Order {
+    /// A limit as it is written.
+    pub(crate) fn limit(text: &str) -> Result<u64, Failure> {
+        let limit = text.parse().ok().filter(|limit| (1..=MOST_LIMIT).contains(limit));
+        limit.ok_or_else(|| Failure::Wrong(format!("`limit` is a number from 1 to {MOST_LIMIT}")))
+    }
+
     /// A rate as it is written.
     pub(crate) fn rate(text: &str) -> Result<u32, Failure> {
         let rate = text.parse().ok().filter(|rate| (1..=MOST_RATE).contains(rate));
@@ -202,7 +211,7 @@ pub(crate) async fn start(
     // What visitors are not to see does not count.
     let (shown, passing, of) = (context.shared.redactor(), wanted.clone(), name.to_owned());
     let passes = move |letter: &MessageInfo| passing.passes(&shown(&of, letter.clone()));
-    let letters = Letters::new(listing, wanted, u64::MAX).passing(passes);
+    let letters = Letters::new(listing, wanted, order.limit.unwrap_or(u64::MAX)).passing(passes);
 
     let mut slot = locked(&served.job.0);
     // Somebody else may have been faster.
@@ -303,3 +312,4 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 pub(crate) const MOST_RATE: u32 = 100_000;
+pub(crate) const MOST_LIMIT: u64 = 1_000_000_000;

@@ -23,7 +23,7 @@ pub(super) async fn start(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let mut names = vec!["action", "rate", "delay", "at"];
+    let mut names = vec!["action", "rate", "limit", "delay", "at"];
     names.extend(Asked::NAMES);
     let members = object(request, &names).await?;
     let order = order(&members)?;
@@ -47,7 +47,8 @@ fn order(members: &Map<String, Value>) -> Result<Order, Failure> {
         None => None,
         Some(rate) => Some(Order::rate(&rate.to_string())?),
     };
-    Ok(Order { deed, asked: Asked::in_object(members)?, rate })
+    let limit = members.get("limit").map(|limit| Order::limit(&limit.to_string())).transpose()?;
+    Ok(Order { deed, asked: Asked::in_object(members)?, rate, limit })
 }
 
 pub(super) async fn show(place: Place, context: Context) -> Result<Response, Problem> {
@@ -78,6 +79,7 @@ fn told(queue: &str, job: &Job) -> Value {
         "state": progress.state(),
         "failure": progress.failure(),
         "rate": job.order.rate,
+        "limit": job.order.limit,
         "by": job.by,
         "started": rfc3339(job.started),
         "dead": job.dead,

@@ -154,7 +154,7 @@ fn ask(
 }
 
 /// A duration from now, or an instant.
-fn when(text: &str) -> Result<Schedule, Failure> {
+pub(super) fn when(text: &str) -> Result<Schedule, Failure> {
     let delay = match duration(text) {
         Ok(delay) => delay,
         Err(why) => match instant(text) {

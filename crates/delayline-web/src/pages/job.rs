@@ -6,7 +6,7 @@ use delayline::{DeathReason, Schedule};
 use delayline_json::harmless_line;
 use maud::{Markup, html};
 
-use super::acts::see;
+use super::acts::{see, when};
 use super::layout::Frame;
 use super::parts::number;
 use crate::Role;
@@ -14,8 +14,8 @@ use crate::asked::Asked;
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::job::{self, Deed, Job, MOST_RATE, Order, Progress};
-use crate::when::time;
+use crate::job::{self, Deed, Job, MOST_LIMIT, MOST_RATE, Order, Progress};
+use crate::when::{span, time};
 
 /// The job that runs, and what there is to find letters and to deal with all that match.
 pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
@@ -80,7 +80,16 @@ fn offer(deletes: bool, queue: &str, asked: &Asked) -> Markup {
             label {
                 "At most "
                 input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
-                " a second: "
+                " a second, "
+            }
+            label {
+                "in all "
+                input.short type="number" name="limit" min="1" max=(MOST_LIMIT) placeholder="any";
+            }
+            label {
+                "due in "
+                input.short name="when" placeholder="now" maxlength="64" autocomplete="off";
+                ": "
             }
             button name="action" value="redrive" { "Redrive " (which) }
             @if deletes {
@@ -101,20 +110,24 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     context.require(Role::Operator)?;
     let fields = form(request).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
-    let deed = Deed::named(fields.text("action").unwrap_or_default(), Schedule::NOW)?;
+    let schedule = fields.text("when").map_or(Ok(Schedule::NOW), when)?;
+    let deed = Deed::named(fields.text("action").unwrap_or_default(), schedule)?;
     context.require(deed.needs())?;
     let asked = Asked::in_params(&fields)?;
-    // Nothing is done to a count.
-    let rate = fields.text("rate").filter(|_| !matches!(deed, Deed::Count));
-    let rate = rate.map(Order::rate).transpose()?;
+    // A count is of all, as its button says.
+    let number = |name: &str| fields.text(name).filter(|_| !matches!(deed, Deed::Count));
+    let rate = number("rate").map(Order::rate).transpose()?;
+    let limit = number("limit").map(Order::limit).transpose()?;
+    let order = Order { deed, asked, rate, limit };
     if matches!(deed, Deed::Purge) && fields.text("sure").is_none() {
-        return Ok(ask(&context, name, &asked, rate));
+        return Ok(ask(&context, name, &order));
     }
-    job::start(&context, name, Order { deed, asked, rate }).await?;
+    job::start(&context, name, order).await?;
     Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
 }
 
-fn ask(context: &Context, queue: &str, asked: &Asked, rate: Option<u32>) -> Response {
+fn ask(context: &Context, queue: &str, order: &Order) -> Response {
+    let asked = &order.asked;
     let title = if asked.is_everything() {
         "Delete all dead letters?"
     } else {
@@ -123,10 +136,12 @@ fn ask(context: &Context, queue: &str, asked: &Asked, rate: Option<u32>) -> Resp
     let content = html! {
         h1 { (title) }
         p { "This cannot be undone. A count says first how many there are." }
+        @if let Some(limit) = order.limit { p { (at_most(limit)) } }
         (told(asked))
         form method="post" {
             (hidden(asked))
-            @if let Some(rate) = rate { input type="hidden" name="rate" value=(rate); }
+            @if let Some(rate) = order.rate { input type="hidden" name="rate" value=(rate); }
+            @if let Some(limit) = order.limit { input type="hidden" name="limit" value=(limit); }
             input type="hidden" name="action" value="purge";
             div.actions {
                 button.danger name="sure" value="yes" { "Delete" }
@@ -137,6 +152,10 @@ fn ask(context: &Context, queue: &str, asked: &Asked, rate: Option<u32>) -> Resp
         }
     };
     Frame { context, title, queue: Some(queue), here: "dead", live: None }.page(&content)
+}
+
+fn at_most(limit: u64) -> String {
+    format!("At most {} in all, those that died first.", number(limit))
 }
 
 /// The filters, in words.
@@ -183,6 +202,14 @@ fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
             strong { (super::queue::capitalised(job.order.deed.name())) ": " (progress.state()) "." }
             " Started by " (harmless_line(&job.by)) " at " (time(job.now(), job.started)) "."
             @if let Some(rate) = job.order.rate { " At most " (number(u64::from(rate))) " a second." }
+            @if let Some(limit) = job.order.limit { " " (at_most(limit)) }
+            @match job.order.deed {
+                Deed::Redrive(Schedule::At(at)) => { " Due " (time(job.now(), at)) "." },
+                Deed::Redrive(Schedule::In(delay)) if delay.as_ms() > 0 => {
+                    " Due " (span(delay.into())) " after the redrive of each."
+                },
+                _ => {}
+            }
         }
         @if let Some(why) = progress.failure() {
             p.alert role="alert" { "It has stopped: " (harmless_line(why)) "." }

@@ -143,6 +143,46 @@ async fn a_rate_is_kept_and_a_job_is_stopped() {
     call(&site, "DELETE", &job, "").await.status(202).has("finished");
 }
 
+#[tokio::test]
+async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
+    let orders = orders().await;
+    die(&orders, 150, "the bank is down").await;
+    die(&orders, 50, "no such shop").await;
+    let site = site(&orders, Role::Admin);
+    let finished = async |next: &str| {
+        let done = async {
+            while get(&site, next).await.status(200).text().contains(": running.") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
+        get(&site, next).await.status(200)
+    };
+    let fields = "action=redrive&error=bank&rate=&limit=120&when=1h";
+    let next = post(&site, "/bulk?queue=orders", fields).await.leads_to();
+    let page = finished(&next).await.has("Redrive: finished.").has("At most 120 in all");
+    drop(page.has("Due 1 h after the redrive of each.").has("<dt>Done</dt><dd>120</dd>"));
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.scheduled, stats.ready), (80, 120, 0));
+    // A count is of all.
+    let next = post(&site, "/bulk?queue=orders", "action=count&limit=7&when=").await.leads_to();
+    drop(finished(&next).await.has("<dt>Match</dt><dd>80</dd>").lacks("in all"));
+    // Those that died first go first.
+    let page = async || orders.dead_letters().await.unwrap().next_page().await.unwrap().unwrap();
+    let before = page().await;
+    let fields = "action=purge&sure=yes&limit=1";
+    finished(&post(&site, "/bulk?queue=orders", fields).await.leads_to()).await;
+    assert_eq!(orders.stats().await.unwrap().dead, 79);
+    assert_eq!(page().await[0].id, before[1].id);
+    let job = start(&site, &json!({"action": "redrive", "limit": 30})).await;
+    let told = ended(&site, &job).await;
+    assert_eq!((&told["done"], &told["limit"]), (&30.into(), &30.into()), "{told}");
+    let job = start(&site, &json!({"action": "count", "limit": 5})).await;
+    assert_eq!(ended(&site, &job).await["matched"], 5);
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.ready), (49, 30));
+}
+
 #[tokio::test(start_paused = true)]
 async fn open_pages_are_told_of_progress() {
     let orders = orders().await;
@@ -204,6 +244,10 @@ async fn roles_and_bad_input_are_refused() {
         r#"{"action": "count", "rate": -1}"#,
         r#"{"action": "count", "rate": 1.5}"#,
         r#"{"action": "count", "rate": "5"}"#,
+        r#"{"action": "count", "limit": 0}"#,
+        r#"{"action": "redrive", "limit": 1000000001}"#,
+        r#"{"action": "redrive", "limit": "5"}"#,
+        r#"{"action": "redrive", "limit": 1.5}"#,
         r#"{"action": "count", "delay": "5m"}"#,
         r#"{"action": "redrive", "delay": "5m", "at": "2030-01-01T00:00Z"}"#,
         r#"{"action": "count", "reason": "bad"}"#,
@@ -215,7 +259,16 @@ async fn roles_and_bad_input_are_refused() {
         let answer = call(&operator, "POST", JOBS, wrong).await;
         assert_eq!(answer.status, 400, "{wrong}: {}", answer.text());
     }
-    for wrong in ["", "action=x", "action=redrive&rate=0", "action=redrive&rate=x", "reason=x"] {
+    for wrong in [
+        "",
+        "action=x",
+        "action=redrive&rate=0",
+        "action=redrive&rate=x",
+        "action=redrive&limit=0",
+        "action=redrive&limit=-1",
+        "action=redrive&when=soon",
+        "reason=x",
+    ] {
         post(&operator, "/bulk?queue=orders", wrong).await.status(400);
     }
     post(&operator, "/bulk?queue=nobody", "action=count").await.status(404);
@@ -223,9 +276,10 @@ async fn roles_and_bad_input_are_refused() {
         call(&operator, "GET", &format!("{JOBS}/{nowhere}"), "").await.status(404);
     }
     let admin = site(&orders, Role::Admin);
-    let asked = "action=purge&error=n%22o&rate=7";
+    let asked = "action=purge&error=n%22o&rate=7&limit=1200";
     let page = post(&admin, "/bulk?queue=orders", asked).await.status(200).has("cannot be undone");
     let page = page.has(r#"name="error" value="n&quot;o""#).has(r#"name="rate" value="7""#);
+    let page = page.has(r#"name="limit" value="1200""#).has("At most 1,200 in all");
     drop(page.has("Delete all dead letters that match?"));
     assert_eq!(orders.stats().await.unwrap().dead, 2);
     let told =

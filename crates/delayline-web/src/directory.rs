@@ -40,6 +40,11 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// Whether the list was read, and has all queues of the server.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.read.is_some() && !self.is_partial()
+    }
+
     /// Whether there are queues that are not in the list, or may be.
     pub(crate) const fn is_partial(&self) -> bool {
         self.cut || self.left_out > 0 || !self.refused.is_empty()

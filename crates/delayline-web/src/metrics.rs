@@ -12,7 +12,7 @@ use delayline::{DeathReason, Stats, Timestamp, Totals};
 
 use crate::context::Context;
 use crate::dashboard::Shared;
-use crate::directory::Queues;
+use crate::directory::{Queues, Search};
 
 /// The counts of each queue, at most a second old.
 async fn sample(queues: &Queues) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
@@ -39,8 +39,22 @@ pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
 
 pub(crate) async fn metrics(context: Context) -> Response {
     let samples = sample(&context.known.queues).await;
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&samples))
-        .into_response()
+    let mut out = exposition(&samples);
+    if let Some(search) = &context.known.search {
+        discovery(&mut out, search);
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response()
+}
+
+/// How the search for queues has gone. A list that was never read has no age.
+fn discovery(out: &mut String, search: &Search) {
+    let help = "1 if the list of queues was read, and has all queues of the server";
+    head(out, LISTED, "gauge", help);
+    let _ = writeln!(out, "{LISTED} {}", u64::from(search.is_complete()));
+    head(out, LIST_AGE, "gauge", "Time since the list of queues was read");
+    if let Some(read) = search.read {
+        let _ = writeln!(out, "{LIST_AGE} {}", read.elapsed().as_secs_f64());
+    }
 }
 
 /// The metrics in the text format of Prometheus. A queue's name needs no escapes.
@@ -116,6 +130,8 @@ fn line(out: &mut String, metric: &str, labels: &str, value: u64) {
     let _ = writeln!(out, "{metric}{{{labels}}} {value}");
 }
 
+const LISTED: &str = "delayline_discovery_complete";
+const LIST_AGE: &str = "delayline_discovery_age_seconds";
 const UP: &str = "delayline_queue_up";
 const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";

@@ -19,7 +19,7 @@ pub(super) async fn queues(context: Context) -> Response {
     let mut value = json!({ "queues": names });
     if let Some(search) = &context.known.search {
         value["age_seconds"] = search.read.map(|read| read.elapsed().as_secs()).into();
-        value["complete"] = (search.read.is_some() && !search.is_partial()).into();
+        value["complete"] = search.is_complete().into();
         value["failure"] = search.failure.as_deref().into();
     }
     answer(StatusCode::OK, &value)

@@ -28,6 +28,8 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     get(&site, "/queue?queue=orders").await.status(200).has("1 ready");
     get(&site, "/check").await.status(200).has("Check orders");
     get(&site, "/metrics").await.status(200).has(r#"delayline_queue_up{queue="orders"} 1"#);
+    let metrics = get(&site, "/metrics").await.status(200);
+    drop(metrics.has("\ndelayline_discovery_complete 1\n"));
     let list = call(&site, "GET", "/queues", "").await.status(200).json();
     let expected = serde_json::json!({
         "queues": ["orders"], "age_seconds": 0, "complete": true, "failure": null
@@ -59,6 +61,11 @@ async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
     get(&site, "/queue?queue=zzz").await.status(200).has("1 ready");
     let list = call(&site, "GET", "/queues", "").await.status(200).json();
     assert_eq!((list["queues"].as_array().unwrap().len(), &list["complete"]), (201, &false.into()));
+    // A list that was cut is told, and how old it is.
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let metrics = get(&site, "/metrics").await.status(200);
+    let metrics = metrics.has("\ndelayline_discovery_complete 0\n");
+    drop(metrics.has("\ndelayline_discovery_age_seconds 30\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,6 +92,9 @@ async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     server.kill();
     let late = site(&connection);
     get(&late, "/health").await.status(503);
+    let metrics = get(&late, "/metrics").await.status(200);
+    let metrics = metrics.has("\ndelayline_discovery_complete 0\n");
+    drop(metrics.lacks("\ndelayline_discovery_age_seconds "));
     let told = async {
         while !get(&late, "/queues").await.status(200).text().contains("cannot be listed") {}
     };

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use delayline_web::Role;
+use delayline_web::{Access, Dashboard, Role};
 use serde_json::Value;
 
-use crate::support::{get, let_die, orders, send, send_later, site};
+use crate::support::{get, let_die, open, orders, send, send_later, site};
 
 #[tokio::test]
 async fn metrics_have_the_counts_of_every_queue() {
@@ -73,7 +73,11 @@ fn metrics(text: &str) -> BTreeSet<&str> {
 
 #[tokio::test]
 async fn alerts_and_dashboard_ask_for_metrics_that_exist() {
-    let page = get(&site(&orders().await, Role::Viewer), "/metrics").await.status(200);
+    let connection = delayline::connect("memory:").await.unwrap();
+    open(&connection, "texts").await;
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders().await);
+    let site = dashboard.discover(connection).router().unwrap();
+    let page = get(&site, "/metrics").await.status(200);
     let heads = page.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let exported: BTreeSet<&str> = heads.filter_map(|head| head.split(' ').next()).collect();
     let dashboard: Value = serde_json::from_str(GRAFANA).unwrap();
@@ -110,7 +114,7 @@ async fn alerts_and_dashboard_ask_for_metrics_that_exist() {
 #[test]
 fn every_alert_says_what_is_wrong() {
     let alerts: Vec<&str> = ALERTS.split("- alert: ").skip(1).collect();
-    assert_eq!(alerts.len(), 8);
+    assert_eq!(alerts.len(), 10);
     for alert in alerts {
         for part in ["expr: ", "severity: ", "summary: ", "description: "] {
             assert_eq!(alert.matches(part).count(), 1, "{part} of {alert}");

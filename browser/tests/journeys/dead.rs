@@ -1,6 +1,10 @@
 //! Dead letters.
 
+use std::time::Duration;
+
+use anyhow::ensure;
 use delayline_browser::{Page, Settings};
+use tokio::time::Instant;
 
 use crate::support::{let_die, orders, visit};
 
@@ -78,14 +82,19 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
 
 /// Waits until the page of a job says how it has ended, by itself if it runs scripts.
 async fn settles(page: &Page, scripts: bool, text: &str) -> anyhow::Result<()> {
+    let begin = Instant::now();
     let mut waits = !scripts;
     while waits {
         // The page may be just loading.
-        let Ok(now) = page.text().await else { continue };
-        waits = now.contains(": running.");
-        if waits {
+        let now = page.text().await;
+        waits = now.as_ref().map_or(true, |now| now.contains(": running."));
+        if waits && now.is_ok() {
             page.click("Reload").await?;
         }
+        ensure!(!waits || begin.elapsed() < PATIENCE, "the job still runs: {now:?}");
     }
     page.says(text).await
 }
+
+/// How long a job may run.
+const PATIENCE: Duration = Duration::from_secs(60);

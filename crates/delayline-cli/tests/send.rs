@@ -171,7 +171,9 @@ fn a_line_that_is_too_long_is_skipped() {
     let ended = run(on(&server, &["send", "--file", path.to_str().unwrap()])).code(1);
     assert!(ended.stderr.contains("line 2: it is longer than"), "{}", ended.stderr);
     assert!(ended.stderr.contains("line 3: the payload is 1048577 bytes long"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("created 2, updated 0, duplicate 0, conflict 0, throttled 0, bad 2"));
+    assert!(
+        ended.stderr.contains("created 2, updated 0, duplicate 0, conflict 0, throttled 0, bad 2")
+    );
     assert_eq!(count(&server, "ready"), 2);
 }
 

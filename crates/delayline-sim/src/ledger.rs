@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use bytes::Bytes;
 use delayline_core::{
-    Applied, Cancelled, DeathReason, Enqueued, Extended, Found, HandOff, HandedOff, Lease,
-    MessageId, MessageState, Op, Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Status,
-    Timestamp,
+    Applied, Cancelled, DeathReason, Element, Enqueued, Extended, Found, HandOff, HandedOff, Known,
+    Lease, MessageId, MessageState, NewMessage, Op, Outcome, Purged, Redriven, Reply, Rescheduled,
+    Settled, Status, Timestamp,
 };
 
 use crate::met::{Counts, Met};
@@ -24,6 +25,8 @@ pub(crate) struct Ledger {
     started: HashSet<(Key, u64)>,
     /// The leases that were settled together with messages.
     handed_off: HashSet<(Key, u64)>,
+    /// The messages of each queue that were relayed, in that order.
+    relayed: BTreeMap<usize, Vec<MessageId>>,
     pub(crate) totals: Totals,
 }
 
@@ -42,6 +45,10 @@ struct Record {
     ready_at: Option<Timestamp>,
     /// It has left the queue.
     finished: Option<Status>,
+    /// The content of an update that is still to be delivered.
+    update: Option<Bytes>,
+    /// An update takes its place when its lease ends.
+    followed: bool,
     starts: u64,
     /// Answers of handlers, by kind.
     acks: u64,
@@ -52,6 +59,7 @@ struct Record {
     cancels: u64,
     purges: u64,
     redrives: u64,
+    updates: u64,
 }
 
 /// Sums over simulations.
@@ -76,24 +84,16 @@ impl Ledger {
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
                 for (message, outcome) in messages.iter().zip(outcomes) {
-                    let record = self.record(queue, &message.id);
-                    match outcome {
-                        Enqueued::Created { .. } if record.created => {
-                            return Err(format!("{} was created twice", message.id));
-                        }
-                        Enqueued::Conflict { .. } => {
-                            return Err(format!("{} conflicts with itself", message.id));
-                        }
-                        Enqueued::Updated { .. } | Enqueued::Following { .. } => {
-                            return Err(format!("{} was updated, and nobody did", message.id));
-                        }
-                        Enqueued::Created { .. } | Enqueued::Duplicate { .. } => {}
-                        other => return Err(format!("{other:?} is not known here")),
+                    self.enqueued(now, queue, message, *outcome)?;
+                }
+            }
+            (Op::Relay(_), Reply::Relay(relayed)) => {
+                for id in &relayed.ids {
+                    let record = self.record(queue, id);
+                    if let Some(status) = record.finished.replace(Status::Relayed) {
+                        return Err(format!("{id} was relayed when {status:?}"));
                     }
-                    if !record.created {
-                        record.changed_at = now;
-                    }
-                    record.created = true;
+                    self.relayed.entry(queue).or_default().push(id.clone());
                 }
             }
             (Op::HandOff(items), Reply::HandOff(results)) => {
@@ -121,6 +121,10 @@ impl Ledger {
                     let info = &delivery.message.info;
                     let epoch = delivery.lease.epoch;
                     let record = self.record(queue, &info.id);
+                    if epoch > record.epoch && record.followed {
+                        // An update has taken its place, and nobody has put that off.
+                        record.not_before = None;
+                    }
                     // A repeated claim can come after the clock has been set back.
                     if epoch > record.epoch && info.due > applied.at {
                         return Err(format!("{} was delivered early", info.id));
@@ -131,6 +135,12 @@ impl Ledger {
                     if let Some(status) = record.finished {
                         return Err(format!("{} was delivered when {status:?}", info.id));
                     }
+                    if epoch > record.epoch {
+                        let content = &delivery.message.payload;
+                        let met = record.takes_update(&info.id, content)?;
+                        self.totals.met.note_many(Met::Updated, met);
+                    }
+                    let record = self.record(queue, &info.id);
                     if epoch != record.epoch && epoch != record.epoch + 1 {
                         return Err(format!("{} leaps to epoch {epoch}", info.id));
                     }
@@ -162,6 +172,13 @@ impl Ledger {
                     let Settled::Done { status } = *result else { continue };
                     let record = self.record(queue, &item.id);
                     (record.changed_at, record.leased_until) = (now, None);
+                    if std::mem::take(&mut record.followed) {
+                        record.not_before = None;
+                        continue;
+                    }
+                    if status == Status::Replaced {
+                        return Err(format!("{} is replaced, and nobody did", item.id));
+                    }
                     record.not_before = match item.outcome {
                         Outcome::Retry { delay, .. } | Outcome::Snooze { delay } => {
                             Some(applied.at.after(delay))
@@ -179,6 +196,9 @@ impl Ledger {
                     let found = *result != Cancelled::NotFound;
                     let met = found && record.finished.is_none();
                     record.cancels += u64::from(found);
+                    if found {
+                        (record.update, record.followed) = (None, false);
+                    }
                     if *result == Cancelled::Cancelled {
                         record.finished = Some(Status::Cancelled);
                     }
@@ -190,6 +210,7 @@ impl Ledger {
                     if *result == Purged::Purged {
                         let record = self.record(queue, id);
                         record.purges += 1;
+                        record.update = None;
                         record.finished = Some(Status::Purged);
                         self.totals.met.note(Met::Purge);
                     }
@@ -221,6 +242,71 @@ impl Ledger {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A message was sent, or updated.
+    fn enqueued(
+        &mut self,
+        now: Ms,
+        queue: usize,
+        message: &NewMessage,
+        outcome: Enqueued,
+    ) -> Result<(), Violation> {
+        let id = &message.id;
+        let is_update = message.known != Known::Refuse;
+        let record = self.record(queue, id);
+        match outcome {
+            Enqueued::Created { .. } if record.created => {
+                return Err(format!("{id} was created twice"));
+            }
+            Enqueued::Conflict { .. } if is_update || record.updates == 0 => {
+                return Err(format!("{id} conflicts with itself"));
+            }
+            Enqueued::Updated { .. } | Enqueued::Following { .. } if !is_update => {
+                return Err(format!("{id} was updated, and nobody did"));
+            }
+            Enqueued::Updated { .. } | Enqueued::Following { .. } if record.finished.is_some() => {
+                return Err(format!("{id} was updated after its end"));
+            }
+            Enqueued::Created { .. }
+            | Enqueued::Updated { .. }
+            | Enqueued::Following { .. }
+            | Enqueued::Duplicate { .. }
+            | Enqueued::Conflict { .. } => {}
+            other => return Err(format!("{other:?} is not known here")),
+        }
+        let is_new = !matches!(outcome, Enqueued::Duplicate { .. } | Enqueued::Conflict { .. });
+        if is_new {
+            record.changed_at = now;
+        }
+        record.created = true;
+        if is_update && is_new {
+            record.updates += 1;
+            record.update = Some(message.payload.clone());
+            let met = if matches!(outcome, Enqueued::Following { .. }) {
+                record.followed = true;
+                Met::Follow
+            } else {
+                record.not_before = None;
+                Met::Update
+            };
+            self.totals.met.note(met);
+        }
+        Ok(())
+    }
+
+    /// What a relay has moved is in its list, once and in this order (G28).
+    pub(crate) fn relayed(&mut self, queue: usize, elements: &[Element]) -> Result<(), Violation> {
+        let relayed = self.relayed.remove(&queue).unwrap_or_default();
+        if !relayed.iter().eq(elements.iter().map(|element| &element.id)) {
+            return Err(format!("{relayed:?} were relayed, and the list has {elements:?}"));
+        }
+        for Element { id, payload, .. } in elements {
+            let met = self.record(queue, id).takes_update(id, payload)?;
+            self.totals.met.note_many(Met::Updated, met);
+            self.totals.met.note(Met::Relay);
         }
         Ok(())
     }
@@ -307,6 +393,9 @@ impl Ledger {
         let Some(record) = self.messages.get(key) else { return Ok(()) };
         let id = &key.1;
         let totals = &mut self.totals;
+        if record.update.is_some() {
+            return Err(format!("an update of {id} was lost: it is {found:?}"));
+        }
         totals.messages += 1;
         match found {
             Found::Finished(Status::Acked) => totals.met.note(Met::Acked),
@@ -323,6 +412,9 @@ impl Ledger {
             }
             Found::Finished(Status::Purged) if record.purges == 0 => {
                 return Err(format!("{id} is purged, and nobody did"));
+            }
+            Found::Finished(Status::Relayed) if record.finished != Some(Status::Relayed) => {
+                return Err(format!("{id} is relayed, and nobody did"));
             }
             Found::Finished(_) => {}
             Found::Live(message) => {
@@ -351,7 +443,8 @@ impl Ledger {
         if peaceful {
             totals.met.note_many(Met::Asked, record.starts.saturating_sub(1));
         }
-        let asked_for = 1 + record.retries + record.postponed + record.redrives;
+        let again = record.retries + record.postponed + record.redrives;
+        let asked_for = 1 + again + record.updates;
         if peaceful && record.starts > asked_for {
             return Err(format!(
                 "{id} was handled {} times for nothing",
@@ -363,6 +456,20 @@ impl Ledger {
 
     fn record(&mut self, queue: usize, id: &MessageId) -> &mut Record {
         self.messages.entry((queue, id.clone())).or_default()
+    }
+}
+
+impl Record {
+    /// It is delivered or relayed with this content, and not for the first time under its lease: the
+    /// latest update is no longer due. Answers how many updates that were.
+    fn takes_update(&mut self, id: &MessageId, content: &Bytes) -> Result<u64, Violation> {
+        self.followed = false;
+        match self.update.take() {
+            Some(update) if update != content => {
+                Err(format!("{id} came as {content:?}, after its update to {update:?}"))
+            }
+            update => Ok(u64::from(update.is_some())),
+        }
     }
 }
 

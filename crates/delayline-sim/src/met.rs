@@ -30,6 +30,10 @@ pub(crate) enum Met {
     Reschedule,
     Redrive,
     Purge,
+    Update,
+    Follow,
+    Updated,
+    Relay,
     Pause,
     Delivery,
     Postponed,
@@ -55,7 +59,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 44] = [
+    const ALL: [(Self, &'static str); 48] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -79,6 +83,10 @@ impl Met {
         (Self::Reschedule, "messages moved"),
         (Self::Redrive, "dead letters given a new life"),
         (Self::Purge, "dead letters purged"),
+        (Self::Update, "updates of messages that waited or were dead"),
+        (Self::Follow, "updates of messages that a worker held"),
+        (Self::Updated, "updates delivered or relayed, each with its content"),
+        (Self::Relay, "messages relayed, each as one element"),
         (Self::Pause, "pauses"),
         (Self::Delivery, "deliveries, none early or after the end"),
         (Self::Postponed, "deliveries that a handler had put off, none before that"),

@@ -170,6 +170,10 @@ pub(crate) enum MeddlingKind {
     Reschedule(Ms),
     Redrive,
     Purge,
+    /// Its content and due time: in so long.
+    Update(Ms),
+    /// What is ready in its queue goes to a list.
+    Relay,
     /// Its queue.
     Pause,
     /// Its queue.
@@ -361,6 +365,8 @@ fn meddling() -> impl Strategy<Value = Meddling> + Clone {
         3 => (0..20_000_u64).prop_map(MeddlingKind::Reschedule),
         3 => Just(MeddlingKind::Redrive),
         1 => Just(MeddlingKind::Purge),
+        4 => (0..10_000_u64).prop_map(MeddlingKind::Update),
+        1 => Just(MeddlingKind::Relay),
         1 => Just(MeddlingKind::Pause),
         1 => Just(MeddlingKind::Resume),
     ];

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use delayline_core::worker::{Machine, Moment, Slot};
 use delayline_core::{
-    Applied, Error, MessageId, Millis, NewMessage, Op, Priority, Redrive, Reply, Reschedule,
-    Schedule, State, Timestamp, Turn, Turned,
+    Applied, Destination, DestinationKey, Error, Known, MessageId, Millis, NewMessage, Op,
+    Priority, Redrive, Relay, Reply, Reschedule, Schedule, State, Timestamp, Turn, Turned, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 
 use crate::dice::Dice;
@@ -193,8 +194,8 @@ impl<'a> World<'a> {
             let caller = Caller::Client { tries: 0 };
             self.push(send.at, Event::Call { caller, queue: self.queue_of(number), op });
         }
-        for meddling in &story.meddling {
-            let (queue, op) = self.meddling(meddling);
+        for (number, meddling) in story.meddling.iter().enumerate() {
+            let (queue, op) = self.meddling(number, meddling);
             let caller = Caller::Client { tries: 0 };
             self.push(meddling.at, Event::Call { caller, queue, op });
         }
@@ -227,7 +228,7 @@ impl<'a> World<'a> {
         message
     }
 
-    fn meddling(&self, meddling: &Meddling) -> (usize, Op) {
+    fn meddling(&self, number: usize, meddling: &Meddling) -> (usize, Op) {
         let message = meddling.message % self.story.sends.len().max(1);
         let id = id_of(message);
         let schedule = |delay| Schedule::In(Millis::saturating(delay));
@@ -238,6 +239,16 @@ impl<'a> World<'a> {
             }
             MeddlingKind::Redrive => Op::Redrive(Redrive::new(vec![id], schedule(0))),
             MeddlingKind::Purge => Op::Purge(vec![id]),
+            MeddlingKind::Update(delay) => {
+                let token = UpdateToken::from_bytes((count(number) + 1).to_be_bytes());
+                let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+                let next = self.message(message).payload(format!("update {number}"));
+                Op::Enqueue(vec![next.schedule(schedule(delay)).known(Known::Update(update))])
+            }
+            MeddlingKind::Relay => Op::Relay(Relay::new(
+                Destination::List { key: list(), max_len: None },
+                MOST_RELAYED,
+            )),
             MeddlingKind::Pause => Op::Pause,
             MeddlingKind::Resume => Op::Resume,
         };
@@ -472,6 +483,9 @@ impl<'a> World<'a> {
 
     fn settle_accounts(mut self) -> Result<Totals, Violation> {
         let now = self.clock();
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            self.ledger.relayed(number, &queue.state.take_relayed(&list()))?;
+        }
         let keys: Vec<_> = self.ledger.created().cloned().collect();
         for key in keys {
             let Some(queue) = self.queues.get_mut(key.0) else { continue };
@@ -509,6 +523,11 @@ impl Process {
     }
 }
 
+/// Where relays move messages to, in each queue.
+fn list() -> DestinationKey {
+    DestinationKey::try_from("out").unwrap_or_else(|error| unreachable!("{error}"))
+}
+
 fn id_of(message: usize) -> MessageId {
     MessageId::try_from(format!("m{message}").as_str())
         .unwrap_or_else(|error| unreachable!("{error}"))
@@ -527,5 +546,7 @@ const BASE: Ms = 1_800_000_000_000;
 /// After so long without a reply a call has failed.
 const PATIENCE: Ms = 1_000;
 const CLIENT_PAUSE: Ms = 100;
+/// By one call.
+const MOST_RELAYED: usize = 3;
 /// More than any outage takes.
 const MAX_TRIES: u32 = 1_000;

@@ -269,8 +269,11 @@ impl World<'_> {
         let broken_since = |outage: &Outage| {
             self.now >= outage.from + 1_000 && self.now < outage.from + outage.lasts
         };
-        let kind = |outage: &&Outage| !matches!(outage.kind, OutageKind::Frozen | OutageKind::Full);
-        let broken = self.story.outages.iter().filter(kind).any(broken_since);
+        let fails = |kind| !matches!(kind, OutageKind::Frozen | OutageKind::Full);
+        let mut outages = self.story.outages.iter().filter(|outage| fails(outage.kind));
+        // While two overlap, the server is as in the first.
+        let broken =
+            self.outage().is_some_and(|(kind, _)| fails(kind)) && outages.any(broken_since);
         let limit = 24 * count(self.story.queues);
         let Some(process) = self.processes.get_mut(process) else { return Ok(()) };
         let second = self.now / 1_000;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use xshell::{Shell, cmd};
 
 use self::defect::{Defect, defects};
-use self::suite::{Outcome, Suite, Workplace};
+use self::suite::{Outcome, Suite, Until, Workplace};
 use crate::inventory::bare;
 use crate::redis_server;
 
@@ -76,7 +76,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 /// How long a suite takes on sound code.
 fn baseline(place: &Workplace, suite: &Suite) -> Result<Duration> {
     place.build(suite)?;
-    match place.run(suite, LONGEST_BASELINE)? {
+    match place.run(suite, LONGEST_BASELINE, Until::TheEnd)? {
         Outcome::Passed { after } => Ok(after),
         Outcome::Failed { tests, log } => {
             bail!("{suite} fails without any defect: {}\n{log}", tests.join(", "))
@@ -122,7 +122,9 @@ fn hunt_with(
     place.build(suite).context("with it the tests do not compile")?;
     let start = Instant::now();
     let chosen = defect.caught_by.as_ref().map_or_else(|| suite.clone(), |test| suite.only(test));
-    match place.run(&chosen, patience)? {
+    // The name of a test may be the beginning of another's.
+    let until = if defect.caught_by.is_some() { Until::TheEnd } else { Until::TheFirstFailure };
+    match place.run(&chosen, patience, until)? {
         Outcome::Passed { .. } => Ok(None),
         Outcome::Failed { tests, log } => {
             let wanted = defect.caught_by.as_ref();

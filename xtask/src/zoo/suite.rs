@@ -32,6 +32,20 @@ pub(super) enum Outcome {
     },
 }
 
+/// How far a suite is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    TheEnd,
+    /// The rest cannot change the verdict.
+    TheFirstFailure,
+}
+
+impl Until {
+    fn is_over(self, log: &str) -> bool {
+        self == Self::TheFirstFailure && !failed_tests(log).is_empty()
+    }
+}
+
 /// A clone of the last commit, where defects are applied and tests run.
 pub(super) struct Workplace {
     tree: PathBuf,
@@ -100,26 +114,27 @@ impl Workplace {
         Ok(())
     }
 
-    /// Runs a suite that has been built.
-    pub(super) fn run(&self, suite: &Suite, patience: Duration) -> Result<Outcome> {
+    /// Runs a suite that has been built: all of it, or until the first of its tests has failed.
+    pub(super) fn run(&self, suite: &Suite, patience: Duration, until: Until) -> Result<Outcome> {
         let (start, log) = (Instant::now(), self.build.join("run.log"));
         let args: Vec<_> = suite.0.split(' ').collect();
         let mut child = self.cargo(&args, &log)?;
         let status = loop {
             match child.try_wait()? {
                 Some(status) => break Some(status),
-                None if start.elapsed() > patience => {
+                None if start.elapsed() > patience || until.is_over(&read(&log)?) => {
                     end(&mut child)?;
                     break None;
                 }
                 None => sleep(POLL),
             }
         };
-        let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let log = read(&log)?;
+        let tests = failed_tests(&log);
         Ok(match status {
             Some(status) if status.success() => Outcome::Passed { after: start.elapsed() },
-            Some(_) => Outcome::Failed { tests: failed_tests(&log), log },
-            None => Outcome::Hung { log },
+            None if tests.is_empty() => Outcome::Hung { log },
+            _ => Outcome::Failed { tests, log },
         })
     }
 
@@ -141,6 +156,11 @@ impl Workplace {
             .spawn()
             .context("cargo cannot be run")
     }
+}
+
+/// A log, which may be growing.
+fn read(log: &Path) -> Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(log)?).into_owned())
 }
 
 /// Ends a process with all that it has started.
@@ -175,11 +195,11 @@ fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }
 
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use super::{Suite, failed_tests, hanging_test};
+    use super::{Suite, Until, failed_tests, hanging_test};
 
     #[test]
     fn a_suite_is_built_by_the_same_arguments() {
@@ -197,6 +217,14 @@ mod tests {
             "test a::b ... ok\ntest c ... FAILED\nsim: seed 7: late\nerror: could not compile\n";
         assert_eq!(failed_tests(log), ["c", "seed 7: late"]);
         assert!(failed_tests("error: linking failed\nerror: test failed\n").is_empty());
+    }
+
+    #[test]
+    fn the_first_failure_may_end_a_suite() {
+        let (passed, failed) = ("test a ... ok\n", "test a ... ok\ntest b ... FAILED\ntest c ... ");
+        assert!(!Until::TheFirstFailure.is_over(passed));
+        assert!(Until::TheFirstFailure.is_over(failed));
+        assert!(!Until::TheEnd.is_over(failed));
     }
 
     #[test]

@@ -37,29 +37,30 @@ pub enum EventKind {
     },
     /// A worker holds the message of its id, and it will take that one's place.
     Following,
-    /// It ended without an ack, and an update has taken its place (G30).
+    /// It ended without an ack, and an update has taken its place ([G30](crate::guarantees#g30)).
     Replaced {
         /// The handler's error, if it failed: the queue does not keep it.
         error: Option<String>,
     },
-    /// Its id was known with the same content, and nothing changed (G15). After a lost reply, it
-    /// may be this process that enqueued it.
+    /// Its id was known with the same content, and nothing changed ([G15](crate::guarantees#g15)).
+    /// After a lost reply, it may be this process that enqueued it.
     Duplicate {
         /// The status of the known message.
         status: Status,
     },
-    /// Its id was known with different content, and nothing changed (G15).
+    /// Its id was known with different content, and nothing changed ([G15](crate::guarantees#g15)).
     Conflict {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of its id was created less than its `once_per` ago, and nothing changed (G33). After a
-    /// lost reply, it may be this process that created it.
+    /// A message of its id was created less than its `once_per` ago, and nothing changed
+    /// ([G33](crate::guarantees#g33)). After a lost reply, it may be this process that created it.
     Throttled {
         /// Until when.
         until: Timestamp,
     },
-    /// It has a `once_per`, and too many ids are throttled already: nothing was created (G33).
+    /// It has a `once_per`, and too many ids are throttled already: nothing was created
+    /// ([G33](crate::guarantees#g33)).
     TooManyThrottled,
     /// A claim has leased it.
     Delivered {
@@ -70,8 +71,8 @@ pub enum EventKind {
     },
     /// It was acked, and is finished.
     Acked,
-    /// It was acked, but its result was not kept: the results of its queue would be too large (G32).
-    /// Reported besides [`Acked`](Self::Acked).
+    /// It was acked, but its result was not kept: the results of its queue would be too large
+    /// ([G32](crate::guarantees#g32)). Reported besides [`Acked`](Self::Acked).
     ResultNotKept,
     /// Its handler failed, and it will be retried.
     Retried {
@@ -83,7 +84,7 @@ pub enum EventKind {
         /// The time until it is due again.
         delay: Millis,
     },
-    /// It was released unstarted (G10).
+    /// It was released unstarted ([G10](crate::guarantees#g10)).
     Released,
     /// It became a dead letter: a settlement of this process ended it, or a claim of this process
     /// found it expired, unreadable, or at the end of its last lease. A claim whose reply is lost
@@ -104,29 +105,31 @@ pub enum EventKind {
         /// The time from sending the claim to its reply, repetitions included.
         round_trip: Duration,
     },
-    /// This process no longer holds it: another claim has taken it back (G6).
+    /// This process no longer holds it: another claim has taken it back
+    /// ([G6](crate::guarantees#g6)).
     LeaseLost {
         /// The epoch of the lease that was lost.
         epoch: u64,
     },
-    /// It was cancelled, and is finished (G13).
+    /// It was cancelled, and is finished ([G13](crate::guarantees#g13)).
     Cancelled,
-    /// It was cancelled while a worker holds it (G13). Repeated each time that its lease is
-    /// extended.
+    /// It was cancelled while a worker holds it ([G13](crate::guarantees#g13)). Repeated each time
+    /// that its lease is extended.
     CancelRequested,
     /// It was rescheduled.
     Rescheduled {
         /// The new due time.
         due: Timestamp,
     },
-    /// It was a dead letter and has been redriven (G11).
+    /// It was a dead letter and has been redriven ([G11](crate::guarantees#g11)).
     Redriven {
         /// When it is due.
         due: Timestamp,
     },
     /// It was a dead letter and has been deleted.
     Purged,
-    /// A relay of this process moved it to a list or stream, and it is finished (G28).
+    /// A relay of this process moved it to a list or stream, and it is finished
+    /// ([G28](crate::guarantees#g28)).
     Relayed,
 }
 

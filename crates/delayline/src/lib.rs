@@ -121,8 +121,8 @@
 //!
 //! # What it promises
 //!
-//! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as G8, are
-//! theirs. [`State`](backend::State) is what they mean, and [`backend`] the contract behind a queue.
+//! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as
+//! [G8](guarantees#g8), are theirs. [`State`](backend::State) is what they mean, and [`backend`] the contract behind a queue.
 //! Every call can be repeated after an error: its id makes a second send harmless, and only the
 //! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
 //! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token.

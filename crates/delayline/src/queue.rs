@@ -34,7 +34,8 @@ use crate::{Codec, Error, Events, Json, TraceContext};
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
 /// Clones are cheap and share the connection. Every call retries within bounds (see
-/// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless (G15).
+/// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
+/// ([G15](crate::guarantees#g15)).
 ///
 /// **Concurrent sends are grouped.** The first one is sent at once. Sends that clones of this queue
 /// start before its reply arrives form the next operation, in the order in which they started, and
@@ -105,7 +106,8 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Returns the same queue with another durability, for many calls or for one: changes are
-    /// confirmed before the call returns (G25). The default is [`Durability::None`].
+    /// confirmed before the call returns ([G25](crate::guarantees#g25)). The default is
+    /// [`Durability::None`].
     ///
     /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to what
     /// workers of the queue settle. It does not apply to claims and extended leases: if one is
@@ -144,8 +146,9 @@ impl<T, C> Queue<T, C> {
     /// Sets a function that is called at each send and returns the trace context of the message.
     /// `None` means no context.
     ///
-    /// Messages that already have a context keep it. The context is not part of the content: sending
-    /// the same id from another trace is a duplicate (G15), and the first context stays.
+    /// Messages that already have a context keep it. The context is not part of the content:
+    /// sending the same id from another trace is a duplicate ([G15](crate::guarantees#g15)), and
+    /// the first context stays.
     ///
     /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///
@@ -185,8 +188,8 @@ impl<T, C> Queue<T, C> {
         &self.client.backend
     }
 
-    /// Cancels a message before it is delivered (G13). If a worker already has it, the worker is
-    /// asked to stop; see [`Cancelled::InFlight`].
+    /// Cancels a message before it is delivered ([G13](crate::guarantees#g13)). If a worker already
+    /// has it, the worker is asked to stop; see [`Cancelled::InFlight`].
     ///
     /// # Cancel safety
     ///
@@ -271,8 +274,8 @@ impl<T, C> Queue<T, C> {
         self.reschedule(message_id(id)?, Schedule::At(Timestamp::try_from(due)?)).await
     }
 
-    /// Stops deliveries until [`resume`](Self::resume); everything else continues (G17). Pausing a
-    /// paused queue changes nothing.
+    /// Stops deliveries until [`resume`](Self::resume); everything else continues
+    /// ([G17](crate::guarantees#g17)). Pausing a paused queue changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -346,7 +349,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 
     /// Sends a message that is due `delay` from now by the server's clock: up to 100 years, to the
-    /// millisecond, rounded up (G4). Returns the id generated for it.
+    /// millisecond, rounded up ([G4](crate::guarantees#g4)). Returns the id generated for it.
     ///
     /// # Cancel safety
     ///
@@ -361,8 +364,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(self.message(value).due_in(delay).send().await?.id)
     }
 
-    /// Sends a message that is due at an instant, to the millisecond, rounded up (G4). A past
-    /// instant means now. Returns the id generated for it.
+    /// Sends a message that is due at an instant, to the millisecond, rounded up
+    /// ([G4](crate::guarantees#g4)). A past instant means now. Returns the id generated for it.
     ///
     /// # Cancel safety
     ///

@@ -18,8 +18,9 @@ use crate::{Error, Queue};
 /// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
 ///
 /// Each message becomes exactly one element, in the order in which workers would get them, and is
-/// then finished; never before it is due (G28). It is one atomic step on the server. Any number of
-/// relays, in any number of processes, may serve one queue, beside workers too; there is no leader.
+/// then finished; never before it is due ([G28](crate::guarantees#g28)). It is one atomic step on
+/// the server. Any number of relays, in any number of processes, may serve one queue, beside
+/// workers too; there is no leader.
 ///
 /// What happens to an element afterwards is up to its consumers: one that pops a list and dies has
 /// lost what it popped. A group of a stream keeps what its consumers have not acknowledged.

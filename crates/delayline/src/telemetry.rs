@@ -36,7 +36,7 @@
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
 //! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
-//! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that came too late (G6) |
+//! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that came too late ([G6](crate::guarantees#g6)) |
 //! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none came in time), `error` |
 //! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many were waiting |
 //! | `delayline_messages` | gauge | `queue`, `state` | `scheduled`, `ready`, `leased`, `dead` |

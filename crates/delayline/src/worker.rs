@@ -49,9 +49,9 @@ use crate::{Codec, Json, Queue};
 /// leases of running handlers, and settles each message with its handler's result. A panic, a
 /// timeout or an undecodable payload affects only its own message. While the backend fails or
 /// refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
-/// (G21): a missing permission may still be granted. It logs a lasting failure once a minute and
-/// calls [`WorkerBuilder::on_refusal`]. Only a worker that ends on an empty queue also ends when it
-/// is refused, because it cannot learn whether the queue is empty.
+/// ([G21](crate::guarantees#g21)): a missing permission may still be granted. It logs a lasting
+/// failure once a minute and calls [`WorkerBuilder::on_refusal`]. Only a worker that ends on an
+/// empty queue also ends when it is refused, because it cannot learn whether the queue is empty.
 ///
 /// A message is handled at least once. To write elsewhere only as the latest holder of the message,
 /// use [`Job::epoch`] as a fencing token.

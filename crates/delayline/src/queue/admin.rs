@@ -9,7 +9,8 @@ use super::{Audit, Listing, Queue, listing, only};
 use crate::Error;
 
 impl<T, C> Queue<T, C> {
-    /// Makes a dead letter due at once; its failures and crashes are counted from 0 again (G11).
+    /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
+    /// ([G11](crate::guarantees#g11)).
     ///
     /// If the reply to the first attempt was lost, a message that this call has redriven is
     /// reported as [`Redriven::NotDead`]: it is alive either way.
@@ -187,7 +188,8 @@ impl<T, C> Queue<T, C> {
         Listing::dead_letters(self.client.clone()).await
     }
 
-    /// Audits the whole queue, page by page (G1, G22). The queue can be in use meanwhile.
+    /// Audits the whole queue, page by page ([G1](crate::guarantees#g1),
+    /// [G22](crate::guarantees#g22)). The queue can be in use meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -207,7 +209,7 @@ impl<T, C> Queue<T, C> {
     /// applied to it, that is the place where it was, or where the operation was moving it. A
     /// message that cannot be read, or whose due time is lost, becomes a dead letter. It can be
     /// inspected and purged, or redriven if its record is intact. Messages of which nothing is left
-    /// are counted as purged (G20).
+    /// are counted as purged ([G20](crate::guarantees#g20)).
     ///
     /// # Cancel safety
     ///

@@ -27,8 +27,8 @@ pub struct Sent {
 impl Sent {
     /// Whether the message will be or has been delivered: it was created, it has updated or follows
     /// the message of its id, or a message with this id and content is waiting, leased, acked or
-    /// relayed (G15). False for a conflict, for a throttled message, and for a duplicate of a dead,
-    /// cancelled or purged message, which will not be delivered.
+    /// relayed ([G15](crate::guarantees#g15)). False for a conflict, for a throttled message, and
+    /// for a duplicate of a dead, cancelled or purged message, which will not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         use Status::{Acked, Leased, Ready, Relayed, Scheduled};
@@ -43,7 +43,8 @@ impl Sent {
         }
     }
 
-    /// Whether the queue has a message with other content under this id (G15).
+    /// Whether the queue has a message with other content under this id
+    /// ([G15](crate::guarantees#g15)).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self.outcome, Enqueued::Conflict { .. })
@@ -53,8 +54,8 @@ impl Sent {
 impl<T, C> Queue<T, C> {
     /// Sends many messages, made by [`message`](Self::message), in as few operations as possible.
     /// Returns one result per message, in order. An id that occurs twice is a duplicate or a
-    /// conflict the second time (G18). They have the durability of this queue, not that of the
-    /// queue that made the drafts.
+    /// conflict the second time ([G18](crate::guarantees#g18)). They have the durability of this
+    /// queue, not that of the queue that made the drafts.
     ///
     /// ```
     /// # use delayline::Queue;

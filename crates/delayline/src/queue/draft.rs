@@ -76,8 +76,8 @@ impl Draft {
     }
 
     /// Names the message: 1 to 128 bytes. Sending the same content under the same id again is
-    /// harmless, until at least an hour after the message has finished (G15), and the id cancels or
-    /// reschedules the message later.
+    /// harmless, until at least an hour after the message has finished
+    /// ([G15](crate::guarantees#g15)), and the id cancels or reschedules the message later.
     pub fn id<I>(mut self, id: I) -> Self
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -141,7 +141,7 @@ impl Draft {
     /// counts, and what becomes of its message does not matter. Other sends of the window change nothing
     /// and are answered [`Throttled`](crate::Enqueued::Throttled), or
     /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
-    /// content. Afterwards the id may be used again (G33).
+    /// content. Afterwards the id may be used again ([G33](crate::guarantees#g33)).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -246,13 +246,15 @@ impl Draft {
     /// | is a dead letter | this one takes its place | [`Updated`](crate::Enqueued::Updated) |
     /// | is unknown, or has finished | this one is created | [`Created`](crate::Enqueued::Created) |
     ///
-    /// No update is lost, and two messages of one id are never handled at once (G29, G30). The content
-    /// has at most 16 KiB, with headers. A trace context that the caller has not set is left out.
+    /// No update is lost, and two messages of one id are never handled at once
+    /// ([G29](crate::guarantees#g29), [G30](crate::guarantees#g30)). The content has at most 16
+    /// KiB, with headers. A trace context that the caller has not set is left out.
     ///
     /// An update has a random token, made here: a clone of this draft sent again, by you or by this
-    /// library after a lost reply, changes nothing, as long as fewer than four other updates of the id
-    /// came in between, its message, if it has finished, is still remembered (G15), and nobody has
-    /// reused the id for a message that is no update. Make a new draft for a new update.
+    /// library after a lost reply, changes nothing, as long as fewer than four other updates of the
+    /// id came in between, its message, if it has finished, is still remembered
+    /// ([G15](crate::guarantees#g15)), and nobody has reused the id for a message that is no
+    /// update. Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
         let token = UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes());
         self.update_as(Update::new(content, due, token))
@@ -268,7 +270,7 @@ impl Draft {
     }
 
     /// Makes the message due `delay` from now by the server's clock: up to 100 years, to the
-    /// millisecond, rounded up (G4).
+    /// millisecond, rounded up ([G4](crate::guarantees#g4)).
     pub fn due_in(self, delay: Duration) -> Self {
         self.try_with(|message| {
             message.schedule = Schedule::In(Millis::try_from(delay)?);
@@ -277,7 +279,7 @@ impl Draft {
     }
 
     /// Makes the message due at an instant up to the end of the year 9999, to the millisecond,
-    /// rounded up (G4). A past instant means now.
+    /// rounded up ([G4](crate::guarantees#g4)). A past instant means now.
     pub fn due_at(self, due: SystemTime) -> Self {
         self.try_with(|message| {
             message.schedule = Schedule::At(Timestamp::try_from(due)?);
@@ -285,7 +287,7 @@ impl Draft {
         })
     }
 
-    /// Sets how urgent the message is once it is due (G12).
+    /// Sets how urgent the message is once it is due ([G12](crate::guarantees#g12)).
     pub fn priority(self, priority: Priority) -> Self {
         self.with(|message| message.priority = priority)
     }
@@ -309,8 +311,8 @@ impl Draft {
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
     ///
-    /// The context is not part of the content: the same id with another context is a duplicate (G15),
-    /// and the first context stays.
+    /// The context is not part of the content: the same id with another context is a duplicate
+    /// ([G15](crate::guarantees#g15)), and the first context stays.
     pub fn trace_context(self, context: &TraceContext) -> Self {
         self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }
@@ -332,13 +334,14 @@ impl Draft {
         })
     }
 
-    /// The number of failures after which the message becomes a dead letter: 1 to 65,535 (G9).
+    /// The number of failures after which the message becomes a dead letter: 1 to 65,535
+    /// ([G9](crate::guarantees#g9)).
     pub fn max_failures(self, max_failures: u32) -> Self {
         self.with(|message| message.max_failures = max_failures)
     }
 
-    /// The number of expired leases after which the message becomes a dead letter: 1 to 65,535 (G9).
-    /// With 1, a claim whose reply was lost is enough.
+    /// The number of expired leases after which the message becomes a dead letter: 1 to 65,535
+    /// ([G9](crate::guarantees#g9)). With 1, a claim whose reply was lost is enough.
     pub fn max_crashes(self, max_crashes: u32) -> Self {
         self.with(|message| message.max_crashes = max_crashes)
     }

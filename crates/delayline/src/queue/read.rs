@@ -68,8 +68,9 @@ impl<T, C> Queue<T, C> {
         .await
     }
 
-    /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until `limit`
-    /// has passed, and returns how far it has come (G32). An id that the queue does not know is
+    /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until
+    /// `limit` has passed, and returns how far it has come ([G32](crate::guarantees#g32)). An id
+    /// that the queue does not know is
     /// [`Progress::Unknown`] at once.
     ///
     /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All who
@@ -159,7 +160,8 @@ impl<T, C> Queue<T, C> {
         Ok(Explanation::new(&found, at, is_paused))
     }
 
-    /// Counts the messages in each state, and how often each thing has happened so far (G22).
+    /// Counts the messages in each state, and how often each thing has happened so far
+    /// ([G22](crate::guarantees#g22)).
     ///
     /// # Cancel safety
     ///
@@ -176,7 +178,7 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Counts the waiting messages by when they are due: now, within each of the delays from now
-    /// but not within the one before, and later (G22).
+    /// but not within the one before, and later ([G22](crate::guarantees#g22)).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -214,7 +216,8 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Returns what the queue was like in the last six hours, minute by minute, or in the last 31
-    /// days, hour by hour (G22). The server keeps it, whether or not anything monitors the queue.
+    /// days, hour by hour ([G22](crate::guarantees#g22)). The server keeps it, whether or not
+    /// anything monitors the queue.
     ///
     /// ```
     /// # use delayline::{Queue, Resolution};

@@ -156,7 +156,7 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Names this worker in the queue's journal of claims: up to 31 bytes, empty by default. An id
-    /// unique to the instance is appended (G16).
+    /// unique to the instance is appended ([G16](crate::guarantees#g16)).
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.consumer = name.into();
         self

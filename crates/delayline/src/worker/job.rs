@@ -62,7 +62,7 @@ impl<T> Job<T> {
 
     /// How often the message has been claimed, including this time. It increases with every claim,
     /// so use it as a fencing token for conditional writes elsewhere: a store that has seen a
-    /// higher epoch refuses this one (G6).
+    /// higher epoch refuses this one ([G6](crate::guarantees#g6)).
     #[doc(alias = "fencing token")]
     pub const fn epoch(&self) -> u64 {
         self.lease.epoch
@@ -108,12 +108,13 @@ impl<T> Job<T> {
     /// accepted it: return this outcome from the handler. In the job's own queue,
     /// [`Outcome::then`] does both in one step.
     ///
-    /// A draft without an id gets one that is derived from this queue and from the job's id, sequence
-    /// number and time of enqueuing. So if the handler runs again, because its ack was lost, the other queue recognizes the
-    /// message for as long as it remembers it, at least an hour after it has finished (G15): the
-    /// message is sent at least once, and within that time exactly once. If the other queue refuses
-    /// the message, as a conflict or because it knows it as dead, cancelled or purged, this returns
-    /// a failure: [`Outcome::Retry`].
+    /// A draft without an id gets one that is derived from this queue and from the job's id,
+    /// sequence number and time of enqueuing. So if the handler runs again, because its ack was
+    /// lost, the other queue recognizes the message for as long as it remembers it, at least an
+    /// hour after it has finished ([G15](crate::guarantees#g15)): the message is sent at least
+    /// once, and within that time exactly once. If the other queue refuses the message, as a
+    /// conflict or because it knows it as dead, cancelled or purged, this returns a failure:
+    /// [`Outcome::Retry`].
     ///
     /// ```
     /// # use delayline::{Error, Job, Queue, Worker};

@@ -24,12 +24,12 @@ pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
     /// Handled, with a result of up to 64 KiB, which the queue keeps for as long as the sender has
-    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) (G32). If the sender has not
-    /// asked, or if the results of the queue would exceed 64 MiB, the message is acked without it. A
-    /// result that is too large makes the handling a failure.
+    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) ([G32](crate::guarantees#g32)).
+    /// If the sender has not asked, or if the results of the queue would exceed 64 MiB, the message
+    /// is acked without it. A result that is too large makes the handling a failure.
     AckWith(Bytes),
     /// Failed: counts as a failure. The message is retried, or becomes a dead letter after its last
-    /// allowed failure (G9).
+    /// allowed failure ([G9](crate::guarantees#g9)).
     #[doc(alias = "nack")]
     Retry {
         /// The delay from now until the retry; `None` to use the worker's retry policy.
@@ -79,14 +79,14 @@ impl Outcome {
         Self::Reject(error.into())
     }
 
-    /// Sends messages together with this outcome, in one step (G31): they are created if and only if
-    /// the outcome is accepted, however often a reply is lost, and whatever this process meets. If the
-    /// lease is lost, or the server is full, nothing of it happens. So a chain of messages neither
-    /// breaks nor forks.
+    /// Sends messages together with this outcome, in one step ([G31](crate::guarantees#g31)): they
+    /// are created if and only if the outcome is accepted, however often a reply is lost, and
+    /// whatever this process meets. If the lease is lost, or the server is full, nothing of it
+    /// happens. So a chain of messages neither breaks nor forks.
     ///
     /// They go to the queue of the handled message, whatever queue has made the drafts; for another
     /// queue, use [`Job::hand_over`](crate::Job::hand_over). A message whose id the queue knows
-    /// already is not created, and the outcome counts all the same (G15).
+    /// already is not created, and the outcome counts all the same ([G15](crate::guarantees#g15)).
     ///
     /// ```
     /// use std::time::Duration;

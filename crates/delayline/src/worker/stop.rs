@@ -18,9 +18,10 @@ impl WorkerHandle {
     /// The worker claims no more messages. Running handlers may continue for `grace`; then their
     /// tokens fire ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and those still
     /// running 5 s later are dropped. A message is released, and nothing is counted, if its handler
-    /// was dropped, never started, or returned an error after its token had fired (G10). The last
-    /// settlements take at most 5 s, so the worker has stopped 10 s after `grace` even without a
-    /// server. Messages that could not be settled by then are redelivered when their leases expire.
+    /// was dropped, never started, or returned an error after its token had fired
+    /// ([G10](crate::guarantees#g10)). The last settlements take at most 5 s, so the worker has
+    /// stopped 10 s after `grace` even without a server. Messages that could not be settled by then
+    /// are redelivered when their leases expire.
     ///
     /// If called several times, the earliest end counts.
     #[doc(alias = "shutdown")]

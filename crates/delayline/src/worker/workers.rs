@@ -22,7 +22,8 @@ use crate::{Codec, Error};
 ///
 /// An idle process costs its server less this way than with a worker for each queue. It listens for
 /// hints of all queues of one connection in a single blocking wait. With more than two queues it
-/// polls each less often than every 5 s, so that in total it sends half a command per second (G22).
+/// polls each less often than every 5 s, so that in total it sends half a command per second
+/// ([G22](crate::guarantees#g22)).
 ///
 /// ```
 /// # use delayline::{Job, Queue, Worker, Workers};

@@ -203,6 +203,27 @@ fn the_status_decides_although_the_body_does_not_end() {
 }
 
 #[test]
+fn the_body_of_an_answer_is_the_result_if_somebody_wants_it() {
+    let server = Server::start();
+    for id in ["small", "large", "endless"] {
+        send(&server, &["--id", id, "--payload", "x", "--keep-result", "1h"]);
+    }
+    send(&server, &["--id", "unasked", "--payload", "x"]);
+    let (url, _requests) = receiver(|_, request| match request.header("webhook-id") {
+        "large" => status("200 OK", "", &"x".repeat(65_537)),
+        "endless" => "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far".to_owned(),
+        _ => status("201 Created", "", "shipped"),
+    });
+    let ended = run(on(&server, &post(&url, &["--timeout", "1s"]))).code(0);
+    assert!(ended.stderr.contains("id=large limit=65536"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("broke off"), "{}", ended.stderr);
+    for (id, result) in [("small", "shipped"), ("large", ""), ("endless", ""), ("unasked", "")] {
+        assert_eq!(known(&server, id)["state"], "acked", "{id}");
+        assert_eq!(run(on(&server, &["wait", id])).code(0).stdout, result, "{id}");
+    }
+}
+
+#[test]
 fn a_request_under_way_at_the_end_is_given_back() {
     let server = Server::start();
     send(&server, &["--id", "order-1", "--payload", "x"]);

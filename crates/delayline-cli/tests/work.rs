@@ -72,6 +72,25 @@ fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
 }
 
 #[test]
+fn what_a_command_prints_is_the_result_if_somebody_wants_it() {
+    let server = Server::start();
+    let lines = r#"{"id": "small", "payload": "7\n", "keep_result": "1h"}
+{"id": "large", "payload": "yes | head -c 65537", "keep_result": "1h"}
+{"id": "unasked", "payload": "7"}
+"#;
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let script = r#"[ "$DELAYLINE_ID" = large ] && exec sh; cat; echo said >&2"#;
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
+    let ended = run(on(&server, &flags)).code(0);
+    assert!(ended.stdout.starts_with("7\n") && ended.stdout.ends_with("7"), "it is passed on");
+    assert_eq!(ended.stdout.len(), 65_537 + 3);
+    assert!(ended.stderr.contains("id=large limit=65536"), "{}", ended.stderr);
+    for (id, result) in [("small", "7\n"), ("large", ""), ("unasked", "")] {
+        assert_eq!(run(on(&server, &["wait", id])).code(0).stdout, result, "{id}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_be_run_costs_no_message_its_life() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0)]);

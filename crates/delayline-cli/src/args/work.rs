@@ -93,7 +93,8 @@ released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
-DELAYLINE_HEADERS (JSON). Exit code 0 acks the message. Any other code retries it later, with the
+DELAYLINE_HEADERS (JSON). Exit code 0 acks the message; if it was sent with --keep-result, what the
+command has written to stdout is its result. Any other code retries it later, with the
 end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
 inherit DELAYLINE_POST_SECRET, nor, unless --pass-url is given, DELAYLINE_URL and
 DELAYLINE_SENTINEL_PASSWORD. When work ends, a command that is still running after the grace period
@@ -103,7 +104,8 @@ command can run twice for it, the second time with a higher DELAYLINE_EPOCH.
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
 in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,
--crashes and -headers (JSON). An answer of 2xx acks the message. 429 and 503 with Retry-After snooze
+-crashes and -headers (JSON). An answer of 2xx acks the message; if it was sent with
+--keep-result, the body of the answer is its result. 429 and 503 with Retry-After snooze
 it. Other answers of 4xx reject it, except 408 and 425. Everything else is retried, with the status
 and the beginning of the answer as the reason. Redirects are not followed, and proxies named in the
 environment are not used. A message can be posted twice, the second time with a higher

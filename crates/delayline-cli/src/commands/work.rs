@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use delayline::limits::MAX_RESULT_BYTES;
 use delayline::{Job, Outcome, Worker, WorkerHandle};
 use delayline_json::duration;
 
@@ -161,3 +162,21 @@ fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure>
 }
 
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether the sender of a message asks for a result.
+fn wants_result(job: &Delivery) -> bool {
+    job.headers().result_retention().is_some()
+}
+
+/// Acks a message with a result, or without one that is too large.
+fn ack_with(job: &Delivery, result: Vec<u8>) -> Outcome {
+    if result.len() > MAX_RESULT_BYTES {
+        let limit = MAX_RESULT_BYTES;
+        tracing::warn!(id = %job.id(), limit, "the result has more bytes than that, and is not kept");
+        return Outcome::Ack;
+    }
+    Outcome::AckWith(result.into())
+}
+
+/// As much of a result as is worth reading: one byte more tells that it is too large.
+const MOST_RESULT_BYTES: usize = MAX_RESULT_BYTES + 1;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use delayline::{CancelReason, Outcome};
 use delayline_json::{self as json, rfc3339};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 
-use super::Delivery;
 use super::group::Group;
+use super::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use crate::failure::Failure;
 
 /// The variables that lead to the server, and must not reach a command unasked.
@@ -68,9 +68,9 @@ impl Command {
             }
         };
         let group = Group::led_by(&child);
-        let said = Mutex::new(Vec::new());
+        let heard = Heard::default();
         let outcome = {
-            let mut attended = pin!(attend(&mut child, job.payload(), &said));
+            let mut attended = pin!(attend(&mut child, job.payload(), &heard));
             tokio::select! {
                 status = &mut attended => match status {
                     Ok(status) if status.success() => Ok(Outcome::Ack),
@@ -90,11 +90,15 @@ impl Command {
         } else {
             end(child, group).await;
         }
-        let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(outcome.map_err(|what| match String::from_utf8_lossy(&said).trim() {
-            "" => what,
-            said => format!("{what}: {said}"),
-        }))
+        let [written, said] = [heard.stdout, heard.stderr]
+            .map(|heard| heard.into_inner().unwrap_or_else(PoisonError::into_inner));
+        Ok(match outcome {
+            Ok(Outcome::Ack) if wants_result(job) => Ok(ack_with(job, written)),
+            outcome => outcome.map_err(|what| match String::from_utf8_lossy(&said).trim() {
+                "" => what,
+                said => format!("{what}: {said}"),
+            }),
+        })
     }
 
     /// Waits until the command must end, and answers what becomes of the message.
@@ -136,6 +140,7 @@ impl Command {
             .env_remove(SENTINEL_PASSWORD)
             .env_remove(POST_SECRET)
             .stdin(Stdio::piped())
+            .stdout(if wants_result(job) { Stdio::piped() } else { Stdio::inherit() })
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which lets its commands finish.
             .process_group(0)
@@ -159,14 +164,34 @@ async fn end(mut child: Child, group: Group) {
     group.release();
 }
 
+/// What a command has written.
+#[derive(Default)]
+struct Heard {
+    /// The beginning, as much as a result may have; nothing if nobody asks for a result.
+    stdout: Mutex<Vec<u8>>,
+    /// The end.
+    stderr: Mutex<Vec<u8>>,
+}
+
 /// Gives a command its payload and listens to it until it has ended.
-async fn attend(
-    child: &mut Child,
-    payload: &[u8],
-    said: &Mutex<Vec<u8>>,
-) -> std::io::Result<ExitStatus> {
-    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-    let mut talk = pin!(async { tokio::join!(feed(stdin, payload), keep_end(stderr, said)) });
+async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Result<ExitStatus> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let keep_beginning = |kept: &mut Vec<u8>, part: &[u8]| {
+        let room = MOST_RESULT_BYTES - kept.len();
+        kept.extend_from_slice(part.get(..room).unwrap_or(part));
+    };
+    let keep_end = |kept: &mut Vec<u8>, part: &[u8]| {
+        kept.extend_from_slice(part);
+        let surplus = kept.len().saturating_sub(TAIL_BYTES);
+        kept.drain(..surplus);
+    };
+    let mut talk = pin!(async {
+        tokio::join!(
+            feed(stdin, payload),
+            pass_on(stdout, tokio::io::stdout(), &heard.stdout, keep_beginning),
+            pass_on(stderr, tokio::io::stderr(), &heard.stderr, keep_end),
+        )
+    });
     let mut silent = false;
     let status = loop {
         tokio::select! {
@@ -188,20 +213,21 @@ async fn feed(stdin: Option<ChildStdin>, payload: &[u8]) {
     }
 }
 
-/// Passes the command's stderr on, and keeps its end.
-async fn keep_end(stderr: Option<ChildStderr>, said: &Mutex<Vec<u8>>) {
-    let Some(mut stderr) = stderr else { return };
+/// Passes on what a command writes, and keeps a part of it.
+async fn pass_on(
+    from: Option<impl AsyncRead + Unpin>,
+    mut ours: impl AsyncWrite + Unpin,
+    kept: &Mutex<Vec<u8>>,
+    keep: impl Fn(&mut Vec<u8>, &[u8]),
+) {
+    let Some(mut from) = from else { return };
     let mut chunk = [0; 4_096];
-    while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+    while let Ok(count @ 1..) = from.read(&mut chunk).await {
         let part = chunk.get(..count).unwrap_or_default();
-        let mut ours = tokio::io::stderr();
         let _ = ours.write_all(part).await;
         // Another thread writes it, whom the end of the process does not wait for.
         let _ = ours.flush().await;
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(part);
-        let surplus = said.len().saturating_sub(TAIL_BYTES);
-        said.drain(..surplus);
+        keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), part);
     }
 }
 

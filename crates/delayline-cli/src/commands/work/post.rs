@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use self::client::Client;
 pub(super) use self::signature::Secret;
-use super::Delivery;
+use super::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use crate::failure::Failure;
 
 /// Where messages go, and what the answers mean.
@@ -69,6 +69,15 @@ impl Post {
             },
         };
         let (status, later) = (response.status(), retry_after(&response));
+        if status.is_success() && wants_result(job) {
+            return Ok(match result(response, self.timeout).await {
+                Some(result) => ack_with(job, result),
+                None => {
+                    tracing::warn!(id = %job.id(), "the answer broke off; its body is not kept");
+                    Outcome::Ack
+                }
+            });
+        }
         let said = beginning(response).await;
         let what = match said.trim() {
             "" => format!("HTTP status {}", status.as_u16()),
@@ -151,6 +160,26 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
         }
     };
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+}
+
+/// The body of an answer, or more of it than a result may have; `None` if it breaks off, or is not
+/// there in time. The message is handled all the same.
+async fn result(response: Response<Incoming>, limit: Duration) -> Option<Vec<u8>> {
+    let mut body = response.into_body();
+    let mut result = Vec::new();
+    let reading = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.ok()?.into_data() else { continue };
+            let room = MOST_RESULT_BYTES.saturating_sub(result.len());
+            result.extend_from_slice(data.get(..room).unwrap_or(&data));
+            if result.len() == MOST_RESULT_BYTES {
+                break;
+            }
+        }
+        Some(())
+    };
+    timeout(limit, reading).await.ok()??;
+    Some(result)
 }
 
 /// The beginning of an answer's body as text. The rest is read, up to limits, so that the connection

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delayline_core::{
-    Found, Known, MessageId, MessageState, Op, Position, Reply, State, Timestamp,
+    Destination, DestinationKey, Element, Found, Known, MessageId, MessageState, Op, Position,
+    Reply, State, Timestamp,
 };
 use delayline_redis_protocol::layout::place_of_score;
 
@@ -15,6 +16,42 @@ use crate::witness::words;
 pub(crate) struct Effects {
     /// For each message that it touched, its score in the index afterwards; `None` if it is not there.
     places: BTreeMap<MessageId, Option<u64>>,
+    /// What it has put into lists and streams that are no part of the queue, in order.
+    elements: Vec<Put>,
+}
+
+/// The id of a stream's entry.
+pub(crate) type EntryId = (u64, u64);
+
+/// An element of a list, or an entry of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Put {
+    pub(crate) key: Vec<u8>,
+    /// For an entry.
+    pub(crate) place: Option<EntryId>,
+    /// The element, or the fields of the entry and their values.
+    pub(crate) words: Vec<Vec<u8>>,
+}
+
+impl Put {
+    fn is(&self, element: &Element, to: &Destination) -> bool {
+        let is_entry = matches!(to, Destination::Stream { .. });
+        let mut words = vec![element.payload.to_vec()];
+        if is_entry {
+            let due = element.due.as_ms().to_string();
+            let fields =
+                [(Element::ID, &element.id.as_bytes()[..]), (Element::DUE, due.as_bytes())];
+            let fields = fields.map(|(name, value)| [name.as_bytes().to_vec(), value.to_vec()]);
+            let payload = [Element::PAYLOAD.as_bytes().to_vec(), element.payload.to_vec()];
+            words = fields.into_iter().chain([payload]).flatten().collect();
+            for (name, value) in element.headers.iter() {
+                words.extend([[Element::HEADER, name].concat().into_bytes(), value.to_vec()]);
+            }
+        }
+        self.key == to.key().as_bytes()[..]
+            && self.place.is_some() == is_entry
+            && self.words == words
+    }
 }
 
 impl Effects {
@@ -24,18 +61,29 @@ impl Effects {
         let mut position = 0;
         while let Some(command) = words(text, &mut position) {
             let [name, key, rest @ ..] = &command[..] else { continue };
-            if !text[key.clone()].ends_with(b":index") {
-                continue;
-            }
             let word = |place: &std::ops::Range<usize>| &text[place.clone()];
+            let owned = |place: &std::ops::Range<usize>| word(place).to_vec();
+            let (key, is_index) = (word(key), word(key).ends_with(b":index"));
+            let is_destination = !key.starts_with(DestinationKey::RESERVED.as_bytes());
             match word(name) {
-                b"ZADD" => {
+                b"RPUSH" if is_destination => {
+                    let put = |it| Put { key: key.to_vec(), place: None, words: vec![owned(it)] };
+                    effects.elements.extend(rest.iter().map(put));
+                }
+                b"XADD" if is_destination => {
+                    let [place, words @ ..] = rest else { continue };
+                    let (place, words) = (entry_id(word(place)), words.iter().map(owned).collect());
+                    effects.elements.push(Put { key: key.to_vec(), place, words });
+                }
+                b"ZADD" if is_index => {
                     for pair in rest.chunks_exact(2) {
                         effects.note(word(&pair[1]), number(word(&pair[0])));
                     }
                 }
                 // A message that takes the place of another has its own entry before.
-                b"ZREM" => rest.iter().for_each(|member| effects.note_gone(word(member))),
+                b"ZREM" if is_index => {
+                    rest.iter().for_each(|member| effects.note_gone(word(member)));
+                }
                 _ => {}
             }
         }
@@ -46,6 +94,9 @@ impl Effects {
     /// One that moves a message, or a deadline, to where it is already touches none.
     pub(crate) fn can_be_of(&self, op: &Op) -> bool {
         let touched = |id: &MessageId| self.places.contains_key(id);
+        if !self.elements.is_empty() {
+            return matches!(op, Op::Relay(_));
+        }
         match op {
             Op::Claim(_) | Op::Relay(_) => !self.places.is_empty(),
             // An update may have left no more than a follower or its token.
@@ -98,6 +149,26 @@ impl Effects {
         })
     }
 
+    /// Whether an operation, which the model has just executed, has put into destinations exactly
+    /// the messages that it moved, as they were and in their order.
+    pub(crate) fn agree_on_elements(&self, model: &State, op: &Op, reply: &Reply) -> bool {
+        let (Op::Relay(relay), Reply::Relay(relayed)) = (op, reply) else {
+            return self.elements.is_empty();
+        };
+        if relayed.ids.is_empty() {
+            return self.elements.is_empty();
+        }
+        let all = model.clone().take_relayed(relay.to.key());
+        let new = &all[all.len().saturating_sub(relayed.ids.len())..];
+        self.elements.len() == new.len()
+            && self.elements.iter().zip(new).all(|(put, element)| put.is(element, &relay.to))
+    }
+
+    /// What it has put into destinations.
+    pub(crate) fn elements(&self) -> &[Put] {
+        &self.elements
+    }
+
     fn note(&mut self, member: &[u8], score: Option<u64>) {
         if let Some(id) = id_of(member) {
             self.places.insert(id, score);
@@ -116,6 +187,78 @@ fn id_of(member: &[u8]) -> Option<MessageId> {
     member.get(8..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok())
 }
 
+pub(crate) fn entry_id(text: &[u8]) -> Option<EntryId> {
+    let dash = text.iter().position(|byte| *byte == b'-')?;
+    Some((number(&text[..dash])?, number(&text[dash + 1..])?))
+}
+
 fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{Millis, NewMessage, Relay, Schedule};
+
+    use super::*;
+
+    /// What a relay of two messages has written, and whether the model agrees.
+    fn agrees(to: &Destination, commands: &[&[&str]]) -> bool {
+        let (mut model, at) = (State::new(), |ms| Timestamp::from_ms(ms).unwrap());
+        let message = |(id, due): (&str, u64)| {
+            let mut message = NewMessage::new(MessageId::try_from(id).unwrap(), format!("is {id}"));
+            message.headers.set("h", "v").unwrap();
+            message.schedule(Schedule::In(Millis::saturating(due)))
+        };
+        model.apply(at(0), &Op::Enqueue([("a", 2), ("b", 1), ("c", 0)].map(message).to_vec()));
+        // What is there already.
+        model.apply(at(0), &Op::Relay(Relay::new(to.clone(), 1)));
+        let op = Op::Relay(Relay::new(to.clone(), 5));
+        let reply = model.apply(at(2), &op).reply;
+        let mut text = String::new();
+        for words in commands {
+            text += &format!("*{}\r\n", words.len());
+            words.iter().for_each(|word| text += &format!("${}\r\n{word}\r\n", word.len()));
+        }
+        let effects = Effects::read(text.as_bytes());
+        // No other operation puts anything anywhere.
+        assert_eq!(
+            effects.elements().is_empty(),
+            effects.agree_on_elements(&model, &Op::Stats, &reply)
+        );
+        effects.agree_on_elements(&model, &op, &reply)
+    }
+
+    #[test]
+    fn a_relay_puts_each_message_into_a_list_once_as_it_is() {
+        let to = Destination::List { key: DestinationKey::try_from("to").unwrap(), max_len: None };
+        assert!(agrees(&to, &[&["RPUSH", "to", "is b", "is a"]]));
+        // The bell of the queue is none of it.
+        let bell = &["RPUSH", "delayline:{q}:bell", "1"][..];
+        assert!(agrees(&to, &[&["RPUSH", "to", "is b", "is a"], bell]));
+        assert!(!agrees(&to, &[bell]));
+        for elements in
+            [&["is b"][..], &["is a", "is b"], &["is b", "is a", "is a"], &["is b", "is a "]]
+        {
+            assert!(!agrees(&to, &[&[&["RPUSH", "to"], elements].concat()]), "{elements:?}");
+        }
+        assert!(!agrees(&to, &[&["RPUSH", "elsewhere", "is b", "is a"]]));
+    }
+
+    #[test]
+    fn a_relay_puts_each_message_into_a_stream_once_as_it_is() {
+        let to =
+            Destination::Stream { key: DestinationKey::try_from("to").unwrap(), backlog: None };
+        let entry = |place, id, due, payload| {
+            ["XADD", "to", place, "id", id, "due", due, "payload", payload, "header:h", "v"]
+        };
+        let (b, a) = (entry("7-0", "b", "1", "is b"), entry("7-1", "a", "2", "is a"));
+        assert!(agrees(&to, &[&b, &a]));
+        assert!(!agrees(&to, &[&a, &b]));
+        assert!(!agrees(&to, &[&b]));
+        assert!(!agrees(&to, &[&b, &a, &entry("7-2", "a", "2", "is a")]));
+        assert!(!agrees(&to, &[&b, &entry("7-1", "a", "3", "is a")]));
+        assert!(!agrees(&to, &[&b, &a[..9]]));
+        assert!(!agrees(&to, &[&["RPUSH", "to", "is b", "is a"]]));
+    }
 }

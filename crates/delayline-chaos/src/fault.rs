@@ -127,7 +127,7 @@ pub(crate) struct Adversary<'a> {
     pub(crate) server: Arc<Server>,
     pub(crate) proxies: &'a [Proxy],
     pub(crate) setting: Arc<Setting>,
-    /// The keys of all queues.
+    /// The keys of all queues, and of where messages are relayed to.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) chance: fastrand::Rng,
     /// Whether a kill may cost what was acknowledged.
@@ -141,7 +141,7 @@ pub(crate) struct Adversary<'a> {
 
 impl Adversary<'_> {
     /// Brings a fault about and takes it away again.
-    pub(crate) async fn strike(&mut self, fault: Fault, working: &mut Working) -> Result<()> {
+    pub(crate) async fn strike(&mut self, fault: Fault, working: &mut [Working]) -> Result<()> {
         match fault {
             Fault::Kill if self.lossy => self.kill_and_lose(0).await,
             Fault::Kill => self.kill().await,
@@ -205,8 +205,7 @@ impl Adversary<'_> {
             Fault::BusyScript => self.busy_script().await,
             Fault::TooManyClients => self.too_many_clients().await,
             Fault::CrashWorker => {
-                working.crash(self.chance.usize(..))?;
-                Ok(())
+                working.iter_mut().try_for_each(|it| it.crash(self.chance.usize(..)))
             }
             Fault::StepClock => {
                 let furthest = if self.chance.bool() { 2_000 } else { LONGEST_STEP_MS };

@@ -8,6 +8,8 @@ mod evidence;
 mod fault;
 mod load;
 mod log;
+mod promises;
+mod relayed;
 mod replay;
 mod round;
 pub mod topology;

@@ -1,12 +1,15 @@
 //! What goes on in the queues while faults happen to them.
 
 mod improvised;
+mod keyed;
+mod relaying;
 mod working;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use bytes::Bytes;
 use delayline_core::{
     At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueBackend, QueueName,
     Reply, Settlement, Status, Timestamp, limits,
@@ -16,6 +19,7 @@ use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend};
 
 pub(crate) use self::improvised::Improvised;
+pub(crate) use self::relaying::{Relaying, STREAM};
 pub(crate) use self::working::Working;
 
 use crate::log::{Log, Setting};
@@ -28,7 +32,15 @@ pub(crate) struct Queue {
     pub(crate) clients: Vec<Arc<dyn QueueBackend>>,
 }
 
+/// A queue of bytes, as programs have it.
+type Bare = delayline::Queue<Bytes, delayline::Raw>;
+
 impl Queue {
+    fn bare(&self) -> Vec<Bare> {
+        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::Raw);
+        self.clients.iter().map(open).collect()
+    }
+
     /// The key of its control record.
     pub(crate) fn control_key(&self) -> Vec<u8> {
         self.keys().first().cloned().unwrap_or_default()
@@ -64,6 +76,21 @@ pub(crate) async fn open(
         queues.push(Queue { name, log, clients });
     }
     Ok(queues)
+}
+
+/// Waits until all that was sent has come to an end.
+async fn until_empty(queue: &Bare) -> Result<()> {
+    let deadline = Instant::now() + LONGEST_FINISH;
+    loop {
+        let stats = queue.stats().await?;
+        if stats.scheduled + stats.ready + stats.leased == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("G21: {LONGEST_FINISH:?} after all faults were over there is {stats:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Handles whatever can ever be due, and looks at what is left: the end of every history.
@@ -110,3 +137,5 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     queue.apply(end, &Op::Stats).await?;
     Ok(())
 }
+
+const LONGEST_FINISH: Duration = Duration::from_secs(60);

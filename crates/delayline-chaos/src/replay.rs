@@ -11,6 +11,7 @@ use delayline_testkit::Call;
 
 use crate::evidence::Effects;
 use crate::log::{Entry, Outcome};
+use crate::relayed::Moved;
 use crate::witness::{Control, Transaction};
 
 /// The server's account of a queue.
@@ -32,6 +33,8 @@ pub(crate) struct Replayed {
     pub(crate) never_executed: usize,
     /// Calls that were answered and taken back at the end of an era.
     pub(crate) taken_back: usize,
+    /// What each relay has put into destinations.
+    pub(crate) moved: Vec<Moved>,
 }
 
 pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, String> {
@@ -48,7 +51,11 @@ pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, S
     let unheard = |n: usize| matches!(entries[n].outcome, Outcome::Unknown);
     let executed_unheard = found.iter().filter(|(n, _)| unheard(*n)).count();
     let never_executed = search.unknown.len() - executed_unheard;
-    Ok(Replayed { order, executed_unheard, never_executed, taken_back })
+    let elements =
+        |step: &Step| Moved { era: step.era, elements: step.effects.elements().to_vec() };
+    let relays = steps.iter().filter(|step| !step.effects.elements().is_empty());
+    let moved = relays.map(elements).collect();
+    Ok(Replayed { order, executed_unheard, never_executed, taken_back, moved })
 }
 
 /// One operation that changed the queue, as the server tells it.
@@ -279,6 +286,10 @@ impl Search<'_> {
         if !effects.agree_with(model, at) {
             return Err(format!("{} would have put something elsewhere", self.told(n)));
         }
+        if !effects.agree_on_elements(model, &entry.op, &applied.reply) {
+            let elements = effects.elements();
+            return Err(format!("{} would not have relayed {elements:?} (G28)", self.told(n)));
+        }
         if matches!(entry.outcome, Outcome::Unknown) && counters(model, at) != *control {
             return Err(format!("{} would count differently", self.told(n)));
         }
@@ -364,6 +375,7 @@ fn counters(model: &mut State, at: Timestamp) -> Control {
         purged: stats.totals.purged,
         relayed: stats.totals.relayed,
         expired: stats.totals.died_expired,
+        replaced: stats.totals.replaced,
         paused: stats.paused,
         minute: minute_of(at),
     }

@@ -11,8 +11,10 @@ use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
 use crate::fault::{Adversary, Effect, Fault, LONGEST_OUTAGE_MS};
-use crate::load::{self, Improvised, Queue, Working};
+use crate::load::{self, Improvised, Queue, Relaying, Working};
 use crate::log::{Outcome, Setting};
+use crate::promises;
+use crate::relayed::{self, Taken};
 use crate::replay::{Account, replay};
 use crate::verdict::Totals;
 use crate::witness::{AppendOnlyFile, transactions};
@@ -93,18 +95,24 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         _ => Duration::from_millis(LONGEST_OUTAGE_MS / 2),
     };
     let options = |n: usize| load::options(&format!("{}{protocol}", urls[n].url()), patience);
-    let names = ["improvised", "working"].map(str::to_owned);
+    let names = ["improvised", "working", "keyed", "relaying"].map(str::to_owned);
     let queues = load::open([options(0)?, options(1)?], &setting, &names).await?;
-    let [improvised, working] = &queues[..] else { bail!("two names make two queues") };
+    let [improvised, working, keyed, relaying] = &queues[..] else {
+        bail!("four names make four queues")
+    };
 
     let file = AppendOnlyFile::in_directory(server.data_dir())?;
     let improvisers = Improvised::start(improvised, &mut chance);
-    let mut workers = Working::start(working, &mut chance)?;
+    let mut workers =
+        [Working::start(working, &mut chance)?, Working::start_keyed(keyed, &mut chance)?];
+    let relays = Relaying::start(relaying, &server, &setting, &mut chance)?;
+    let mut keys: Vec<_> = queues.iter().flat_map(Queue::keys).collect();
+    keys.push(load::STREAM.into());
     let mut adversary = Adversary {
         server: Arc::clone(&server),
         proxies: &urls,
         setting: Arc::clone(&setting),
-        keys: queues.iter().flat_map(Queue::keys).collect(),
+        keys,
         chance: chance.fork(),
         lossy: matches!(kind, Kind::EverySecond | Kind::LostTails),
         file: &file,
@@ -117,9 +125,7 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         let from = setting.elapsed();
         adversary.strike(fault, &mut workers).await.with_context(|| format!("{fault:?}"))?;
         let healed = setting.elapsed();
-        for queue in &queues {
-            recover(queue, &setting).await.with_context(|| format!("after {fault:?}"))?;
-        }
+        recover(&queues, &setting).await.with_context(|| format!("after {fault:?}"))?;
         totals.note_recovery(setting.elapsed() - healed);
         let met = |queue: &Queue| match fault.effect() {
             Effect::Failure => queue.log.has_failed(from, healed),
@@ -132,8 +138,12 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     let era_ends = adversary.era_ends;
 
     improvisers.stop().await;
-    let handled = workers.finish().await?;
-    let deliveries = handled.check().map_err(anyhow::Error::msg)?;
+    let mut deliveries = 0;
+    for working in workers {
+        let handled = working.finish().await?;
+        deliveries += handled.check().map_err(anyhow::Error::msg)?;
+    }
+    let taken = relays.finish().await?;
     for queue in &queues {
         drain(queue, &setting).await?;
     }
@@ -142,8 +152,9 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     for queue in &queues {
         let transactions = transactions(&text, &queue.control_key())?;
         let account = Account { file: text.clone(), transactions, era_ends: era_ends.clone() };
-        judge(queue, &account, totals).or_else(|reason| {
-            let evidence = keep(queue, &account).context("the evidence is lost")?;
+        let taken = (queue.name == relaying.name).then_some(&taken[..]);
+        judge(queue, &account, taken, totals).or_else(|reason| {
+            let evidence = keep(queue, &account, taken).context("the evidence is lost")?;
             bail!("{reason}\nall calls and the server's file are in {}", evidence.display())
         })?;
     }
@@ -161,10 +172,13 @@ async fn start(kind: Kind) -> Result<Arc<Server>> {
     Ok(Arc::new(tokio::task::spawn_blocking(move || builder.try_start()).await??))
 }
 
-/// Waits until calls are answered again, by which the next fault will find some under way.
-async fn recover(queue: &Queue, setting: &Setting) -> Result<()> {
-    let (begin, answered) = (setting.elapsed(), queue.log.answered());
-    while queue.log.answered() < answered + RECOVERED {
+/// Waits until calls to each queue are answered again, by which the next fault will find some under
+/// way.
+async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
+    let begin = setting.elapsed();
+    let enough: Vec<_> = queues.iter().map(|queue| queue.log.answered() + RECOVERED).collect();
+    let is_deaf = |(queue, enough): &(&Queue, &usize)| queue.log.answered() < **enough;
+    while let Some((queue, _)) = queues.iter().zip(&enough).find(is_deaf) {
         if setting.elapsed() - begin > LONGEST_HEALING {
             bail!("G21: queue {} answers nobody {LONGEST_HEALING:?} later", queue.name);
         }
@@ -185,23 +199,39 @@ async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
     }
 }
 
-fn judge(queue: &Queue, account: &Account, totals: &mut Totals) -> Result<(), String> {
+/// Judges a history, and if all messages of the queue were relayed, what their consumer has taken.
+fn judge(
+    queue: &Queue,
+    account: &Account,
+    taken: Option<&[Taken]>,
+    totals: &mut Totals,
+) -> Result<(), String> {
     let entries = queue.log.entries();
     let told = |reason: String| format!("queue {}: {reason}", queue.name);
     let replayed = replay(&entries, account).map_err(told)?;
-    History::check_messages(&replayed.order).map_err(told)?;
+    if let Some(taken) = taken {
+        // None was delivered, and so there is none for the other check to judge.
+        let eras = account.era_ends.len();
+        relayed::check(&replayed.order, &replayed.moved, taken, eras).map_err(told)?;
+    } else {
+        History::check_messages(&replayed.order).map_err(told)?;
+    }
+    let kept = promises::check(&replayed.order).map_err(told)?;
     let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted(_)));
-    totals.note_history(&replayed, refused.count());
+    totals.note_history(&replayed, kept, refused.count());
     Ok(())
 }
 
 /// Writes down what a failure can be understood by.
-fn keep(queue: &Queue, account: &Account) -> Result<PathBuf> {
+fn keep(queue: &Queue, account: &Account, taken: Option<&[Taken]>) -> Result<PathBuf> {
     let folder = tempfile::Builder::new().prefix("delayline-chaos-").tempdir()?.keep();
     let entries = queue.log.entries();
     let lines = entries.iter().enumerate().map(|(n, entry)| format!("{n}: {entry:?}\n"));
     std::fs::write(folder.join("calls.txt"), lines.collect::<String>())?;
     std::fs::write(folder.join("appendonly.aof"), &account.file)?;
+    if let Some(taken) = taken {
+        std::fs::write(folder.join("taken.txt"), format!("{taken:#?}\n"))?;
+    }
     std::fs::write(folder.join("eras.txt"), format!("{:?}\n", account.era_ends))?;
     Ok(folder)
 }

@@ -9,6 +9,7 @@ use delayline_core::{
 };
 
 use crate::fault::{Effect, Fault};
+use crate::promises::Kept;
 use crate::replay::Replayed;
 
 /// All that was seen in all rounds.
@@ -49,12 +50,16 @@ enum Guarantee {
     G19,
     G21,
     G22,
+    G28,
+    G29,
+    G30,
     G31,
     G32,
+    G33,
 }
 
 impl Guarantee {
-    const ALL: [(Self, &'static str); 20] = [
+    const ALL: [(Self, &'static str); 24] = [
         (Self::G1, "messages taken in, each accounted for at the end"),
         (Self::G2, "deliveries, each of a message that was sent, byte for byte"),
         (Self::G3, "operations, in one order in which the model answers the same"),
@@ -73,8 +78,12 @@ impl Guarantee {
         (Self::G19, "steps of the clock"),
         (Self::G21, "queues that came to an end by themselves after the faults"),
         (Self::G22, "audits and counts, all in agreement with the history"),
+        (Self::G28, "messages relayed, each as one element and in order"),
+        (Self::G29, "updates, the latest of each id delivered with its content"),
+        (Self::G30, "followers delivered, each after the lease that it waited for"),
         (Self::G31, "messages that follow from others, each with the end of its lease"),
         (Self::G32, "results kept, each with its ack"),
+        (Self::G33, "sends of throttled ids, each refused until the window ended"),
     ];
 }
 
@@ -88,7 +97,7 @@ impl Totals {
         }
     }
 
-    /// Notes how long it took from the end of a fault until both queues were answering as before.
+    /// Notes how long it took from the end of a fault until all queues were answering as before.
     pub(crate) fn note_recovery(&mut self, time: Duration) {
         self.longest_recovery = self.longest_recovery.max(time);
     }
@@ -98,13 +107,17 @@ impl Totals {
         self.saw(Guarantee::G21, 1);
     }
 
-    pub(crate) fn note_history(&mut self, replayed: &Replayed, refused: usize) {
+    pub(crate) fn note_history(&mut self, replayed: &Replayed, kept: Kept, refused: usize) {
         self.calls += replayed.order.len();
         self.executed_unheard += replayed.executed_unheard;
         self.never_executed += replayed.never_executed;
         self.taken_back += replayed.taken_back;
         self.refused += refused;
         self.saw(Guarantee::G3, replayed.order.len());
+        self.saw(Guarantee::G28, replayed.moved.iter().map(|one| one.elements.len()).sum());
+        self.saw(Guarantee::G29, kept.updates);
+        self.saw(Guarantee::G30, kept.followers);
+        self.saw(Guarantee::G33, kept.throttled);
         let mut revision = 0;
         for call in &replayed.order {
             let changed = call.applied.revision > revision;

@@ -61,6 +61,7 @@ pub(crate) struct Control {
     pub(crate) purged: u64,
     pub(crate) relayed: u64,
     pub(crate) expired: u64,
+    pub(crate) replaced: u64,
     pub(crate) paused: bool,
     /// In which minute the latest change was made, from 1970 on.
     pub(crate) minute: u64,
@@ -76,6 +77,7 @@ impl Control {
             purged: control::PURGED.read(record)?,
             relayed: control::RELAYED.read(record)?,
             expired: control::EXPIRED.read(record)?,
+            replaced: control::REPLACED.read(record)?,
             paused: control::PAUSED.read(record)? != 0,
             minute: control::MINUTE.read(record)?,
         })

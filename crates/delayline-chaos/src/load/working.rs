@@ -2,19 +2,21 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::Future;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use bytes::Bytes;
 use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
 use delayline_core::{At, Lease, MessageId, NewMessage, Op, QueueBackend};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::Queue;
+use super::{Bare, LONGEST_FINISH, Queue, keyed};
 
 /// What the handlers have seen.
 #[derive(Debug, Default)]
@@ -36,17 +38,21 @@ impl Handled {
         }
     }
 
-    fn note(&self, job: &Job<Bytes>) {
-        let right = number(job.id().as_bytes()).is_some_and(|n| *job.payload() == payload(n));
+    pub(super) fn note(&self, job: &Job<Bytes>, right: bool) {
         self.wrong_payloads.fetch_add(u64::from(!right), Ordering::Relaxed);
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         *deliveries.entry((job.id().clone(), job.lease())).or_default() += 1;
     }
 }
 
+/// What becomes of a job that is given to the clients of a queue.
+pub(super) type Handler = fn(Job<Bytes>, Arc<Handled>, Bare) -> Ending;
+pub(super) type Ending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// A queue at work, through both drivers.
 pub(crate) struct Working {
-    queues: Vec<delayline::Queue<Bytes, delayline::Raw>>,
+    queues: Vec<Bare>,
+    handler: Handler,
     others: JoinSet<()>,
     workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
     stop: watch::Sender<bool>,
@@ -54,19 +60,35 @@ pub(crate) struct Working {
 }
 
 impl Working {
+    /// Messages with ids of their own.
     pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
-        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::Raw);
-        let queues: Vec<_> = queue.clients.iter().map(open).collect();
-        let (stop, sent) = (watch::Sender::new(false), Arc::new(AtomicU64::new(0)));
-        let mut others = JoinSet::new();
+        let mut working = Self::with_workers(queue, handle)?;
+        let Self { queues, others, stop, .. } = &mut working;
+        let sent = Arc::new(AtomicU64::new(0));
         for (queue, client) in queues.iter().zip(&queue.clients) {
             let (fork, sent) = (chance.fork(), Arc::clone(&sent));
             others.spawn(produce(queue.clone(), Arc::clone(&sent), fork, stop.subscribe()));
             others.spawn(send_once(Arc::clone(client), sent, chance.fork(), stop.subscribe()));
         }
         others.spawn(meddle(queues[0].clone(), sent, chance.fork(), stop.subscribe()));
-        let handled = Arc::default();
-        let mut working = Self { queues, others, workers: Vec::new(), stop, handled };
+        Ok(working)
+    }
+
+    /// Messages of a few ids, updated and throttled.
+    pub(crate) fn start_keyed(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
+        let mut working = Self::with_workers(queue, keyed::handle)?;
+        let Self { queues, others, stop, .. } = &mut working;
+        for queue in queues {
+            others.spawn(keyed::update(queue.clone(), chance.fork(), stop.subscribe()));
+            others.spawn(keyed::throttle(queue.clone(), chance.fork(), stop.subscribe()));
+        }
+        Ok(working)
+    }
+
+    fn with_workers(queue: &Queue, handler: Handler) -> Result<Self> {
+        let (queues, stop) = (queue.bare(), watch::Sender::new(false));
+        let (others, workers, handled) = (JoinSet::new(), Vec::new(), Arc::default());
+        let mut working = Self { queues, handler, others, workers, stop, handled };
         for number in 0..WORKERS {
             let worker = working.worker(number)?;
             working.workers.push(worker);
@@ -89,17 +111,7 @@ impl Working {
         self.others.join_all().await;
         let queue = &self.queues[0];
         queue.resume().await?;
-        let deadline = Instant::now() + LONGEST_FINISH;
-        loop {
-            let stats = queue.stats().await?;
-            if stats.scheduled + stats.ready + stats.leased == 0 {
-                break;
-            }
-            if Instant::now() > deadline {
-                bail!("G21: {LONGEST_FINISH:?} after all faults were over there is {stats:?}");
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        super::until_empty(queue).await?;
         // Not aborted: the answer to their last call may still be on its way.
         for (handle, worker) in self.workers.drain(..) {
             handle.stop(LONGEST_FINISH);
@@ -110,7 +122,7 @@ impl Working {
 
     fn worker(&self, number: usize) -> Result<(WorkerHandle, JoinHandle<Summary>)> {
         let queue = self.queues[number % self.queues.len()].clone();
-        let handled = Arc::clone(&self.handled);
+        let (handled, handle) = (Arc::clone(&self.handled), self.handler);
         let next = queue.clone();
         let worker = Worker::builder(queue)
             .concurrency(8)
@@ -119,7 +131,7 @@ impl Working {
             .build()?;
         let handler = move |job: Job<Bytes>| {
             let (handled, next) = (Arc::clone(&handled), next.clone());
-            async move { Ok::<_, Infallible>(handle(job, &handled, &next).await) }
+            async move { Ok::<_, Infallible>(handle(job, handled, next).await) }
         };
         let handle = worker.handle();
         Ok((handle, tokio::spawn(worker.run(handler))))
@@ -127,15 +139,16 @@ impl Working {
 }
 
 /// Each delivery ends in a way that is its own.
-async fn handle(
-    job: Job<Bytes>,
-    handled: &Handled,
-    queue: &delayline::Queue<Bytes, delayline::Raw>,
-) -> Outcome {
-    handled.note(&job);
+fn handle(job: Job<Bytes>, handled: Arc<Handled>, queue: Bare) -> Ending {
+    let right = number(job.id().as_bytes()).is_some_and(|n| *job.payload() == payload(n));
+    handled.note(&job, right);
+    Box::pin(end(job, queue))
+}
+
+async fn end(job: Job<Bytes>, queue: Bare) -> Outcome {
     let chance = hash(&(job.id().as_bytes(), job.epoch()));
     match chance % 100 {
-        0..10 => hand_off(&job, queue),
+        0..10 => hand_off(&job, &queue),
         10..60 => Outcome::Ack,
         60..68 => {
             tokio::time::sleep(Duration::from_millis(chance / 100 % 80)).await;
@@ -160,7 +173,7 @@ async fn handle(
 }
 
 /// Acks together with another message, which none follows.
-fn hand_off(job: &Job<Bytes>, queue: &delayline::Queue<Bytes, delayline::Raw>) -> Outcome {
+fn hand_off(job: &Job<Bytes>, queue: &Bare) -> Outcome {
     let Some(n) = number(job.id().as_bytes()).filter(|n| *n < FOLLOW_UPS) else {
         return Outcome::Ack;
     };
@@ -171,7 +184,7 @@ fn hand_off(job: &Job<Bytes>, queue: &delayline::Queue<Bytes, delayline::Raw>) -
 }
 
 async fn produce(
-    queue: delayline::Queue<Bytes, delayline::Raw>,
+    queue: Bare,
     sent: Arc<AtomicU64>,
     mut chance: fastrand::Rng,
     stop: watch::Receiver<bool>,
@@ -208,7 +221,7 @@ async fn send_once(
 }
 
 async fn meddle(
-    queue: delayline::Queue<Bytes, delayline::Raw>,
+    queue: Bare,
     sent: Arc<AtomicU64>,
     mut chance: fastrand::Rng,
     stop: watch::Receiver<bool>,
@@ -243,7 +256,7 @@ fn number(id: &[u8]) -> Option<u64> {
 }
 
 /// The content of a message, from none to more than stands in a record.
-fn payload(n: u64) -> Bytes {
+pub(super) fn payload(n: u64) -> Bytes {
     let chance = hash(&n);
     let length = match chance % 10 {
         0 => 0,
@@ -253,7 +266,7 @@ fn payload(n: u64) -> Bytes {
     (0..length).map(|place| chance.to_be_bytes()[usize::from(place % 8 == 3) * 5]).collect()
 }
 
-fn hash(what: &impl std::hash::Hash) -> u64 {
+pub(super) fn hash(what: &impl std::hash::Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(what)
 }
 
@@ -262,5 +275,4 @@ const WORKERS: usize = 4;
 const RETENTION: Duration = Duration::from_secs(600);
 /// The numbers of messages that follow from others begin here.
 const FOLLOW_UPS: u64 = 1 << 32;
-const LEASE: Duration = Duration::from_millis(400);
-const LONGEST_FINISH: Duration = Duration::from_secs(60);
+pub(super) const LEASE: Duration = Duration::from_millis(400);

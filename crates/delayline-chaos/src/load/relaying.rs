@@ -1,0 +1,146 @@
+//! A queue whose messages all go to a stream, and who reads that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use delayline_core::{Destination, DestinationKey};
+use delayline_test_server::Server;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+
+use super::{Bare, LONGEST_FINISH, Queue, until_empty, working};
+use crate::evidence::entry_id;
+use crate::log::Setting;
+use crate::relayed::Taken;
+
+/// Where the messages go.
+pub(crate) const STREAM: &str = "relayed";
+
+/// Those who still have something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// All.
+    Sending,
+    /// All but the producers.
+    Relaying,
+    /// The consumer.
+    Emptying,
+}
+
+/// Producers, relays and a consumer, until they are stopped.
+pub(crate) struct Relaying {
+    queue: Bare,
+    producers: JoinSet<()>,
+    relays: JoinSet<()>,
+    consumer: JoinHandle<Vec<Taken>>,
+    stage: watch::Sender<Stage>,
+}
+
+impl Relaying {
+    pub(crate) fn start(
+        queue: &Queue,
+        server: &Arc<Server>,
+        setting: &Arc<Setting>,
+        chance: &mut fastrand::Rng,
+    ) -> Result<Self> {
+        let to = Destination::Stream { key: DestinationKey::try_from(STREAM)?, backlog: None };
+        let stage = watch::Sender::new(Stage::Sending);
+        let (mut producers, mut relays) = (JoinSet::new(), JoinSet::new());
+        let queues = queue.bare();
+        for (number, queue) in queues.iter().enumerate() {
+            producers.spawn(produce(queue.clone(), number, chance.fork(), stage.subscribe()));
+            relays.spawn(relay(queue.clone(), to.clone(), stage.subscribe()));
+        }
+        let consumer = consume(Arc::clone(server), Arc::clone(setting), stage.subscribe());
+        let queue = queues.into_iter().next().context("a queue has clients")?;
+        Ok(Self { queue, producers, relays, consumer: tokio::spawn(consumer), stage })
+    }
+
+    /// Stops the producers, waits until all that was sent has been relayed and read, and returns
+    /// what was read.
+    pub(crate) async fn finish(self) -> Result<Vec<Taken>> {
+        self.stage.send_replace(Stage::Relaying);
+        self.producers.join_all().await;
+        until_empty(&self.queue).await?;
+        self.stage.send_replace(Stage::Emptying);
+        self.relays.join_all().await;
+        let taken = tokio::time::timeout(LONGEST_FINISH, self.consumer).await;
+        Ok(taken.context("G28: the stream cannot be read")??)
+    }
+}
+
+async fn produce(
+    queue: Bare,
+    number: usize,
+    mut chance: fastrand::Rng,
+    stage: watch::Receiver<Stage>,
+) {
+    let mut sent = 0;
+    while *stage.borrow() == Stage::Sending {
+        let delay = Duration::from_millis(chance.u64(..200));
+        let id = format!("r{number}.{sent}");
+        let draft = queue.message(&working::payload(chance.u64(..))).id(&*id).due_in(delay);
+        sent += 1;
+        // By its id it can be sent again, whatever became of it.
+        while draft.clone().send().await.is_err() && *stage.borrow() == Stage::Sending {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(chance.u64(..20))).await;
+    }
+}
+
+async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
+    while *stage.borrow() < Stage::Emptying {
+        let mut stop = stage.clone();
+        let stop = async move { drop(stop.wait_for(|stage| *stage == Stage::Emptying).await) };
+        // It ends when it is refused, too: where the stream should be, there may be something else.
+        if queue.relay(to.clone()).batch(BATCH).run_until(stop).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Reads entry after entry, and removes what has been read.
+async fn consume(
+    server: Arc<Server>,
+    setting: Arc<Setting>,
+    stage: watch::Receiver<Stage>,
+) -> Vec<Taken> {
+    let mut taken = Vec::<Taken>::new();
+    loop {
+        let is_last = *stage.borrow() == Stage::Emptying;
+        let read = {
+            let era = setting.era.read().await;
+            let after = taken.last().map_or((0, 0), |last| last.place);
+            let (server, era) = (Arc::clone(&server), *era);
+            spawn_blocking(move || read(&server, after, era)).await
+        };
+        match read {
+            Ok(Ok(read)) if read.is_empty() && is_last => return taken,
+            Ok(Ok(read)) => taken.extend(read),
+            // Not there, or full, or frozen for too long: it is asked again.
+            Ok(Err(_)) | Err(_) => {}
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn read(server: &Server, after: (u64, u64), era: usize) -> Result<Vec<Taken>> {
+    let from = format!("({}-{}", after.0, after.1);
+    let reply = server.try_command(&["XRANGE", STREAM, &from, "+", "COUNT", "100"])?;
+    let entries: Vec<(Vec<u8>, Vec<Vec<u8>>)> = redis::from_redis_value(reply)?;
+    let taken = |(place, words): (Vec<u8>, _)| {
+        Ok(Taken { era, place: entry_id(&place).context("an entry has an id")?, words })
+    };
+    let taken: Vec<_> = entries.into_iter().map(taken).collect::<Result<_>>()?;
+    if let Some(last) = taken.last() {
+        let (ms, number) = last.place;
+        // If it fails, the entries are there for longer.
+        let _ = server.try_command(&["XTRIM", STREAM, "MINID", &format!("{ms}-{number}")]);
+    }
+    Ok(taken)
+}
+
+/// Fewer than are due after an outage.
+const BATCH: usize = 10;

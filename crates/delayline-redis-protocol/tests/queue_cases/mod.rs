@@ -331,6 +331,7 @@ macro_rules! queue_cases {
             throttling: windows_go_by_themselves;
             throttling: as_many_ids_are_throttled_as_promised;
             throttling: windows_without_an_end_throttle_nobody;
+            throttling: a_torn_send_is_not_throttled;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: each_kind_of_damage_is_mended;

@@ -3,6 +3,7 @@
 use delayline_core::Enqueued;
 use delayline_core::limits::{MAX_WINDOW_MS, MAX_WINDOWS};
 
+use super::recorded::{Recorded, Shown};
 use super::*;
 
 /// The number of the key in `Keys::all`.
@@ -94,4 +95,23 @@ pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
     assert_eq!(sent(&queue, 3, other()).await, Enqueued::Throttled { until: instant(60_000) });
     apply(&queue, 4, Op::Cancel(vec![id("sound")])).await;
     assert_eq!(sent(&queue, 60_000, other()).await, created(60_000));
+}
+
+/// Wherever a send is torn: sent again, the message is there.
+pub async fn a_torn_send_is_not_throttled<C: Connect>() {
+    let server = Recorded::start("no");
+    let queue = open::<C>(&server.server.url()).await.unwrap();
+    sent(&queue, 0, throttled("over")).await;
+    let sound = server.keys();
+    let send = Op::Enqueue(vec![throttled("new")]);
+    let commands = server.record(&queue, 60_000, &send).await;
+    assert!(commands.len() > 4, "{:?}", Shown(&commands));
+    for kept in 1..=commands.len() {
+        server.restore(&sound);
+        server.server.commands(&commands[..kept]);
+        apply(&queue, 60_001, send.clone()).await;
+        let deliveries = claimed(&queue, 60_002, 9).await.deliveries;
+        let new = deliveries.iter().filter(|delivery| delivery.message.info.id == id("new"));
+        assert_eq!(new.count(), 1, "torn to {:?}", Shown(&commands[..kept]));
+    }
 }

@@ -10,9 +10,9 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use delayline_benches::{ack, claim, deliveries, enqueue};
 use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
-    At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, List, MessageId, Millis,
-    NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Schedule, Settlement,
-    Status, Turn, Turned,
+    At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, Known, List, MessageId,
+    Millis, NewMessage, NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule,
+    Schedule, Settlement, Status, Turn, Turned, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
@@ -28,6 +28,10 @@ const HOUR: Millis = Millis::saturating(3_600_000);
 #[derive(Clone, Copy, Debug)]
 enum Timed {
     Enqueue,
+    /// An enqueue whose ids are throttled for 1 ms.
+    OncePer,
+    /// New content for messages that wait.
+    Debounce,
     Claim,
     Relay,
     Ack,
@@ -47,10 +51,14 @@ enum Timed {
     Progress,
     List,
     Stats,
+    /// Of 60 minutes.
+    Forecast,
 }
 
-const ALL: [Timed; 16] = [
+const ALL: [Timed; 19] = [
     Timed::Enqueue,
+    Timed::OncePer,
+    Timed::Debounce,
     Timed::Claim,
     Timed::Relay,
     Timed::Ack,
@@ -66,6 +74,7 @@ const ALL: [Timed; 16] = [
     Timed::Progress,
     Timed::List,
     Timed::Stats,
+    Timed::Forecast,
 ];
 
 fn main() {
@@ -120,7 +129,7 @@ const fn most(timed: Timed) -> usize {
     match timed {
         Timed::Get => MAX_LOOK_UP,
         Timed::List => MAX_PAGE,
-        Timed::Stats => 1,
+        Timed::Stats | Timed::Forecast => 1,
         Timed::HandOff | Timed::Turn => MAX_BATCH / 2,
         _ => MAX_BATCH,
     }
@@ -145,10 +154,23 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
         return sending;
     }
     let Op::Enqueue(messages) = &sending else { unreachable!("it enqueues") };
+    if matches!(timed, Timed::OncePer) {
+        let message = |message: &NewMessage| message.clone().once_per(Millis::saturating(1));
+        return Op::Enqueue(messages.iter().map(message).collect());
+    }
     let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
     apply(queue, &sending).await;
     match timed {
-        Timed::Enqueue | Timed::Claim => claim(batch),
+        Timed::Debounce => {
+            let due = UpdateDue::Later { at_most: HOUR };
+            let update = |message: &NewMessage| {
+                let token = UpdateToken::from_uuid(*b"a token, not 0.\0");
+                let update = Update::new(UpdateContent::Replace, due, token);
+                message.clone().payload(vec![b'u'; 100]).known(Known::Update(update))
+            };
+            Op::Enqueue(messages.iter().map(update).collect())
+        }
+        Timed::Enqueue | Timed::OncePer | Timed::Claim => claim(batch),
         Timed::Relay => {
             let key = DestinationKey::try_from("relayed").expect("a short key");
             let to = Destination::List { key, max_len: None };
@@ -206,6 +228,9 @@ async fn prepare(queue: &dyn Backend, timed: Timed, batch: usize) -> Op {
         Timed::Progress => Op::Progress(ids),
         Timed::List => Op::List(List::new(Status::Ready, batch)),
         Timed::Stats => Op::Stats,
+        Timed::Forecast => {
+            Op::Forecast((1..=60).map(|minute| Millis::saturating(60_000 * minute)).collect())
+        }
     }
 }
 

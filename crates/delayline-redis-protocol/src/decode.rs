@@ -106,13 +106,11 @@ impl Reader {
     }
 
     fn enqueued(&mut self) -> Result<Enqueued, Error> {
-        Ok(match self.int()? {
-            code if code >= enqueued::THROTTLED => {
-                Enqueued::Throttled { until: instant(code - enqueued::THROTTLED)? }
-            }
-            code if code >= enqueued::UPDATED => {
-                Enqueued::Updated { due: instant(code - enqueued::UPDATED)? }
-            }
+        let code = self.int()?;
+        let beyond = |base| instant(code - base);
+        Ok(match code {
+            enqueued::THROTTLED.. => Enqueued::Throttled { until: beyond(enqueued::THROTTLED)? },
+            enqueued::UPDATED.. => Enqueued::Updated { due: beyond(enqueued::UPDATED)? },
             enqueued::FOLLOWING => Enqueued::Following { replaced: false },
             enqueued::FOLLOWING_AGAIN => Enqueued::Following { replaced: true },
             enqueued::TOO_MANY_THROTTLED => Enqueued::TooManyThrottled,

@@ -32,7 +32,7 @@
 //! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
 //! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
-//! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict` |
+//! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict`, `throttled`, `too_many_throttled` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
 //! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |

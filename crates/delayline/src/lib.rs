@@ -116,6 +116,7 @@
 //! | `memory` | yes | `memory:`, queues in this process |
 //! | `json` | yes | [`Json`], the default codec |
 //! | `metrics` | no | metrics through the `metrics` crate |
+//! | `metrics-otel` | no | durations under the names of OpenTelemetry as well |
 //! | `tower` | no | `service_handler` |
 //! | `testing` | no | the module `testing` |
 //!

@@ -32,6 +32,7 @@
 //! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
 //! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
+//! | `delayline_handler_duration_seconds` | histogram | `queue`, `outcome` | a handler from its start to its outcome: `ack`, `retry`, `snooze`, `release`, `reject` |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict`, `throttled`, `too_many_throttled` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
@@ -44,6 +45,14 @@
 //! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |
 //!
 //! The gauges are updated by [`Queue::report_depths`](crate::Queue::report_depths).
+//!
+//! With the feature `metrics-otel`, durations are also recorded under the names of OpenTelemetry's
+//! [conventions for messaging](https://opentelemetry.io/docs/specs/semconv/messaging/messaging-metrics/):
+//!
+//! | name | kind | labels |
+//! |---|---|---|
+//! | `messaging.client.operation.duration` | histogram | `messaging.system`, `messaging.operation.name`, `messaging.destination.name`; `messaging.operation.type` of `send`, `receive` and `settle`; `error.type` of calls that failed |
+//! | `messaging.process.duration` | histogram | the same; `error.type` is `retry` or `reject` |
 //!
 //! The exporter `metrics-exporter-prometheus` turns histograms into summaries, which cannot be
 //! added up over processes, unless its builder sets buckets. The alert and the Grafana panel on
@@ -74,7 +83,7 @@ use tracing::{Span, field};
 pub use self::context::TraceContext;
 #[cfg(feature = "metrics")]
 pub use self::meters::describe;
-pub(crate) use self::meters::{Label, depths, overloaded, repeated};
+pub(crate) use self::meters::{Label, depths, handled, overloaded, repeated};
 pub(crate) use self::observed::Observed;
 
 /// One message, from the call to the result.

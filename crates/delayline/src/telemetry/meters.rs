@@ -14,6 +14,11 @@ pub fn describe() {
         (CALL, Unit::Seconds, "One operation, from the request to the reply"),
         (BATCH, Unit::Count, "Messages of one operation"),
         (LATENESS, Unit::Seconds, "From the due instant of a delivery to its claim"),
+        (HANDLER, Unit::Seconds, "A handler, from its start to its outcome"),
+        #[cfg(feature = "metrics-otel")]
+        (otel::OPERATION, Unit::Seconds, "Duration of messaging operation initiated by a client"),
+        #[cfg(feature = "metrics-otel")]
+        (otel::PROCESS, Unit::Seconds, "Duration of processing operation"),
     ];
     for (name, unit, text) in histograms {
         describe_histogram!(name, unit, text);
@@ -55,6 +60,17 @@ meters! {
         let labels = [queue.label(), metrics::Label::from_static_parts("op", op),
             metrics::Label::from_static_parts("result", result)];
         metrics::histogram!(CALL, labels.iter()).record(took.as_secs_f64());
+        #[cfg(feature = "metrics-otel")]
+        otel::operation(queue, op, result, took);
+    }
+
+    /// A handler has ended.
+    pub(crate) fn handled(queue: &Label, outcome: &Outcome, took: Duration) {
+        let outcome = name_of(outcome);
+        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", outcome)];
+        metrics::histogram!(HANDLER, labels.iter()).record(took.as_secs_f64());
+        #[cfg(feature = "metrics-otel")]
+        otel::process(queue, outcome, took);
     }
 
     /// An operation is sent again.
@@ -85,15 +101,8 @@ meters! {
 
     /// The holder of a lease has ended it.
     pub(super) fn settled(queue: &Label, outcome: &Outcome) {
-        let outcome = match outcome {
-            Outcome::Ack => "ack",
-            Outcome::Retry { .. } => "retry",
-            Outcome::Snooze { .. } => "snooze",
-            Outcome::Release => "release",
-            Outcome::Reject { .. } => "reject",
-        };
-        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", outcome)];
-        metrics::counter!(SETTLED, labels.iter()).increment(1);
+        let outcome = metrics::Label::from_static_parts("outcome", name_of(outcome));
+        metrics::counter!(SETTLED, [queue.label(), outcome].iter()).increment(1);
     }
 
     /// A message will be retried after a failure.
@@ -139,6 +148,17 @@ meters! {
     }
 }
 
+#[cfg(feature = "metrics")]
+const fn name_of(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ack => "ack",
+        Outcome::Retry { .. } => "retry",
+        Outcome::Snooze { .. } => "snooze",
+        Outcome::Release => "release",
+        Outcome::Reject { .. } => "reject",
+    }
+}
+
 /// A queue's name, as the value of the label `queue`.
 #[derive(Clone, Debug)]
 pub(crate) struct Label(std::sync::Arc<str>);
@@ -162,6 +182,7 @@ impl Label {
 #[cfg(feature = "metrics")]
 mod names {
     pub(super) const CALL: &str = "delayline_call_duration_seconds";
+    pub(super) const HANDLER: &str = "delayline_handler_duration_seconds";
     pub(super) const REPEATS: &str = "delayline_call_repeats_total";
     pub(super) const BATCH: &str = "delayline_batch_messages";
     pub(super) const LATENESS: &str = "delayline_lateness_seconds";
@@ -179,3 +200,53 @@ mod names {
 
 #[cfg(feature = "metrics")]
 use names::*;
+
+/// The same durations under the names of OpenTelemetry's conventions for messaging.
+#[cfg(feature = "metrics-otel")]
+mod otel {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::Label;
+    use crate::telemetry::SYSTEM;
+
+    pub(super) const OPERATION: &str = "messaging.client.operation.duration";
+    pub(super) const PROCESS: &str = "messaging.process.duration";
+
+    /// An operation has ended; `result` is `ok` or an error class.
+    pub(super) fn operation(queue: &Label, op: &'static str, result: &'static str, took: Duration) {
+        let kind = match op {
+            "enqueue" => Some("send"),
+            "claim" | "turn" => Some("receive"),
+            "settle" | "hand_off" => Some("settle"),
+            _ => None,
+        };
+        record(OPERATION, queue, op, kind, Some(result).filter(|it| *it != "ok"), took);
+    }
+
+    /// A handler has ended.
+    pub(super) fn process(queue: &Label, outcome: &'static str, took: Duration) {
+        let failed = matches!(outcome, "retry" | "reject").then_some(outcome);
+        record(PROCESS, queue, "process", Some("process"), failed, took);
+    }
+
+    fn record(
+        metric: &'static str,
+        queue: &Label,
+        operation: &'static str,
+        kind: Option<&'static str>,
+        error: Option<&'static str>,
+        took: Duration,
+    ) {
+        let fixed = metrics::Label::from_static_parts;
+        let destination = metrics::Label::new("messaging.destination.name", Arc::clone(&queue.0));
+        let mut labels = vec![
+            fixed("messaging.system", SYSTEM),
+            fixed("messaging.operation.name", operation),
+            destination,
+        ];
+        labels.extend(kind.map(|kind| fixed("messaging.operation.type", kind)));
+        labels.extend(error.map(|error| fixed("error.type", error)));
+        metrics::histogram!(metric, labels).record(took.as_secs_f64());
+    }
+}

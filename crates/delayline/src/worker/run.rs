@@ -28,6 +28,7 @@ use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
 use crate::events::EventKind;
+use crate::telemetry;
 
 /// One queue of a run.
 pub(super) struct Lane {
@@ -64,6 +65,7 @@ struct Running {
     result_retention: Option<Millis>,
     control: Arc<Control>,
     abort: AbortHandle,
+    since: Instant,
 }
 
 /// The result of a call.
@@ -216,7 +218,9 @@ impl Run {
         let work = (lane.start)(delivery, lateness, Arc::clone(&control)).instrument(span);
         let abort = self.handlers.spawn(work);
         self.tasks.insert(slot, abort.id());
-        let running = Running { slot, id, epoch, failures, result_retention, control, abort };
+        let since = Instant::now();
+        let running =
+            Running { slot, id, epoch, failures, result_retention, control, abort, since };
         self.running.insert(running.abort.id(), running);
     }
 
@@ -263,7 +267,7 @@ impl Run {
             Err(error) => (error.id(), without_outcome(error)),
         };
         let Some(running) = self.running.remove(&task) else { return };
-        let Running { slot, id, epoch, failures, result_retention, .. } = running;
+        let Running { slot, id, epoch, failures, result_retention, since, .. } = running;
         self.tasks.remove(&slot);
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = failures.saturating_add(1);
@@ -272,6 +276,7 @@ impl Run {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
         let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
+        telemetry::handled(lane.client.label(), &outcome, since.elapsed());
         self.machine.handle_finished(slot, outcome, messages, result);
     }
 

@@ -3,7 +3,7 @@
 
 #![doc = include_str!("../../README.md")]
 
-/// The guides, one a program.
+/// The guides that have code.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../docs/guides/close-unpaid-orders.md")]
@@ -34,6 +34,12 @@ mod guides {
     mod chains {}
     #[doc = include_str!("../../docs/guides/relay.md")]
     mod relay {}
+    #[doc = include_str!("../../docs/guides/results.md")]
+    mod results {}
+    #[doc = include_str!("../../docs/guides/one-message-per-id.md")]
+    mod one_message_per_id {}
+    #[doc = include_str!("../../docs/guides/observe.md")]
+    mod observe {}
     #[doc = include_str!("../../docs/guides/dashboard.md")]
     mod dashboard {}
 }

@@ -27,11 +27,12 @@ const ON_A_SERVER: [&str; 8] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 9] = [
+const WITHOUT_PROGRAM: [&str; 10] = [
     "chains",
     "dashboard",
     "webhooks",
     "middleware",
+    "observe",
     "one-message-per-id",
     "relay",
     "results",
@@ -94,6 +95,17 @@ fn every_example_is_run_and_has_a_guide() {
     let mut guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
     guides.extend(WITHOUT_PROGRAM.map(str::to_owned));
     assert_eq!(stems("../docs/guides", "md"), guides);
+}
+
+#[test]
+fn the_code_of_every_guide_is_compiled() {
+    let compiled = fs::read_to_string(here("src/lib.rs")).unwrap();
+    for stem in stems("../docs/guides", "md") {
+        let guide = fs::read_to_string(here(&format!("../docs/guides/{stem}.md"))).unwrap();
+        let has_code = guide.lines().any(|line| line.starts_with("```rust"));
+        let is_compiled = compiled.contains(&format!("/guides/{stem}.md"));
+        assert!(!has_code || is_compiled, "src/lib.rs leaves out {stem}.md");
+    }
 }
 
 /// A guide quotes its example; imports may be grouped in another way.

@@ -6,6 +6,7 @@
 //! - [Defer work while a lock is held](defer_on_a_lock_conflict)
 //! - [Many producers, many consumers](many_producers_and_consumers)
 //! - [Middleware](middleware)
+//! - [Observe: is it late, since when, and why?](observe)
 //! - [One message per id: debounce, throttle, unique](one_message_per_id)
 //! - [A plain FIFO queue](plain_fifo)
 //! - [Relay to a list or stream](relay)
@@ -42,6 +43,9 @@ pub mod many_producers_and_consumers {}
 
 #[doc = include_str!("../docs/guides/middleware.md")]
 pub mod middleware {}
+
+#[doc = include_str!("../docs/guides/observe.md")]
+pub mod observe {}
 
 #[doc = include_str!("../docs/guides/one-message-per-id.md")]
 pub mod one_message_per_id {}

@@ -57,6 +57,7 @@ async fn a_second_scrape_within_a_second_costs_nothing() {
 
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const GRAFANA: &str = include_str!("../../../../monitoring/grafana/delayline.json");
+const GUIDE: &str = include_str!("../../../../docs/guides/observe.md");
 /// The names of the metrics of workers.
 const METERS: &str = include_str!("../../../delayline/src/telemetry/meters.rs");
 /// Say how an exporter makes histograms with buckets, and not summaries.
@@ -119,6 +120,8 @@ fn every_alert_says_what_is_wrong() {
         for part in ["expr: ", "severity: ", "summary: ", "description: "] {
             assert_eq!(alert.matches(part).count(), 1, "{part} of {alert}");
         }
+        let name = alert.lines().next().unwrap_or_default();
+        assert!(GUIDE.contains(&format!("`{name}`")), "the guide says nothing of {name}");
         // A queue of the same name elsewhere has nothing to do with this one.
         assert!(!alert.contains("on (queue)") && !alert.contains("by (queue"), "{alert}");
     }

@@ -245,6 +245,20 @@ fn a_request_under_way_at_the_end_is_given_back() {
     assert_eq!(known(&server, "order-1")["failures"], 0);
 }
 
+/// The receiver has taken the message: it must not be posted again for the sake of a result.
+#[test]
+fn an_end_of_the_work_does_not_undo_a_status() {
+    let server = Server::start();
+    send(&server, &["--id", "order-1", "--payload", "x", "--keep-result", "1h"]);
+    let (url, requests) =
+        receiver(|_, _| "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far".to_owned());
+    let work = start(&mut on(&server, &["work", "--grace", "3s", "--post", &url]));
+    requests.recv().unwrap();
+    send_signal(&work, "-TERM");
+    support::ended(work).code(0);
+    assert_eq!((count(&server, "acked_total"), count(&server, "ready")), (1, 0));
+}
+
 #[test]
 fn what_is_wrong_is_told_before_anything_is_posted() {
     let server = Server::start();

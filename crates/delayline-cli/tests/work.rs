@@ -91,6 +91,26 @@ fn what_a_command_prints_is_the_result_if_somebody_wants_it() {
 }
 
 #[test]
+fn a_part_of_a_result_is_not_kept_as_the_whole() {
+    let server = Server::start();
+    // What the first prints fills the pipe that nobody reads.
+    let lines = r#"{"id": "loud", "payload": "60000"}
+{"id": "asked", "payload": "30000", "keep_result": "1h"}
+"#;
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let script = r#"head -c "$(cat)" /dev/zero"#;
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
+    let mut child = start(&mut on(&server, &flags));
+    let (mut stderr, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    while !line.contains("nobody reads stdout; the result is not kept id=asked") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it has kept a part of it");
+    }
+    ended(child).code(0);
+    assert_eq!(run(on(&server, &["wait", "asked"])).code(0).stdout, "");
+}
+
+#[test]
 fn a_command_that_cannot_be_run_costs_no_message_its_life() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0)]);

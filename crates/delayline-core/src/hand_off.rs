@@ -102,19 +102,16 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
 }
 
 fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
-    if message.known != Known::Refuse {
-        return Err(Violation::Malformed {
-            what: "a message of a hand-off",
-            value: message.id.to_string(),
-            reason: "it must not be an update; send an update by itself".to_owned(),
-        });
-    }
-    if message.once_per.is_some() {
-        return Err(Violation::Malformed {
-            what: "a message of a hand-off",
-            value: message.id.to_string(),
-            reason: "it must not have once_per; send it by itself".to_owned(),
-        });
-    }
-    message.validate()
+    let reason = if message.known != Known::Refuse {
+        "it must not be an update; send an update by itself"
+    } else if message.once_per.is_some() {
+        "it must not have once_per; send it by itself"
+    } else {
+        return message.validate();
+    };
+    Err(Violation::Malformed {
+        what: "a message of a hand-off",
+        value: message.id.to_string(),
+        reason: reason.to_owned(),
+    })
 }

@@ -19,8 +19,8 @@
 
 local pack = struct.pack
 
--- Takes an argument apart. Sets once_per, if it throttles; token, content, moves and at_most, if it is an update; expires_at; tail, its record
--- from the digest on; and apart, its content, if that is large.
+-- Takes an argument apart. Sets once_per, if it throttles; token, content, moves and at_most, if it is an update;
+-- expires_at; tail, its record from the digest on; and apart, its content, if that is large.
 --@inline
 local function read_argument()
   if throttles then

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use delayline::limits::MAX_WINDOWS;
 use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent, Status};
 use delayline_json::{Fields, harmless, rfc3339};
 use indicatif::ProgressBar;
@@ -54,7 +55,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
         }
         Enqueued::Throttled { until } => eprintln!("throttled until {}", rfc3339(until)),
-        Enqueued::TooManyThrottled => return Err(Failure::input(TOO_MANY_THROTTLED)),
+        Enqueued::TooManyThrottled => return Err(Failure::input(too_many_throttled())),
         other => eprintln!("{}", other.name()),
     }
     let outcome = sent.outcome.name();
@@ -62,8 +63,12 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-const TOO_MANY_THROTTLED: &str =
-    "the queue throttles 100,000 ids already; send without --once-per, or when some are free again";
+fn too_many_throttled() -> String {
+    let most = MAX_WINDOWS;
+    format!(
+        "the queue throttles {most} ids already; send without once_per, or when some are free again"
+    )
+}
 
 /// How many lines met which end.
 #[derive(Default)]
@@ -164,7 +169,7 @@ async fn send_chunk(
             Enqueued::Throttled { .. } => counts.throttled += 1,
             Enqueued::TooManyThrottled => {
                 counts.bad += 1;
-                bar.suspend(|| eprintln!("line {number}: {TOO_MANY_THROTTLED}"));
+                bar.suspend(|| eprintln!("line {number}: {}", too_many_throttled()));
             }
             other => bar.suspend(|| eprintln!("line {number}: {}", other.name())),
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use delayline_core::{DeathReason, Enqueued, Outcome, Stats, Timestamp};
+use tokio::time::Instant;
 
 /// Registers the meaning and the unit of each metric with the installed exporter. Call it once,
 /// after installing the exporter.
@@ -64,8 +65,9 @@ meters! {
         otel::operation(queue, op, result, took);
     }
 
-    /// A handler has ended.
-    pub(crate) fn handled(queue: &Label, outcome: &Outcome, took: Duration) {
+    /// A handler that began then has ended.
+    pub(crate) fn handled(queue: &Label, outcome: &Outcome, since: Instant) {
+        let took = since.elapsed();
         let outcome = name_of(outcome);
         let labels = [queue.label(), metrics::Label::from_static_parts("outcome", outcome)];
         metrics::histogram!(HANDLER, labels.iter()).record(took.as_secs_f64());

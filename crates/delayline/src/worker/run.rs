@@ -276,7 +276,7 @@ impl Run {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
         let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
-        telemetry::handled(lane.client.label(), &outcome, since.elapsed());
+        telemetry::handled(lane.client.label(), &outcome, since);
         self.machine.handle_finished(slot, outcome, messages, result);
     }
 

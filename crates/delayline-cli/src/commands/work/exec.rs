@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline::{CancelReason, Outcome};
@@ -93,6 +94,10 @@ impl Command {
         let [written, said] = [heard.stdout, heard.stderr]
             .map(|heard| heard.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(match outcome {
+            Ok(Outcome::Ack) if heard.is_behind.into_inner() => {
+                tracing::warn!(id = %job.id(), "nobody reads stdout; the result is not kept");
+                Ok(Outcome::Ack)
+            }
             Ok(Outcome::Ack) if wants_result(job) => Ok(ack_with(job, written)),
             outcome => outcome.map_err(|what| match String::from_utf8_lossy(&said).trim() {
                 "" => what,
@@ -171,6 +176,8 @@ struct Heard {
     stdout: Mutex<Vec<u8>>,
     /// The end.
     stderr: Mutex<Vec<u8>>,
+    /// Something that is read from stdout is still to be passed on, so there may be more to read.
+    is_behind: AtomicBool,
 }
 
 /// Gives a command its payload and listens to it until it has ended.
@@ -188,8 +195,11 @@ async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Re
     let mut talk = pin!(async {
         tokio::join!(
             feed(stdin, payload),
-            pass_on(stdout, tokio::io::stdout(), &heard.stdout, keep_beginning),
-            pass_on(stderr, tokio::io::stderr(), &heard.stderr, keep_end),
+            pass_on(stdout, tokio::io::stdout(), |part| {
+                heard.is_behind.store(!part.is_empty(), Ordering::Relaxed);
+                keep_beginning(&mut locked(&heard.stdout), part);
+            }),
+            pass_on(stderr, tokio::io::stderr(), |part| keep_end(&mut locked(&heard.stderr), part)),
         )
     });
     let mut silent = false;
@@ -213,21 +223,25 @@ async fn feed(stdin: Option<ChildStdin>, payload: &[u8]) {
     }
 }
 
-/// Passes on what a command writes, and keeps a part of it.
+fn locked(heard: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes on what a command writes. Each part is shown to `keep` before, and nothing after.
 async fn pass_on(
     from: Option<impl AsyncRead + Unpin>,
     mut ours: impl AsyncWrite + Unpin,
-    kept: &Mutex<Vec<u8>>,
-    keep: impl Fn(&mut Vec<u8>, &[u8]),
+    keep: impl Fn(&[u8]),
 ) {
     let Some(mut from) = from else { return };
     let mut chunk = [0; 4_096];
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
         let part = chunk.get(..count).unwrap_or_default();
+        keep(part);
         let _ = ours.write_all(part).await;
         // Another thread writes it, whom the end of the process does not wait for.
         let _ = ours.flush().await;
-        keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), part);
+        keep(&[]);
     }
 }
 

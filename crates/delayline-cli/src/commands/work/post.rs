@@ -70,7 +70,12 @@ impl Post {
         };
         let (status, later) = (response.status(), retry_after(&response));
         if status.is_success() && wants_result(job) {
-            return Ok(match result(response, self.timeout).await {
+            // The status has said that it is handled: an end of this process must not have it sent again.
+            let result = tokio::select! {
+                result = result(response, self.timeout) => result,
+                () = job.cancellation().cancelled() => None,
+            };
+            return Ok(match result {
                 Some(result) => ack_with(job, result),
                 None => {
                     tracing::warn!(id = %job.id(), "the answer broke off; its body is not kept");

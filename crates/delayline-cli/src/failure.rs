@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use delayline::{Error, ErrorClass, ErrorKind};
-use delayline_json::harmless;
+use delayline_json::{harmless, hint};
 
 /// Why the program ends, for people and for scripts.
 #[derive(Debug)]
@@ -85,44 +85,6 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::of(&error)
     }
-}
-
-/// What may help.
-pub(crate) fn hint(kind: &ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::Unreachable => {
-            "is a Redis server running there? --url or DELAYLINE_URL names another; \
-             `delayline demo` needs none"
-        }
-        ErrorKind::Tls => "--tls-ca FILE trusts your own certificate authority",
-        ErrorKind::Authentication => "set the login with DELAYLINE_URL=redis://USER:PASSWORD@HOST",
-        ErrorKind::PermissionDenied => "the server's `ACL GETUSER` shows what the user may do",
-        ErrorKind::ReadOnly => "connect to its primary instead",
-        ErrorKind::WrongType => {
-            "another program uses a key of this queue, whose keys are delayline:{QUEUE}:*, or the \
-             destination of a relay: choose another name, or remove the key that `TYPE` shows as \
-             another type"
-        }
-        ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
-        ErrorKind::Evicting { .. } => {
-            "`CONFIG SET maxmemory-policy noeviction` on the server, or use --allow-eviction"
-        }
-        ErrorKind::Damaged => {
-            "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
-        }
-        ErrorKind::NewerVersion { .. } => "install a newer delayline",
-        ErrorKind::OlderVersion { .. } => {
-            "drain the queue with the version that wrote it, or choose another name with --queue"
-        }
-        ErrorKind::ConnectionLost | ErrorKind::Timeout => {
-            "the operation may have been executed; it is safe to repeat it with the same ids"
-        }
-        ErrorKind::Unconfirmed => {
-            "it was executed: sending it again under the same id is harmless and confirms it, once the \
-             replicas are there"
-        }
-        _ => return None,
-    })
 }
 
 /// Some lines were bad, the rest was sent.

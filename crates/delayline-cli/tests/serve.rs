@@ -56,6 +56,8 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
     for path in ["/queue?queue=orders", "/message?queue=orders&id=order-1", "/health"] {
         assert_eq!(get(path).0, 200, "{path}");
     }
+    let (status, page) = get("/server?queue=orders");
+    assert!(status == 200 && page.contains("One server") && page.contains("As worker"), "{page}");
     assert!(get("/metrics").1.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"));
     let head = format!(
         "POST /api/v1/queues/orders/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: \

@@ -1,5 +1,6 @@
 //! What the `delayline` command and its HTTP API share: how they write things down, as JSON, places
-//! in a list, times, and text that others wrote; and how they find dead letters.
+//! in a list, times, and text that others wrote; how they find dead letters; and how they examine
+//! servers.
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
@@ -9,12 +10,15 @@
 //! - [`Cursor`] is the place where a list has ended.
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`Pace`] is how
 //!   fast something is done to them.
+//! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`duration`], [`instant`] and [`rfc3339`] are for times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
 
 mod cursor;
+pub mod doctor;
 mod fields;
 mod finding;
+mod hint;
 mod history;
 mod letters;
 mod message;
@@ -25,6 +29,7 @@ mod time;
 pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
+pub use self::hint::hint;
 pub use self::history::{Series, history, lateness_in_words, part_of, series};
 pub use self::letters::{LetterFilter, Letters, Pace, Wanted};
 pub use self::message::{

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use delayline::{
-    Bytes, Connection, Forecast, History, Message, MessageInfo, Queue, QueueName, Raw, Stats,
-    Timestamp,
+    Bytes, Connect, Connection, Forecast, History, Message, MessageInfo, Queue, QueueName, Raw,
+    Stats, Timestamp,
 };
 
 use crate::directory::Directory;
+use crate::examiner::Examiner;
 use crate::job::Slot;
 use crate::latest::Latest;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
@@ -23,6 +24,7 @@ pub struct Dashboard {
     access: Access,
     queues: Vec<Queue<Bytes, Raw>>,
     discover: Option<Connection>,
+    server: Option<Connect>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
 }
@@ -36,6 +38,7 @@ impl Dashboard {
             access,
             queues: Vec::new(),
             discover: None,
+            server: None,
             contents_for: Role::Operator,
             redact: None,
         }
@@ -75,6 +78,31 @@ impl Dashboard {
         self
     }
 
+    /// Has a page about the server of the queues, or all servers of their cluster or behind their
+    /// sentinels: what they are to each other, which of them has which queue, and what the checks of
+    /// `delayline doctor` find. It is for operators, since it names addresses. User and password of
+    /// `connect` are never shown.
+    ///
+    /// The page asks each server over a connection of its own, with `INFO`, `CONFIG GET` and the
+    /// like: at most once in five seconds however many look, and not while nobody does. What the user
+    /// may not ask is told as such. A server that is away is told too.
+    ///
+    /// ```
+    /// # use delayline::Connect;
+    /// # use delayline_web::{Access, Dashboard, Role};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let connect = Connect::new("redis://127.0.0.1:6379")?;
+    /// let dashboard = Dashboard::new(Access::everyone(Role::Operator)).server(connect);
+    /// # drop(dashboard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn server(mut self, connect: Connect) -> Self {
+        self.server = Some(connect);
+        self
+    }
+
     /// Shows payloads and header values from this role on: [`Role::Operator`] unless told. The API
     /// leaves them out for others.
     pub const fn contents_for(mut self, role: Role) -> Self {
@@ -110,7 +138,7 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, discover, contents_for, redact } = self;
+        let Self { access, queues, discover, server, contents_for, redact } = self;
         let mut named = BTreeMap::new();
         for queue in queues {
             let name = queue.backend().queue_name().map(QueueName::to_string);
@@ -120,7 +148,8 @@ impl Dashboard {
             }
         }
         let directory = Directory::new(named, discover);
-        let shared = Arc::new(Shared { access, directory, contents_for, redact });
+        let examiner = server.map(Examiner::new);
+        let shared = Arc::new(Shared { access, directory, examiner, contents_for, redact });
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
@@ -141,6 +170,7 @@ impl fmt::Debug for Dashboard {
             .field("access", &self.access)
             .field("queues", &self.queues)
             .field("discover", &self.discover)
+            .field("server", &self.server.as_ref().map(Connect::to_string))
             .field("contents_for", &self.contents_for)
             .finish_non_exhaustive()
     }
@@ -165,6 +195,7 @@ pub enum BuildError {
 pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) directory: Directory,
+    pub(crate) examiner: Option<Examiner>,
     pub(crate) contents_for: Role,
     redact: Option<Arc<Redact>>,
 }

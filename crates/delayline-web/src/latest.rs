@@ -24,7 +24,7 @@ impl<T> Default for Latest<T> {
 impl<T: Clone> Latest<T> {
     /// The value if it is at most as old, else what `read` returns. Whoever comes while it is read
     /// waits for the same one.
-    async fn within<E>(
+    pub(crate) async fn within<E>(
         &self,
         age: Duration,
         read: impl Future<Output = Result<T, E>>,

@@ -45,6 +45,9 @@
 //! 1,000,000 keys of each primary and 200 queues at most. Pages say when it was read and what is
 //! missing.
 //!
+//! With [`Dashboard::server`], a page examines the servers: a connection and a few commands for each of
+//! them, at most once in five seconds however many look.
+//!
 //! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
 //! check or a repair looks at 10,000 messages for each click, and a filter of dead letters at 1,000 for
 //! each page. What must look at more is a job: it counts, redrives or purges the dead letters that
@@ -65,6 +68,7 @@ mod content;
 mod context;
 mod dashboard;
 mod directory;
+mod examiner;
 mod failure;
 mod guard;
 mod ids;

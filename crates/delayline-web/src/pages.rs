@@ -11,6 +11,7 @@ mod messages;
 mod overview;
 mod parts;
 mod queue;
+mod server;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/dead", get(dead::page))
         .route("/job", get(job::page))
         .route("/check", get(check::page))
+        .route("/server", get(server::page))
         .route("/pause", post(acts::pause))
         .route("/resume", post(acts::resume))
         .route("/cancel", post(acts::cancel))

@@ -34,8 +34,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     };
     let mut signals = Signals::listen()?;
     let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());
-    let connection = target.connect()?.connect().await;
+    let connect = target.connect()?;
+    let connection = connect.clone().connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
+    if !target.url.starts_with("memory:") {
+        dashboard = dashboard.server(connect);
+    }
     if args.all || names.is_empty() {
         // What is wrong with the server is told before anything is served.
         connection.find_queues(1).await.map_err(|error| target.not_opened(&error))?;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use delayline_core::{Error, ErrorKind};
+use delayline_core::{Error, ErrorKind, QueueName};
 use tokio::task::JoinSet;
 
 use crate::driver_transport::wrong_mode;
@@ -17,7 +17,7 @@ use super::directory::{
 };
 use super::fleet::{Fleet, Node};
 use super::map::{HostPort, Map, names};
-use super::slot::SLOTS;
+use super::slot::{SLOTS, slot_of};
 
 /// How the servers of a [`Survey`] are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,22 @@ pub struct Survey {
     pub servers: Vec<ServerReport>,
     /// The sentinels in the URL.
     pub sentinels: Vec<SentinelReport>,
+}
+
+impl Survey {
+    /// The primary that has this queue, or would have it: in a cluster the one that serves its slot.
+    /// `None` if nobody serves it, or no primary is known.
+    #[must_use]
+    pub fn holder(&self, queue: &QueueName) -> Option<&ServerReport> {
+        // All keys of a queue have its name between their first braces.
+        let slot = slot_of(queue.as_str().as_bytes());
+        self.servers.iter().find(|server| match self.kind {
+            // The first one is that of the URL.
+            TopologyKind::Single => true,
+            TopologyKind::Cluster => server.slots.iter().any(|slots| slots.contains(&slot)),
+            TopologyKind::Sentinel => server.flags.iter().any(|flag| flag == "master"),
+        })
+    }
 }
 
 /// What is known about one server.

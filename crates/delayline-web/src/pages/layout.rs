@@ -3,6 +3,7 @@
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
+use crate::Role;
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::context::Context;
 use crate::ids::encoded;
@@ -42,6 +43,9 @@ impl Frame<'_> {
                     a.brand href="queues" { "Delayline" }
                     (link("queues", "overview", "Queues"))
                     (link("check", "check", "Check"))
+                    @if context.shared.examiner.is_some() && context.may(Role::Operator) {
+                        (link("server", "server", "Server"))
+                    }
                     a href="api/v1/openapi.json" { "API" }
                 }
                 span.who { (delayline_json::harmless_line(&context.visitor.name)) ", "

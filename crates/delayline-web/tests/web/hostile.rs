@@ -26,7 +26,7 @@ const ELEMENTS: &str = "a body button code dd details div dl dt footer form h1 h
 
 /// Checks that a page has no element, attribute, or character that could do something.
 #[track_caller]
-fn inert(page: &Answer) {
+pub(crate) fn inert(page: &Answer) {
     let text = page.text();
     let known: Vec<&str> = ELEMENTS.split_whitespace().collect();
     for (at, _) in text.match_indices('<') {

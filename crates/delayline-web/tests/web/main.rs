@@ -19,5 +19,6 @@ mod live;
 mod metrics;
 mod pages;
 mod redis;
+mod server;
 mod support;
 mod trouble;

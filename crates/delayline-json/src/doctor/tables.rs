@@ -1,18 +1,33 @@
 //! The servers and the sentinels, one a line.
 
-use delayline::{ServerReport, Survey, TopologyKind};
-use delayline_json::harmless_line;
+use delayline::{SentinelReport, ServerReport, Survey, TopologyKind};
 use serde_json::{Map, Value, json};
 
 use super::servers::{field, is_primary, number, persistence, version_of};
 use super::topology::{bytes_behind, primary_named, primary_of};
-use crate::failure::Failure;
-use crate::print::{columns, json_line, write};
+use crate::harmless_line;
 
-/// As tables, each with an empty line behind it.
-pub(super) fn text(survey: &Survey) -> String {
-    const HEADS: [&str; 8] =
-        ["SERVER", "ROLE", "VERSION", "SLOTS", "BEHIND", "PERSISTENCE", "EVICTION", "MEMORY"];
+/// What is known of servers or sentinels, one a row. No cell has a character that could steer a
+/// terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Table {
+    /// The names of the columns, in capitals.
+    pub heads: &'static [&'static str],
+    /// As many cells as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The servers, and the sentinels if there are any.
+pub(super) fn tables(survey: &Survey) -> Vec<Table> {
+    let mut tables = vec![servers(survey)];
+    if survey.kind == TopologyKind::Sentinel {
+        tables.push(sentinels(survey));
+    }
+    tables
+}
+
+fn servers(survey: &Survey) -> Table {
     let row = |server: &ServerReport| {
         let shown = |name: &str| {
             let value = fields(survey, server).get(name).cloned().unwrap_or(Value::Null);
@@ -43,49 +58,48 @@ pub(super) fn text(survey: &Survey) -> String {
             format!("{memory} MiB"),
         ]
     };
-    let mut text = columns(&HEADS, survey.servers.iter().map(row)) + "\n";
-    if survey.kind == TopologyKind::Sentinel {
-        let rows = survey.sentinels.iter().map(|sentinel| {
-            let Ok(view) = &sentinel.view else {
-                return vec![harmless_line(&sentinel.address), "no answer".to_owned()];
-            };
-            let shown = |name: &str| harmless_line(field(&view.service, name));
-            vec![
-                harmless_line(&sentinel.address),
-                harmless_line(&primary_named(view)),
-                view.replicas.len().to_string(),
-                view.others.len().to_string(),
-                shown("quorum"),
-                format!("{} ms", shown("down-after-milliseconds")),
-            ]
-        });
-        let heads = ["SENTINEL", "PRIMARY", "REPLICAS", "OTHERS", "QUORUM", "DOWN AFTER"];
-        text = text + &columns(&heads, rows) + "\n";
-    }
-    text
+    let heads =
+        &["SERVER", "ROLE", "VERSION", "SLOTS", "BEHIND", "PERSISTENCE", "EVICTION", "MEMORY"];
+    Table { heads, rows: survey.servers.iter().map(row).collect() }
 }
 
-/// As JSON objects, one a line.
-pub(super) fn json(survey: &Survey) -> Result<(), Failure> {
-    for server in &survey.servers {
-        write(&json_line(&Value::Object(fields(survey, server))))?;
-    }
-    for sentinel in &survey.sentinels {
-        let line = match &sentinel.view {
-            Err(error) => json!({ "sentinel": sentinel.address, "error": error.to_string() }),
-            Ok(view) => json!({
-                "sentinel": sentinel.address,
-                "primary": primary_named(view),
-                "replicas": view.replicas.len(),
-                "others": view.others.len(),
-                "quorum": number(&view.service, "quorum"),
-                "down_after_ms": number(&view.service, "down-after-milliseconds"),
-                "epoch": number(&view.service, "config-epoch"),
-            }),
+fn sentinels(survey: &Survey) -> Table {
+    let heads = &["SENTINEL", "PRIMARY", "REPLICAS", "OTHERS", "QUORUM", "DOWN AFTER"];
+    let row = |sentinel: &SentinelReport| {
+        let Ok(view) = &sentinel.view else {
+            let mut row = vec![harmless_line(&sentinel.address), "no answer".to_owned()];
+            row.resize(heads.len(), String::new());
+            return row;
         };
-        write(&json_line(&line))?;
-    }
-    Ok(())
+        let shown = |name: &str| harmless_line(field(&view.service, name));
+        vec![
+            harmless_line(&sentinel.address),
+            harmless_line(&primary_named(view)),
+            view.replicas.len().to_string(),
+            view.others.len().to_string(),
+            shown("quorum"),
+            format!("{} ms", shown("down-after-milliseconds")),
+        ]
+    };
+    Table { heads, rows: survey.sentinels.iter().map(row).collect() }
+}
+
+/// The servers, then the sentinels, as JSON objects.
+pub(super) fn json(survey: &Survey) -> Vec<Value> {
+    let servers = survey.servers.iter().map(|server| Value::Object(fields(survey, server)));
+    let sentinels = survey.sentinels.iter().map(|sentinel| match &sentinel.view {
+        Err(error) => json!({ "sentinel": sentinel.address, "error": error.to_string() }),
+        Ok(view) => json!({
+            "sentinel": sentinel.address,
+            "primary": primary_named(view),
+            "replicas": view.replicas.len(),
+            "others": view.others.len(),
+            "quorum": number(&view.service, "quorum"),
+            "down_after_ms": number(&view.service, "down-after-milliseconds"),
+            "epoch": number(&view.service, "config-epoch"),
+        }),
+    });
+    servers.chain(sentinels).collect()
 }
 
 /// What is known of one server. What is not known has no field.

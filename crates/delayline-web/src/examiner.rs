@@ -1,0 +1,50 @@
+//! Examines the servers for all who want to know at the same time.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayline::{Connect, Error};
+use delayline_json::doctor::{Examination, Finding, examine, examine_queue};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::latest::Latest;
+
+/// How to reach the servers, and what was last found there.
+pub(crate) struct Examiner {
+    connect: Connect,
+    latest: Latest<Arc<Examined>>,
+    /// Held while a queue is examined: one at a time.
+    turn: Mutex<()>,
+}
+
+/// What was found on the servers, or why nothing was, and when.
+pub(crate) struct Examined {
+    pub(crate) at: Instant,
+    pub(crate) result: Result<Examination, Error>,
+}
+
+impl Examiner {
+    pub(crate) fn new(connect: Connect) -> Self {
+        Self { connect, latest: Latest::default(), turn: Mutex::default() }
+    }
+
+    /// What was found on the servers within the last seconds.
+    pub(crate) async fn servers(&self) -> Option<Arc<Examined>> {
+        let read = async {
+            let result = examine(&self.connect).await;
+            Ok::<_, Infallible>(Arc::new(Examined { at: Instant::now(), result }))
+        };
+        self.latest.within(MOST_AGE, read).await
+    }
+
+    /// What there is to be found about a queue.
+    pub(crate) async fn queue(&self, name: &str) -> Result<Vec<Finding>, Error> {
+        let _turn = self.turn.lock().await;
+        examine_queue(&self.connect, name).await
+    }
+}
+
+/// How old a finding may be before the servers are asked again.
+const MOST_AGE: Duration = Duration::from_secs(5);

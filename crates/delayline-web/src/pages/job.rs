@@ -70,31 +70,47 @@ fn filters(queue: &str, asked: &Asked) -> Markup {
     }
 }
 
-/// What can be done to all letters that match.
+/// What can be done to all letters that match: a form for each, with what it heeds.
 fn offer(deletes: bool, queue: &str, asked: &Asked) -> Markup {
     let which = if asked.is_everything() { "all dead letters" } else { "all that match" };
+    let to = format!("bulk?queue={}", encoded(queue.as_bytes()));
     html! {
-        form.actions method="post" action=(format!("bulk?queue={}", encoded(queue.as_bytes()))) {
+        form.actions method="post" action=(to) {
             (hidden(asked))
             button name="action" value="count" { "Count " (which) }
+        }
+        form.actions method="post" action=(to) {
+            (hidden(asked))
+            (bounds())
             label {
-                "At most "
-                input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
-                " a second, "
-            }
-            label {
-                "in all "
-                input.short type="number" name="limit" min="1" max=(MOST_LIMIT) placeholder="any";
-            }
-            label {
-                "due in "
+                ", due in "
                 input.short name="when" placeholder="now" maxlength="64" autocomplete="off";
                 ": "
             }
             button name="action" value="redrive" { "Redrive " (which) }
-            @if deletes {
+        }
+        @if deletes {
+            form.actions method="post" action=(to) {
+                (hidden(asked))
+                (bounds())
+                ": "
                 button.danger name="action" value="purge" { "Delete " (which) "..." }
             }
+        }
+    }
+}
+
+/// How fast, and how many.
+fn bounds() -> Markup {
+    html! {
+        label {
+            "At most "
+            input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
+            " a second, "
+        }
+        label {
+            "in all "
+            input.short type="number" name="limit" min="1" max=(MOST_LIMIT) placeholder="any";
         }
     }
 }
@@ -113,6 +129,9 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     let schedule = fields.text("when").map_or(Ok(Schedule::NOW), when)?;
     let deed = Deed::named(fields.text("action").unwrap_or_default(), schedule)?;
     context.require(deed.needs())?;
+    if fields.text("when").is_some() && !matches!(deed, Deed::Redrive(_)) {
+        return Err(Failure::Wrong("`when` is for a redrive only; nothing was done".to_owned()));
+    }
     let asked = Asked::in_params(&fields)?;
     // A count is of all, as its button says.
     let number = |name: &str| fields.text(name).filter(|_| !matches!(deed, Deed::Count));

@@ -267,6 +267,7 @@ async fn roles_and_bad_input_are_refused() {
         "action=redrive&limit=0",
         "action=redrive&limit=-1",
         "action=redrive&when=soon",
+        "action=count&when=1h",
         "reason=x",
     ] {
         post(&operator, "/bulk?queue=orders", wrong).await.status(400);
@@ -276,6 +277,16 @@ async fn roles_and_bad_input_are_refused() {
         call(&operator, "GET", &format!("{JOBS}/{nowhere}"), "").await.status(404);
     }
     let admin = site(&orders, Role::Admin);
+    post(&admin, "/bulk?queue=orders", "action=purge&sure=yes&when=1h").await.status(400);
+    let page = get(&admin, "/dead?queue=orders").await.status(200);
+    let heeds = |action: &str| {
+        let button = page.text().find(&format!("value=\"{action}\"")).unwrap();
+        let form = page.text()[..button].rsplit_once("<form").unwrap().1;
+        ["rate", "limit", "when"].map(|name| form.contains(&format!("name=\"{name}\"")))
+    };
+    assert_eq!(heeds("count"), [false; 3]);
+    assert_eq!(heeds("redrive"), [true; 3]);
+    assert_eq!(heeds("purge"), [true, true, false]);
     let asked = "action=purge&error=n%22o&rate=7&limit=1200";
     let page = post(&admin, "/bulk?queue=orders", asked).await.status(200).has("cannot be undone");
     let page = page.has(r#"name="error" value="n&quot;o""#).has(r#"name="rate" value="7""#);

@@ -55,13 +55,14 @@
 //! | `messaging.process.duration` | histogram | the same; `error.type` is `retry` or `reject` |
 //!
 //! The exporter `metrics-exporter-prometheus` turns histograms into summaries, which cannot be
-//! added up over processes, unless its builder sets buckets. The alert and the Grafana panel on
-//! lateness in `monitoring/` need them:
+//! added up over processes, unless its builder sets buckets. The alert on lateness and the Grafana
+//! panels on lateness and handlers in `monitoring/` need them:
 //!
 //! ```text
-//! builder.set_buckets_for_metric(Matcher::Full("delayline_lateness_seconds".to_owned()), &[
-//!     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0,
-//! ])?;
+//! let seconds = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0];
+//! builder
+//!     .set_buckets_for_metric(Matcher::Full("delayline_lateness_seconds".to_owned()), &seconds)?
+//!     .set_buckets_for_metric(Matcher::Full("delayline_handler_duration_seconds".to_owned()), &seconds)?;
 //! ```
 //!
 //! # Events

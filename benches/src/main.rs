@@ -7,6 +7,7 @@ mod drivers;
 mod durable;
 mod floor;
 mod idle;
+mod instructions;
 mod lateness;
 mod machine;
 mod many_queues;
@@ -84,6 +85,8 @@ enum Subject {
     Idle,
     /// Processor time and allocations of the client
     Client,
+    /// Instructions of the server for each operation; needs valgrind, and is not part of everything
+    Instructions,
     /// What a queue behind sentinels and in a cluster costs the client, and how soon a failover is
     /// over; not part of everything
     Topologies,
@@ -132,8 +135,8 @@ fn run(args: &Args) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let pages = [Subject::Drivers, Subject::Topologies];
-    let all = Subject::value_variants().iter().filter(|subject| !pages.contains(subject));
+    let apart = [Subject::Drivers, Subject::Topologies, Subject::Instructions];
+    let all = Subject::value_variants().iter().filter(|subject| !apart.contains(subject));
     let all: Vec<_> = all.copied().collect();
     let subjects = if args.what.is_empty() { &all } else { &args.what };
     let progress = ProgressBar::new(u64::try_from(subjects.len())?);
@@ -182,6 +185,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::ManyQueues => many_queues::measure(args.messages / 5, progress).await,
         Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
+        Subject::Instructions => instructions::measure(args.messages / 50, progress).await,
         Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),
     };
     Ok(vec![table?])

@@ -32,7 +32,7 @@ pub fn enqueue(count: usize) -> Op {
     Op::Enqueue((0..count).map(message).collect())
 }
 
-/// Claims up to `max` messages, for 30 seconds.
+/// Claims up to `max` messages, for 5 minutes.
 ///
 /// # Panics
 ///
@@ -45,7 +45,7 @@ pub fn claim(max: usize) -> Op {
         ConsumerName::new("worker").expect("a name of 6 bytes"),
         ClaimId::from_bytes(token.to_be_bytes()),
         max,
-        Millis::saturating(30_000),
+        Millis::saturating(300_000),
     ))
 }
 

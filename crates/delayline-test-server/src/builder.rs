@@ -1,5 +1,6 @@
 //! What a server is to be like.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ pub struct Builder {
     /// Where several servers trust one authority.
     pub(crate) identity: Option<Identity>,
     pub(crate) own_clock: bool,
+    /// A program that runs the server, and its arguments.
+    pub(crate) runner: Vec<OsString>,
 }
 
 impl Builder {
@@ -101,6 +104,13 @@ impl Builder {
     /// `cc`, and a server that is linked with the system's C library. Linux only.
     pub fn own_clock(mut self) -> Self {
         self.own_clock = true;
+        self
+    }
+
+    /// Runs the server by another program that becomes it, as `valgrind` does: the program and its
+    /// arguments, before those of the server.
+    pub fn runner(mut self, program_and_arguments: &[impl AsRef<OsStr>]) -> Self {
+        self.runner = program_and_arguments.iter().map(|part| part.as_ref().to_owned()).collect();
         self
     }
 

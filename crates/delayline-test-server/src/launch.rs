@@ -1,5 +1,6 @@
 //! Prepares a server's directory and starts its process: once, and again at each restart.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -32,7 +33,8 @@ pub(crate) enum Listen {
 
 /// All that stays the same from one start of a server to the next.
 pub(crate) struct Launch {
-    binary: PathBuf,
+    /// The program to run, with the arguments that come before those of the server.
+    command: Vec<OsString>,
     /// Socket, configuration, log, certificates; data too, unless the builder says where.
     home: TempDir,
     data: PathBuf,
@@ -49,7 +51,8 @@ pub(crate) struct Launch {
 impl Launch {
     /// Makes the directory and what does not change in it.
     pub(crate) fn prepare(builder: &Builder) -> Result<Self, StartError> {
-        let binary = find_server_binary()?;
+        let mut command = builder.runner.clone();
+        command.push(find_server_binary()?.into_os_string());
         let home = home().map_err(StartError::io("make a temporary directory"))?;
         let data = builder.directory.clone().unwrap_or_else(|| home.path().to_owned());
         let ca_pem = match builder.listen {
@@ -73,7 +76,7 @@ impl Launch {
         // A local test server holds nothing worth guessing 64 random bits for.
         let admin_password = format!("{:016x}", RandomState::new().build_hasher().finish());
         Ok(Self {
-            binary,
+            command,
             home,
             data,
             settings: builder.settings.clone(),
@@ -174,7 +177,7 @@ impl Launch {
         let environment = self.clock.as_ref().map(Clock::environment);
         let environment = environment.as_ref().map_or(&[][..], |pairs| &pairs[..]);
         let arguments: &[&str] = if self.role == Role::Sentinel { &["--sentinel"] } else { &[] };
-        let mut process = Process::spawn(&self.binary, self.home.path(), arguments, environment)?;
+        let mut process = Process::spawn(&self.command, self.home.path(), arguments, environment)?;
         self.await_ready(&mut process)?;
         Ok(process)
     }

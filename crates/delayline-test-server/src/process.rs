@@ -1,5 +1,6 @@
 //! The process of a server, and its end in all variations.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -20,10 +21,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs `binary` with the configuration file `redis.conf` in `home` and these arguments; what it
+    /// Runs `command` with the configuration file `redis.conf` in `home` and these arguments; what it
     /// says goes to `server.log` there.
     pub(crate) fn spawn(
-        binary: &Path,
+        command: &[OsString],
         home: &Path,
         arguments: &[&str],
         environment: &[(&str, &Path)],
@@ -31,7 +32,11 @@ impl Process {
         let log = File::create(home.join("server.log"))
             .map_err(StartError::io("create the server's log"))?;
         let errors = log.try_clone().map_err(StartError::io("create the server's log"))?;
-        let child = Command::new(binary)
+        let (program, before) = command.split_first().ok_or_else(|| {
+            StartError::io("run the server program")(io::Error::other("there is none"))
+        })?;
+        let child = Command::new(program)
+            .args(before)
             .arg("redis.conf")
             .args(arguments)
             .current_dir(home)

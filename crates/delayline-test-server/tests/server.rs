@@ -202,3 +202,12 @@ fn a_server_with_a_clock_of_its_own_goes_by_it() {
     server.restart();
     assert!((1..60).contains(&(time() - machine)));
 }
+
+#[test]
+fn another_program_may_run_the_server() {
+    let runner = ["sh", "-c", r#"touch it-ran; exec "$0" "$@""#];
+    let server = Server::builder().runner(&runner).start();
+    assert!(server.data_dir().join("it-ran").exists());
+    let error = Server::builder().runner(&["/no/such/program"]).try_start().err().unwrap();
+    assert!(matches!(error, StartError::Io { .. }), "{error}");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fantoccini::elements::Element;
@@ -74,15 +74,21 @@ impl Page {
     /// There is not exactly one.
     pub async fn click(&self, name: &str) -> Result<()> {
         let begin = Instant::now();
-        let found = loop {
-            // Elements may go with the page before this one while they are looked at.
-            match self.named(name).await {
-                Err(_) if begin.elapsed() < PATIENCE => sleep(Duration::from_millis(50)).await,
-                found => break found?,
+        loop {
+            // Elements may go with the page before this one while they are looked at, or be replaced
+            // by others when a page keeps up; some have no name then.
+            let found = self.named(name).await;
+            let is_late = begin.elapsed() > PATIENCE;
+            match found.as_deref() {
+                Ok([it]) => match it.click().await {
+                    Err(error) if error.is_stale_element_reference() && !is_late => {}
+                    clicked => return clicked.with_context(|| format!("clicking {name:?}")),
+                },
+                Ok([]) | Err(_) if !is_late => {}
+                _ => bail!("{} links, buttons and boxes are called {name:?}", found?.len()),
             }
-        };
-        ensure!(found.len() == 1, "{} links, buttons and boxes are called {name:?}", found.len());
-        found[0].click().await.with_context(|| format!("clicking {name:?}"))
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// What can be clicked, is seen, and has this name.

@@ -41,7 +41,15 @@ impl Site {
     /// No port is free, or two queues have one name.
     pub async fn serve(queues: &[Queue<Bytes, Raw>], role: Role) -> Result<Self> {
         let dashboard = Dashboard::new(Access::everyone(role));
-        let dashboard = queues.iter().cloned().fold(dashboard, Dashboard::queue);
+        Self::of(queues.iter().cloned().fold(dashboard, Dashboard::queue)).await
+    }
+
+    /// Serves a dashboard.
+    ///
+    /// # Errors
+    ///
+    /// Like [`serve`](Self::serve).
+    pub async fn of(dashboard: Dashboard) -> Result<Self> {
         let between = Arc::new(Between::default());
         let stands = Arc::clone(&between);
         let pass = move |request, next| Arc::clone(&stands).pass(request, next);

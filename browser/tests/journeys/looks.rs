@@ -3,8 +3,19 @@
 use std::env;
 use std::fs;
 
+use delayline::Connect;
 use delayline_browser::{Page, Settings, Site, samples, with_browser};
-use delayline_web::Role;
+use delayline_test_server::Server;
+use delayline_web::{Access, Dashboard, Role};
+
+/// The samples, and a server of which something is to be told.
+async fn site() -> (Server, Site) {
+    let server = Server::builder().config("maxmemory-policy", "allkeys-lru").start();
+    let dashboard = Dashboard::new(Access::everyone(Role::Admin));
+    let dashboard = dashboard.server(Connect::new(&server.url()).unwrap());
+    let dashboard = samples().await.unwrap().into_iter().fold(dashboard, Dashboard::queue);
+    (server, Site::of(dashboard).await.unwrap())
+}
 
 /// Lets a page of a job have something to show.
 async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
@@ -14,7 +25,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 16] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -29,11 +40,13 @@ const PAGES: [&str; 14] = [
     "job?queue=orders",
     "check",
     "check?queue=orders",
+    "server",
+    "server?queue=orders",
 ];
 
 #[tokio::test]
 async fn no_page_is_wider_than_the_screen() {
-    let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
+    let (_server, site) = site().await;
     with_browser(Settings::default(), async |page| {
         count(page, &site).await?;
         for address in PAGES {
@@ -59,7 +72,7 @@ async fn no_page_is_wider_than_the_screen() {
 async fn every_page_is_accessible_in_light_and_dark() {
     let path = env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask browser` gets it from npm");
     let axe = fs::read_to_string(path).unwrap();
-    let site = Site::serve(&samples().await.unwrap(), Role::Admin).await.unwrap();
+    let (_server, site) = site().await;
     with_browser(Settings::default(), async |page| {
         let mut faults = Vec::new();
         count(page, &site).await?;

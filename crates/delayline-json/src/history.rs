@@ -58,39 +58,65 @@ const fn units_in_part(resolution: Resolution) -> u64 {
     }
 }
 
+/// The parts that the time of a history is divided into.
+struct Parts {
+    count: usize,
+    resolution: Resolution,
+    /// The number of the part that is now, which is the last one.
+    now: u64,
+}
+
+impl Parts {
+    /// `None` if the history has no point.
+    fn of(resolution: Resolution, history: &History) -> Option<Self> {
+        let count = resolution.points() / units_in_part(resolution);
+        let mut parts = Self { count: usize::try_from(count).ok()?, resolution, now: 0 };
+        parts.now = parts.number(history.points.last()?);
+        Some(parts)
+    }
+
+    fn number(&self, point: &HistoryPoint) -> u64 {
+        point.at.as_ms() / part_of(self.resolution).as_ms()
+    }
+
+    /// Which of the parts a point is in.
+    fn index(&self, point: &HistoryPoint) -> Option<usize> {
+        let age = usize::try_from(self.now.saturating_sub(self.number(point))).ok()?;
+        self.count.checked_sub(age.checked_add(1)?)
+    }
+
+    /// How often something happened in each part.
+    fn flow(&self, history: &History, counter: impl Fn(&Totals) -> u64) -> Vec<u64> {
+        let mut parts = vec![0_u64; self.count];
+        for pair in history.points.windows(2) {
+            // Nothing changed from the end of the first point's unit to the second point.
+            let happened = counter(&pair[1].totals).saturating_sub(counter(&pair[0].totals));
+            if let Some(part) = self.index(&pair[0]).and_then(|index| parts.get_mut(index)) {
+                *part = part.saturating_add(happened);
+            }
+        }
+        parts
+    }
+}
+
 /// What a history says, as numbers to plot. Empty if the history has no point. What was relayed,
 /// replaced, cancelled or purged is there only if any was.
 #[must_use]
 pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
-    let Some(last) = history.points.last() else {
+    let (Some(all), Some(last)) = (Parts::of(resolution, history), history.points.last()) else {
         return Vec::new();
     };
-    let count = resolution.points() / units_in_part(resolution);
-    // The part that is now is the last one.
-    let number = |point: &HistoryPoint| point.at.as_ms() / part_of(resolution).as_ms();
-    let index = |point: &HistoryPoint| {
-        let age = number(last).saturating_sub(number(point));
-        count.checked_sub(age + 1).and_then(|index| usize::try_from(index).ok())
-    };
-    let parts = vec![0_u64; usize::try_from(count).unwrap_or_default()];
-    let flow = |name, counter: fn(&Totals) -> u64| {
-        let mut parts = parts.clone();
-        for pair in history.points.windows(2) {
-            // Nothing changed from the end of the first point's unit to the second point.
-            let happened = counter(&pair[1].totals).saturating_sub(counter(&pair[0].totals));
-            if let Some(part) = index(&pair[0]).and_then(|index| parts.get_mut(index)) {
-                *part = part.saturating_add(happened);
-            }
-        }
-        Series { name, is_level: false, parts }
+    let flow = |name, counter: fn(&Totals) -> u64| Series {
+        name,
+        is_level: false,
+        parts: all.flow(history, counter),
     };
     let level = |name, level: fn(&HistoryPoint) -> u64| {
-        let mut parts = parts.clone();
         // Nothing changes between the end of a point's unit and the next point: that one tells how
         // the parts between them ended.
-        parts.fill(level(last));
+        let mut parts = vec![level(last); all.count];
         for point in history.points.iter().rev() {
-            if let Some(before) = index(point).and_then(|index| parts.get_mut(..index)) {
+            if let Some(before) = all.index(point).and_then(|index| parts.get_mut(..index)) {
                 before.fill(level(point));
             }
         }
@@ -121,6 +147,18 @@ pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
     usual.into_iter().chain(others).chain(levels).collect()
 }
 
+/// How many deliveries of each part of [`series`] were how late: a row of parts for each bucket of
+/// [`Totals::lateness`]. Empty if the history has no point.
+#[must_use]
+pub fn lateness_series(resolution: Resolution, history: &History) -> Vec<Vec<u64>> {
+    let Some(parts) = Parts::of(resolution, history) else { return Vec::new() };
+    let row = |bucket: usize| {
+        let count = move |totals: &Totals| totals.lateness.get(bucket).copied().unwrap_or_default();
+        parts.flow(history, count)
+    };
+    (0..Totals::LATENESS_BUCKETS).map(row).collect()
+}
+
 /// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
 /// below 128 ms`. `None` if there were none.
 #[must_use]
@@ -130,6 +168,13 @@ pub fn lateness_in_words(history: &History) -> Option<String> {
     counts.iter_mut().zip(first.totals.lateness).for_each(|(count, before)| {
         *count = count.saturating_sub(before);
     });
+    lateness_shares(&counts)
+}
+
+/// The words of [`lateness_in_words`] about deliveries of which so many were in each bucket of
+/// [`Totals::lateness`].
+#[must_use]
+pub fn lateness_shares(counts: &[u64]) -> Option<String> {
     let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
     if total == 0 {
         return None;
@@ -146,6 +191,13 @@ pub fn lateness_in_words(history: &History) -> Option<String> {
         )
     };
     Some(format!("50 % {}, 99 % {}, all {}", below(50), below(99), below(100)))
+}
+
+/// The lateness that a bucket of [`Totals::lateness`] begins at: `0 ms`, `2 ms`, `32.8 s`.
+#[must_use]
+pub fn lateness_from(bucket: usize) -> String {
+    let before = bucket.checked_sub(1);
+    shown(before.map_or(Millis::ZERO, |it| Totals::lateness_bound(it).unwrap_or(LAST_BOUND)))
 }
 
 /// The bound that the last bucket begins at.
@@ -239,6 +291,24 @@ mod tests {
             series(Resolution::Hours, &History::new(vec![point(0, 1, 1)]))[0].parts.len(),
             62
         );
+    }
+
+    #[test]
+    fn lateness_is_counted_by_part_and_bucket() {
+        assert_eq!(lateness_series(Resolution::Minutes, &History::default()), [[0; 0]; 0]);
+        let mut points = vec![point(1_000, 0, 0), point(1_001, 0, 0), point(1_337, 0, 0)];
+        points[0].totals.lateness[3] = 7;
+        points[1].totals.lateness[3] = 12;
+        points[2].totals.lateness[3] = 13;
+        points[2].totals.lateness[15] = 2;
+        let rows = lateness_series(Resolution::Minutes, &History::new(points));
+        assert_eq!(rows.len(), 16);
+        assert!(rows.iter().all(|row| row.len() == 60));
+        // The part of minute 1,000 is that of 1,001 as well.
+        assert_eq!((rows[3][3], rows[3].iter().sum::<u64>()), (6, 6));
+        assert_eq!((rows[15][3], rows[0].iter().sum::<u64>()), (2, 0));
+        let starts = [0, 1, 2, 10, 15, 99].map(lateness_from);
+        assert_eq!(starts, ["0 ms", "2 ms", "4 ms", "1.0 s", "32.8 s", "32.8 s"]);
     }
 
     #[test]

@@ -30,7 +30,10 @@ pub use self::cursor::Cursor;
 pub use self::fields::Fields;
 pub use self::finding::finding;
 pub use self::hint::hint;
-pub use self::history::{Series, history, lateness_in_words, part_of, series};
+pub use self::history::{
+    Series, history, lateness_from, lateness_in_words, lateness_series, lateness_shares, part_of,
+    series,
+};
 pub use self::letters::{LetterFilter, Letters, Pace, Wanted};
 pub use self::message::{
     explanation, headers, id, info, line, message, progress, progress_name, stateless,

@@ -5,6 +5,7 @@ mod acts;
 mod check;
 mod dead;
 mod job;
+mod lateness;
 pub(crate) mod layout;
 mod message;
 mod messages;

@@ -81,27 +81,26 @@ fn offer(deletes: bool, queue: &str, asked: &Asked) -> Markup {
         }
         form.actions method="post" action=(to) {
             (hidden(asked))
-            (bounds())
+            (bounds(","))
             label {
-                ", due in "
+                "due in "
                 input.short name="when" placeholder="now" maxlength="64" autocomplete="off";
-                ": "
+                ":"
             }
             button name="action" value="redrive" { "Redrive " (which) }
         }
         @if deletes {
             form.actions method="post" action=(to) {
                 (hidden(asked))
-                (bounds())
-                ": "
+                (bounds(":"))
                 button.danger name="action" value="purge" { "Delete " (which) "..." }
             }
         }
     }
 }
 
-/// How fast, and how many.
-fn bounds() -> Markup {
+/// How fast and how many, and what stands behind that.
+fn bounds(end: &str) -> Markup {
     html! {
         label {
             "At most "
@@ -111,6 +110,7 @@ fn bounds() -> Markup {
         label {
             "in all "
             input.short type="number" name="limit" min="1" max=(MOST_LIMIT) placeholder="any";
+            (end)
         }
     }
 }

@@ -5,6 +5,7 @@ use delayline::{Forecast, History, Resolution};
 use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 
+use super::lateness;
 use super::layout::Frame;
 use super::parts::{bar, number};
 use crate::Role;
@@ -70,6 +71,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 h2 { "In the last six hours" }
                 (past(history))
             }
+            section data-part="lateness" {
+                h2 { "How late deliveries were" }
+                (lateness::plot(history))
+            }
         }
         section {
             h2 { "Find a message" }
@@ -106,7 +111,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(frame.page(&content))
 }
 
-/// What happened, with a bar for every six minutes, and how late deliveries were.
+/// What happened, with a bar for every six minutes.
 fn past(history: &History) -> Markup {
     let series = json::series(Resolution::Minutes, history);
     html! {
@@ -124,10 +129,6 @@ fn past(history: &History) -> Markup {
                     }
                 }
             }
-        }
-        @match json::lateness_in_words(history) {
-            Some(words) => p { "Deliveries were late by: " (words) "." },
-            None => p { "Nothing was delivered." },
         }
     }
 }

@@ -134,13 +134,17 @@ async fn the_ages_history_and_forecast_of_an_open_page_do_not_grow_old() {
     let site = site(&queue, Role::Viewer);
     let live = async || get(&site, "/queue?queue=orders&live=1").await.status(200);
     get(&site, "/queue?queue=orders").await.status(200);
-    for part in ["counts", "deliveries", "forecast", "history", "totals"] {
+    for part in ["counts", "deliveries", "forecast", "history", "lateness", "totals"] {
         live().await.has(&format!("data-part=\"{part}\""));
     }
     let_die(&queue, &["order-1"], "no").await;
     live().await.has("Nothing was delivered.");
     tokio::time::sleep(Duration::from_secs(61)).await;
-    live().await.has("Deliveries were late by").lacks("Nothing was delivered.");
+    live()
+        .await
+        .has("In the last six hours: ")
+        .has("class=\"heat\"")
+        .lacks("Nothing was delivered.");
 }
 
 #[tokio::test(start_paused = true)]

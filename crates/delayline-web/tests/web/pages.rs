@@ -67,6 +67,18 @@ async fn a_queue_shows_what_falls_due() {
 }
 
 #[tokio::test]
+async fn a_queue_shows_how_late_deliveries_were() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Viewer);
+    get(&site, "/queue?queue=orders").await.status(200).has("Nothing was delivered.");
+    let_die(&orders, &["a", "b", "c"], "no").await;
+    let page = get(&site, "/queue?queue=orders").await.status(200).lacks("Nothing was delivered.");
+    let page = page.has("In the last six hours: 50 % below ").has("fill-opacity=\"1.00\"");
+    let (_, row) = page.text().split_once("<th scope=\"row\">the last</th>").unwrap();
+    assert!(row.starts_with("<td class=\"number\">3</td><td>50 % below "), "{row}");
+}
+
+#[tokio::test]
 async fn long_lists_have_pages() {
     let orders = orders().await;
     for n in 0..70 {

@@ -1,18 +1,20 @@
 //! The messages of one state.
 
 use axum::response::Response;
-use delayline::Status;
+use delayline::{MessageInfo, MessageState, Status, Timestamp};
 use delayline_json::Cursor;
-use maud::html;
+use maud::{Markup, html};
 
 use super::layout::{Frame, STATES};
-use super::parts::{COLUMNS, row};
+use super::parts::{COLUMNS, number, row};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
+use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    let (name, queue) = context.queue()?;
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let queue = &served.queue;
     let asked = context.params.text("state").unwrap_or("scheduled");
     let (status, title) = match asked {
         "scheduled" => (Status::Scheduled, STATES[0].1),
@@ -28,12 +30,18 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         listing = cursor.position.map_or_else(|| listing.clone(), |at| listing.clone().after(at));
     }
     let messages = listing.next_page().await?.unwrap_or_default();
-    let now = queue.server_time().await?;
+    // The counts have the server's time.
+    let (stats, now) = served.counts_for(false).await?;
     let messages = context.redacted(name, messages);
     let next = listing.position().map(|at| Cursor { status, position: Some(at) });
     let of = encoded(name.as_bytes());
     let content = html! {
         h1 { (title) }
+        @if status == Status::Leased && stats.leased > 0 {
+            // The list is in the order of the ends.
+            @let first = messages.first().filter(|_| context.params.text("after").is_none());
+            (leases(stats.leased, now, first))
+        }
         @if messages.is_empty() { p { "There are none." } } @else {
             table.stack {
                 thead { tr {
@@ -56,6 +64,22 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let frame =
         Frame { context: &context, title, queue: Some(name), here: status.name(), live: None };
     Ok(frame.page(&content))
+}
+
+/// How many leases there are, and when the first of them ends.
+fn leases(count: u64, now: Timestamp, first: Option<&MessageInfo>) -> Markup {
+    html! {
+        p {
+            "Leases: " (number(count)) ", those that end first before the others."
+            @if let Some(MessageState::Leased { deadline, .. }) = first.map(|info| info.state) {
+                " The first one ends at " (time(now, deadline)) "."
+            }
+        }
+        p {
+            "If a worker neither finishes nor extends its lease, the message is delivered again. The queue \
+             does not store which worker has which message."
+        }
+    }
 }
 
 /// Messages on a page.

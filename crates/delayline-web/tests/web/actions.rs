@@ -129,6 +129,8 @@ async fn a_message_with_a_worker_is_only_asked_to_end() {
     let claim = delayline_claim();
     orders.apply(&claim).await.unwrap();
     let site = site(&orders, Role::Operator);
+    let page = get(&site, "/messages?queue=orders&state=leased").await.status(200);
+    page.has("Leases: 1,").has("The first one ends at <time ");
     let next = post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.leads_to();
     let page = get(&site, &next).await.status(200);
     page.has("A worker has the message").has("A cancel was requested").lacks("Run now");

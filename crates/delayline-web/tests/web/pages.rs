@@ -45,6 +45,8 @@ async fn a_queue_leads_to_its_messages() {
     let page = get(&site, "/messages?state=scheduled&queue=orders").await.status(200);
     page.has("message?queue=orders&amp;id=order-1").has("in 1 min").has(" UTC</time>");
     get(&site, "/messages?state=ready&queue=orders").await.status(200).has("There are none.");
+    let none = get(&site, "/messages?state=leased&queue=orders").await.status(200);
+    none.has("There are none.").lacks("Leases: ");
     get(&site, "/messages?queue=orders").await.status(200).has("order-1");
 }
 

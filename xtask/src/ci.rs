@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, manual, msrv, package, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, manual, monitoring, msrv, package, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -14,6 +14,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     step("format", || format(shell))?;
     step("text rules", || tidy::check(&workspace::root()))?;
     step("copies of the guides", || manual::check(&workspace::root()))?;
+    step("alerts and Grafana", || monitoring::check(shell))?;
     step("dependency rules", || dependencies::check(shell))?;
     step("seeded defects", || zoo::check(shell))?;
     step("dependency audit", || deny::check(shell))?;

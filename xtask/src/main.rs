@@ -14,6 +14,7 @@ mod lua;
 mod lua_mutants;
 mod manual;
 mod minimal_versions;
+mod monitoring;
 mod msrv;
 mod mutants;
 mod package;
@@ -62,6 +63,7 @@ fn run() -> Result<()> {
         "package" => package::run(&shell, args),
         "alone" => alone::run(&shell, args),
         "minimal-versions" => minimal_versions::run(&shell, args),
+        "monitoring" => monitoring::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => bench::run(&shell, args),
@@ -130,6 +132,10 @@ cargo xtask browser [CARGO TEST ARGS]
 
 cargo xtask screenshots
     Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
+
+cargo xtask monitoring
+    Let promtool read the alerts and the expressions of the Grafana dashboard, and try the alerts on
+    invented series. Installs Debian's prometheus where it may.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

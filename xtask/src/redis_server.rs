@@ -53,7 +53,8 @@ pub(crate) fn install(shell: &Shell, package: &str) -> Result<()> {
         })
 }
 
-fn on_path(program: &str) -> bool {
+/// Whether a program of this name can be run.
+pub(crate) fn on_path(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -18,6 +18,7 @@ mod jobs;
 mod live;
 mod metrics;
 mod pages;
+mod promql;
 mod redis;
 mod server;
 mod support;

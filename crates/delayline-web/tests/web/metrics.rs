@@ -1,11 +1,12 @@
 //! What Prometheus reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayline_web::{Access, Dashboard, Role};
 use serde_json::Value;
 
+use crate::promql::{Named, named};
 use crate::support::{get, let_die, open, orders, send, send_later, site};
 
 #[tokio::test]
@@ -60,56 +61,129 @@ const GRAFANA: &str = include_str!("../../../../monitoring/grafana/delayline.jso
 const GUIDE: &str = include_str!("../../../../docs/guides/observe.md");
 /// The names of the metrics of workers.
 const METERS: &str = include_str!("../../../delayline/src/telemetry/meters.rs");
+/// Has a table of them with their labels.
+const TELEMETRY: &str = include_str!("../../../delayline/src/telemetry.rs");
 /// Say how an exporter makes histograms with buckets, and not summaries.
-const BUCKETS: [&str; 2] = [
-    include_str!("../../../../docs/guides/dashboard.md"),
-    include_str!("../../../delayline/src/telemetry.rs"),
-];
+const BUCKETS: [&str; 2] = [include_str!("../../../../docs/guides/dashboard.md"), TELEMETRY];
 
-/// The words of a text that begin like a metric.
-fn metrics(text: &str) -> BTreeSet<&str> {
-    let word = |it: char| it.is_ascii_alphanumeric() || it == '_';
-    text.split(|it| !word(it)).filter(|word| word.starts_with("delayline_")).collect()
+/// Labels of each metric.
+type Labels = BTreeMap<String, BTreeSet<String>>;
+
+/// The metrics of a page of an exporter.
+fn exported(page: &str) -> Labels {
+    let mut found = Labels::new();
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let head = line.rsplit_once(' ').unwrap().0;
+        let named = named(head);
+        let name = named.metrics.first().unwrap();
+        let labels = found.entry(name.clone()).or_default();
+        labels.extend(named.matched.iter().map(|(_, label)| label.clone()));
+    }
+    found
+}
+
+/// The metrics of workers whose exporter follows the guide.
+fn of_workers() -> Labels {
+    let mut found = Labels::new();
+    for row in TELEMETRY.lines().filter(|line| line.starts_with("//! | `delayline_")) {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let name = cells[1].trim_matches('`');
+        assert!(METERS.contains(&format!("{name:?}")), "{name}");
+        let mut labels: BTreeSet<String> =
+            cells[3].split(", ").map(|it| it.trim_matches('`').to_owned()).collect();
+        let call = format!("set_buckets_for_metric(Matcher::Full({name:?}");
+        if cells[2] != "histogram" {
+            found.insert(name.to_owned(), labels);
+        } else if BUCKETS.iter().all(|text| text.contains(&call)) {
+            labels.insert("le".to_owned());
+            found.insert(format!("{name}_bucket"), labels);
+        }
+    }
+    assert!(found.len() > 10, "{found:?}");
+    found
+}
+
+/// The metrics that an expression asks for. All of them exist, and have the labels that it names.
+fn asked(expr: &str, known: &Labels) -> Named {
+    let named = named(expr);
+    let labels = |metric: &str| known.get(metric).unwrap_or_else(|| panic!("{metric}: {expr}"));
+    let mut of_any: BTreeSet<&str> =
+        named.metrics.iter().flat_map(|it| labels(it)).map(|it| &**it).collect();
+    for (metric, label) in &named.matched {
+        assert!(labels(metric).contains(label), "{metric} has no label {label}: {expr}");
+    }
+    // A scrape adds these.
+    of_any.extend(["instance", "job"]);
+    for label in &named.listed {
+        assert!(of_any.contains(&**label), "nothing has the label {label}: {expr}");
+    }
+    let quantile = named.called.contains("histogram_quantile");
+    let buckets = of_any.contains("le");
+    assert_eq!(quantile, buckets, "quantiles are of buckets: {expr}");
+    named
+}
+
+/// The expression of an alert, and the labels that its texts name.
+fn alert(text: &str) -> (String, Vec<&str>) {
+    let expr = text.split_once("expr: ").unwrap().1;
+    let end = expr.find("\n        for:").or_else(|| expr.find("\n        labels:")).unwrap();
+    let expr = expr[..end].trim_start_matches(">-").to_owned();
+    let told = text.split("$labels.").skip(1);
+    (expr, told.map(|rest| rest.split(' ').next().unwrap()).collect())
 }
 
 #[tokio::test]
-async fn alerts_and_dashboard_ask_for_metrics_that_exist() {
+async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
     let connection = delayline::connect("memory:").await.unwrap();
     open(&connection, "texts").await;
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders().await);
     let site = dashboard.discover(connection).router().unwrap();
     let page = get(&site, "/metrics").await.status(200);
-    let heads = page.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let exported: BTreeSet<&str> = heads.filter_map(|head| head.split(' ').next()).collect();
+    let exported = exported(page.text());
+    let mut known = of_workers();
+    known.extend(exported.clone());
     let dashboard: Value = serde_json::from_str(GRAFANA).unwrap();
-    let mut asked = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         let targets = panel["targets"].as_array().unwrap();
         assert!(!targets.is_empty(), "{panel}");
-        for expr in targets.iter().map(|it| it["expr"].as_str().unwrap()) {
-            let named = metrics(expr);
+        for target in targets {
+            let expr = target["expr"].as_str().unwrap().replace("$__rate_interval", "1m");
+            let named = asked(&expr, &known);
+            let metrics = &named.metrics;
+            assert!(!metrics.is_empty(), "{expr}");
             // Several exporters may tell the same of a queue, and each tells of its own list.
-            let of_list = !named.is_empty() && named.iter().all(|it| it.contains("_discovery_"));
+            let of_list = metrics.iter().all(|it| it.contains("_discovery_"));
             let once = expr.contains(if of_list { " by (instance)" } else { "max by (queue" });
-            assert!(once || exported.is_disjoint(&named), "{expr}");
-            asked.extend(named);
+            assert!(once || !metrics.iter().any(|it| exported.contains_key(it)), "{expr}");
+            // What a legend names is left after the aggregation.
+            let legend = target["legendFormat"].as_str().unwrap_or_default();
+            for label in legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap()) {
+                assert!(named.listed.contains(label), "{label} of {legend}: {expr}");
+            }
+            used.extend(named.metrics);
         }
     }
-    asked.extend(metrics(ALERTS));
-    for name in &asked {
-        let meter = |name: &str| METERS.contains(&format!("{name:?}"));
-        let call = |name: &str| format!("set_buckets_for_metric(Matcher::Full({name:?}");
-        let known = match name.strip_suffix("_bucket") {
-            None => exported.contains(name) || meter(name),
-            Some(name) if exported.contains(name) => true,
-            Some(name) => meter(name) && BUCKETS.iter().all(|text| text.contains(&call(name))),
-        };
-        assert!(known, "{name}");
+    // The choice of queues.
+    let list = dashboard["templating"]["list"].as_array().unwrap();
+    for query in list.iter().filter_map(|it| it["query"]["query"].as_str()) {
+        let inner = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
+        let (metric, label) = inner.and_then(|it| it.split_once(", ")).expect(query);
+        assert!(known[metric].contains(label), "{query}");
     }
-    // And nothing that is exported goes unseen.
-    // A histogram is asked for by its buckets.
-    let is_asked = |name: &str| asked.contains(name) || asked.contains(&*format!("{name}_bucket"));
-    let unseen: Vec<_> = exported.iter().filter(|name| !is_asked(name)).collect();
+    for (expr, told) in ALERTS.split("- alert: ").skip(1).map(alert) {
+        let named = asked(&expr, &known);
+        for label in told {
+            assert!(named.metrics.iter().any(|it| known[it].contains(label)), "{label}: {expr}");
+        }
+        used.extend(named.metrics);
+    }
+    // And nothing that is exported goes unseen. A histogram is asked for by its buckets.
+    let is_seen = |name: &String| {
+        used.contains(name)
+            || name.strip_suffix("_count").is_some_and(|it| used.contains(&format!("{it}_bucket")))
+    };
+    let unseen: Vec<_> = exported.keys().filter(|name| !is_seen(name)).collect();
     assert!(unseen.is_empty(), "{unseen:?}");
 }
 

@@ -31,7 +31,7 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     if !arguments.list {
         println!("conformance of {name}: {settings}");
     }
-    let suite = Suite { runtime, fixture: Arc::new(Sited(fixture)), settings };
+    let suite = Suite::new(runtime, fixture, settings);
     let trials = suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
         let run = move || {
             run();
@@ -47,12 +47,12 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
 #[doc(hidden)]
 pub fn trials<F: Fixture>(
     runtime: Arc<Runtime>,
-    fixture: Arc<F>,
+    fixture: F,
     cases: u32,
     seed: u64,
 ) -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     let settings = Settings { cases, seed, cuts_down: false };
-    let trials = Suite { runtime, fixture, settings }.trials().into_iter();
+    let trials = Suite::new(runtime, fixture, settings).trials().into_iter();
     trials.filter(|trial| !trial.ignored).map(|trial| (trial.name, trial.run)).collect()
 }
 
@@ -72,6 +72,12 @@ struct Suite<F> {
     runtime: Arc<Runtime>,
     fixture: Arc<F>,
     settings: Settings,
+}
+
+impl<F: Fixture> Suite<Sited<F>> {
+    fn new(runtime: Arc<Runtime>, fixture: F, settings: Settings) -> Self {
+        Self { runtime, fixture: Arc::new(Sited(fixture)), settings }
+    }
 }
 
 impl<F: Fixture> Suite<F> {

@@ -109,7 +109,7 @@ impl Trials {
 }
 
 fn all(server: &Arc<Server>, cases: u32, wanted: fn(&str) -> bool) -> Vec<Trial> {
-    let fixture = Arc::new(OnServer { server: Arc::clone(server), first: OnceCell::new() });
+    let fixture = OnServer { server: Arc::clone(server), first: OnceCell::new() };
     let runtime = Arc::new(Runtime::new().unwrap());
     let suite = delayline_testkit::trials(runtime, fixture, cases, SEED);
     let suite = suite.into_iter().map(|(name, run)| (name, Arc::from(run)));

@@ -15,12 +15,13 @@ mod queue_cases;
 mod transport;
 mod trials;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 use std::{env, fs};
 
 use delayline_redis_protocol::all_scripts;
-use mutator::{Mutant, mutants};
+use mutator::{Mutant, mutants, unindented};
+use transport::Substitute;
 use trials::Trials;
 
 #[test]
@@ -45,8 +46,8 @@ fn self_check() -> Result<(), String> {
     for (text, meant) in [("", false), ("do return {2} end ", true)] {
         let source = format!("{text}{}", script.source);
         let sha1 = trials.load(&source).ok_or("it is no script")?;
-        transport::substitute(script, source, sha1);
-        let caught = trials.first_failure(number);
+        transport::substitute(vec![Substitute { script, source, sha1 }]);
+        let caught = trials.first_failure(&BTreeSet::from([number]));
         transport::restore();
         if caught.is_some() != meant {
             return Err(format!("{text:?} is caught: {}", caught.is_some()));
@@ -66,18 +67,22 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
             .map_or(true, |list| list.split(',').any(|it| name.contains(it)))
     })?;
     let scripts = all_scripts();
+    let sources: Vec<_> = scripts.iter().map(|script| unindented(&script.source)).collect();
     let mutants = match &again {
-        Some(output) => survivors_in(output, &trials),
-        None => sample(count, seed, &trials),
+        Some(output) => survivors_in(output, &trials, &sources),
+        None => sample(count, seed, &trials, &sources),
     };
     println!("seed {seed}: {} mutants", mutants.len());
     let (begin, mut survivors) = (Instant::now(), Vec::new());
     for (number, mutant) in (1..).zip(&mutants) {
-        let Some(script) = scripts.get(mutant.script) else { continue };
-        let Some(sha1) = trials.load(&mutant.source) else { continue };
+        let changed = mutant.changed(&sources);
+        let numbers = changed.iter().map(|(script, _)| *script).collect();
         let since = Instant::now();
-        transport::substitute(script, mutant.source.clone(), sha1);
-        let caught = trials.first_failure(mutant.script);
+        let substitute = |(number, source): (usize, String)| {
+            Some(Substitute { script: scripts[number], sha1: trials.load(&source)?, source })
+        };
+        transport::substitute(changed.into_iter().filter_map(substitute).collect());
+        let caught = trials.first_failure(&numbers);
         transport::restore();
         let (what, time) = (what(mutant), since.elapsed());
         match caught {
@@ -112,7 +117,7 @@ fn name_and_change(mutant: &Mutant) -> (&'static str, String) {
 }
 
 /// The mutants that survived in an earlier run.
-fn survivors_in(output: &str, trials: &Trials) -> Vec<Mutant> {
+fn survivors_in(output: &str, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
     let survived: Vec<_> = output.split(" SURVIVED in ").skip(1).collect();
     let survived = |mutant: &Mutant| {
         let (name, change) = name_and_change(mutant);
@@ -122,37 +127,41 @@ fn survivors_in(output: &str, trials: &Trials) -> Vec<Mutant> {
             change_there.is_some_and(|(_, text)| text.starts_with(&change[3..]))
         })
     };
-    let mut all = every_mutant(trials);
-    all.retain(|mutant| survived(mutant) && trials.load(&mutant.source).is_some());
+    let mut all = every_mutant(trials, sources);
+    all.retain(|mutant| survived(mutant) && is_lua(mutant, trials, sources));
     all
 }
 
-/// So many that are Lua, chosen by chance. What stands in a part that several scripts include is changed
-/// in one of them only.
-fn sample(count: usize, seed: u64, trials: &Trials) -> Vec<Mutant> {
-    let mut all = every_mutant(trials);
+/// So many that are Lua, chosen by chance.
+fn sample(count: usize, seed: u64, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
+    let mut all = every_mutant(trials, sources);
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
     let (mut seen, mut chosen) = (HashSet::new(), Vec::new());
     for mutant in all {
         if chosen.len() == count {
             break;
         }
-        let is_new = seen.insert((mutant.before.clone(), mutant.after.clone()));
-        if is_new && trials.load(&mutant.source).is_some() {
+        // The same part may stand in several scripts, and is changed in all of them.
+        let is_new = seen.insert((mutant.context(sources).to_owned(), mutant.after.clone()));
+        if is_new && is_lua(&mutant, trials, sources) {
             chosen.push(mutant);
         }
     }
     chosen
 }
 
+fn is_lua(mutant: &Mutant, trials: &Trials, sources: &[String]) -> bool {
+    mutant.changed(sources).iter().all(|(_, source)| trials.load(source).is_some())
+}
+
 /// Every mutant of the scripts that are wanted.
-fn every_mutant(trials: &Trials) -> Vec<Mutant> {
+fn every_mutant(trials: &Trials, sources: &[String]) -> Vec<Mutant> {
     let of = env::var("DELAYLINE_MUTANTS_OF").ok();
     let all = all_scripts().into_iter().enumerate();
     all.filter(|(number, script)| {
         of.as_ref().is_none_or(|of| of == script.name) && trials.of(*number) > 0
     })
-    .flat_map(|(number, script)| mutants(number, &script.source, script.keys.len()))
+    .flat_map(|(number, script)| mutants(number, &sources[number], script.keys.len()))
     .collect()
 }
 

@@ -1,20 +1,22 @@
 //! Small changes of a Lua script, each of which should break it.
 
-/// A script with one change.
+use std::ops::Range;
+
+/// One change, of every script that contains what is changed: parts are included in many.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
-    /// Which of all scripts.
+    /// The script in which it was made.
     pub(crate) script: usize,
     /// The line of the assembled script, from 1.
     pub(crate) line: usize,
     /// That line, before and after.
     pub(crate) before: String,
     pub(crate) after: String,
-    /// The changed script.
-    pub(crate) source: String,
+    edit: Edit,
 }
 
 /// A change: what stands from one byte to another becomes this.
+#[derive(Clone, Debug)]
 struct Edit {
     from: usize,
     to: usize,
@@ -50,12 +52,41 @@ pub(crate) fn mutants(script: usize, source: &str, keys: usize) -> Vec<Mutant> {
         edits.extend(of_condition(&tokens, place));
     }
     edits.extend(of_statements(source));
-    edits.into_iter().map(|edit| edit.applied(script, source)).collect()
+    edits.into_iter().map(|edit| edit.mutant(script, source)).collect()
+}
+
+/// A script without indentation, so that it reads the same wherever a part of it is included.
+pub(crate) fn unindented(source: &str) -> String {
+    source.lines().flat_map(|line| [line.trim_start(), "\n"]).collect()
+}
+
+impl Mutant {
+    /// What is changed, with the lines before and after it.
+    pub(crate) fn context<'a>(&self, sources: &'a [String]) -> &'a str {
+        let source = &sources[self.script];
+        &source[self.edit.context(source)]
+    }
+
+    /// The scripts that this changes, by their position, and what they become.
+    pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
+        let before = self.edit.from - self.edit.context(&sources[self.script]).start;
+        let context = self.context(sources);
+        let place = |(script, source): (usize, &String)| {
+            let mut places = source.match_indices(context).map(|(at, _)| at + before);
+            let place = match (places.next(), places.next()) {
+                _ if script == self.script => self.edit.from,
+                (Some(only), None) => only,
+                _ => return None,
+            };
+            Some((script, self.edit.applied(source, place)))
+        };
+        sources.iter().enumerate().filter_map(place).collect()
+    }
 }
 
 impl Edit {
-    fn applied(self, script: usize, source: &str) -> Mutant {
-        let changed = format!("{}{}{}", &source[..self.from], self.text, &source[self.to..]);
+    fn mutant(self, script: usize, source: &str) -> Mutant {
+        let changed = self.applied(source, self.from);
         let line = source[..self.from].matches('\n').count() + 1;
         // A statement may have had several lines.
         let removed = source[self.from..self.to].trim_end().to_owned();
@@ -65,9 +96,24 @@ impl Edit {
         } else {
             (of(source), of(&changed))
         };
-        Mutant { script, line, before, after, source: changed }
+        Mutant { script, line, before, after, edit: self }
+    }
+
+    /// The source with this change at another place.
+    fn applied(&self, source: &str, from: usize) -> String {
+        format!("{}{}{}", &source[..from], self.text, &source[from + self.to - self.from..])
+    }
+
+    /// The lines that it changes, and some around them.
+    fn context(&self, source: &str) -> Range<usize> {
+        let before = source[..self.from].rmatch_indices('\n').nth(LINES_AROUND);
+        let after = source[self.to..].match_indices('\n').nth(LINES_AROUND);
+        before.map_or(0, |(at, _)| at + 1)..after.map_or(source.len(), |(at, _)| self.to + at)
     }
 }
+
+/// So many lines before and after a change tell whether another script contains the same.
+const LINES_AROUND: usize = 2;
 
 fn of_operator(token: &Token<'_>) -> Option<Edit> {
     const SWAPS: [(&str, &str); 16] = [
@@ -193,7 +239,22 @@ mod tests {
     use super::*;
 
     fn changed(source: &str, keys: usize) -> Vec<String> {
-        mutants(0, source, keys).into_iter().map(|mutant| mutant.source).collect()
+        let sources = [source.to_owned()];
+        let mutants = mutants(0, source, keys).into_iter();
+        mutants.flat_map(|mutant| mutant.changed(&sources)).map(|(_, source)| source).collect()
+    }
+
+    #[test]
+    fn a_part_changes_wherever_it_is_included() {
+        let part = "f()\nif a then\n  b()\nend\ng()\n";
+        let elsewhere = format!("if c then\n{}end\n", part.replace('\n', "\n  "));
+        let twice = format!("{part}{part}");
+        let sources = [part, &elsewhere, "x()\nif a then\nb()\nend\n", &twice].map(unindented);
+        let all = mutants(0, &sources[0], 0);
+        let omitted = all.iter().find(|mutant| mutant.before == "b()" && mutant.after.is_empty());
+        let changed = omitted.unwrap().changed(&sources);
+        let expected = ["f()\nif a then\nend\ng()\n", "if c then\nf()\nif a then\nend\ng()\nend\n"];
+        assert_eq!(changed, [(0, expected[0].to_owned()), (1, expected[1].to_owned())]);
     }
 
     #[test]

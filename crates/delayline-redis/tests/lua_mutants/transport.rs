@@ -13,29 +13,31 @@ use delayline_redis_protocol::{
 use delayline_testkit::async_trait;
 
 /// What every connection of this process sends.
-static SENT: Mutex<Sent> = Mutex::new(Sent { mutant: None, used: BTreeSet::new() });
+static SENT: Mutex<Sent> = Mutex::new(Sent { mutants: Vec::new(), used: BTreeSet::new() });
 
 struct Sent {
-    mutant: Option<Substitute>,
+    mutants: Vec<Substitute>,
     /// Which scripts were called.
     used: BTreeSet<usize>,
 }
 
+/// What is sent in the place of a script.
 #[derive(Clone)]
-struct Substitute {
-    script: &'static Script,
-    sha1: String,
-    source: String,
+pub(crate) struct Substitute {
+    pub(crate) script: &'static Script,
+    pub(crate) source: String,
+    /// As the server says it.
+    pub(crate) sha1: String,
 }
 
-/// From now on `script` is this text, of which the server says that this is its SHA-1.
-pub(crate) fn substitute(script: &'static Script, source: String, sha1: String) {
-    sent().mutant = Some(Substitute { script, sha1, source });
+/// From now on scripts are these.
+pub(crate) fn substitute(mutants: Vec<Substitute>) {
+    sent().mutants = mutants;
 }
 
 /// From now on scripts are what they are.
 pub(crate) fn restore() {
-    sent().mutant = None;
+    sent().mutants.clear();
 }
 
 /// Which scripts were called since this was asked last.
@@ -67,7 +69,7 @@ impl Transport for Mutated {
         let mutant = {
             let mut sent = sent();
             sent.used.extend(all_scripts().iter().position(|script| named(script)));
-            sent.mutant.clone().filter(|mutant| named(mutant.script))
+            sent.mutants.iter().find(|mutant| named(mutant.script)).cloned()
         };
         call.script = match (&mutant, call.script) {
             (Some(mutant), ScriptName::Sha1(_)) => ScriptName::Sha1(&mutant.sha1),

@@ -69,13 +69,14 @@ impl Trials {
         redis::from_redis_value(reply).ok()
     }
 
-    /// Runs those that call the script until one fails: first those that have caught others, then the
-    /// quick ones.
-    pub(crate) fn first_failure(&mut self, script: usize) -> Option<String> {
-        let of_script = self.all.iter().filter(|trial| trial.scripts.contains(&script));
-        let mut order: Vec<_> = of_script.collect();
+    /// Runs those that call one of the scripts until one fails: first those that have caught others,
+    /// then the quick ones.
+    pub(crate) fn first_failure(&mut self, scripts: &BTreeSet<usize>) -> Option<String> {
+        let calls = |trial: &&Trial| !trial.scripts.is_disjoint(scripts);
+        let mut order: Vec<_> = self.all.iter().filter(calls).collect();
         order.sort_by_key(|trial| {
-            let catches = self.catches.get(&(script, trial.name.clone()));
+            let of = |script: &usize| self.catches.get(&(*script, trial.name.clone()));
+            let catches = scripts.iter().filter_map(of).max();
             (std::cmp::Reverse(catches.copied().unwrap_or_default()), trial.took)
         });
         let run = |trial: &Trial| run_within(&trial.run, LONGEST_TRIAL + PATIENCE * trial.took);
@@ -86,7 +87,9 @@ impl Trials {
             Err(_) => run(trial).is_err().then(|| (trial.name.clone(), "")),
         });
         let (by, how) = caught?;
-        *self.catches.entry((script, by.clone())).or_default() += 1;
+        for script in scripts {
+            *self.catches.entry((*script, by.clone())).or_default() += 1;
+        }
         self.replace_a_stuck_server();
         Some(by + how)
     }

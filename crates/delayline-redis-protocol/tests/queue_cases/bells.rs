@@ -173,6 +173,43 @@ pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
     }
 }
 
+/// Updates change when a message is due, and followers are due when the message before them ends.
+pub async fn what_is_updated_or_follows_rings<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    let updated = |token, ms| {
+        let mut update = update("held", token);
+        update.schedule = due_at("held", ms).schedule;
+        update
+    };
+    let ends = [
+        settle("held", 1, Outcome::Ack),
+        settle("held", 1, Outcome::Snooze { delay: millis(LONG) }),
+        hand_off("held", 1, Outcome::Ack, &[]),
+    ];
+    for (due, rings) in [(39_999, true), (40_000, false)] {
+        for end in &ends {
+            queue.empty();
+            queue.rings(0, Op::Enqueue(vec![due_at("held", 0)])).await;
+            assert!(!queue.claiming_rings(0, 10, 40_000).await);
+            let follows = Op::Enqueue(vec![updated(1, due)]);
+            assert!(!queue.rings(0, follows).await, "it cannot be claimed yet");
+            assert_eq!(queue.rings(0, end.clone()).await, rings, "due at {due}: {end:?}");
+        }
+        // Both an update that replaces and one that keeps the content.
+        for replaces in [true, false] {
+            queue.empty();
+            queue.rings(0, Op::Enqueue(vec![due_at("other", 0)])).await;
+            queue.claiming_rings(0, 10, 40_000).await;
+            let mut sooner = updated(2, due);
+            if let (false, Known::Update(update)) = (replaces, &mut sooner.known) {
+                update.content = UpdateContent::Keep;
+            }
+            queue.rings(0, Op::Enqueue(vec![due_at("held", LONG)])).await;
+            assert_eq!(queue.rings(0, Op::Enqueue(vec![sooner])).await, rings, "moved to {due}");
+        }
+    }
+}
+
 pub async fn a_paused_queue_is_silent<C: Connect>() {
     let queue = Queue::<C>::start().await;
     assert!(!queue.rings(0, Op::Pause).await);

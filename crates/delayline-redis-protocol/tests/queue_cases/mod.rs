@@ -307,6 +307,7 @@ macro_rules! queue_cases {
             bells: what_comes_sooner_than_sleepers_know_rings;
             bells: a_claim_that_is_full_leaves_the_rest_to_others;
             bells: what_is_given_back_or_moved_rings;
+            bells: what_is_updated_or_follows_rings;
             bells: a_paused_queue_is_silent;
             bells: looks_that_find_nothing_write_seldom;
             hostile: a_vanished_record_becomes_a_dead_letter_and_harms_nobody;

@@ -93,7 +93,7 @@ fn by_hour(rows: &[Vec<u64>]) -> Markup {
 
 fn span_of(hours: usize) -> String {
     match hours {
-        1 => "the last".to_owned(),
+        1 => "last hour".to_owned(),
         hours => format!("{hours} to {} h ago", hours - 1),
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         let hour = "<th scope=\"row\">6 to 5 h ago</th><td class=\"number\">1,002</td>\
                     <td>50 % below 2 ms, 99 % below 2 ms, all below 16 ms</td>";
         assert!(page.contains(hour), "{page}");
-        assert!(page.contains("the last</th><td class=\"number\">0</td><td>-</td>"), "{page}");
+        assert!(page.contains("last hour</th><td class=\"number\">0</td><td>-</td>"), "{page}");
     }
 
     #[test]

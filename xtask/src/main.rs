@@ -134,8 +134,9 @@ cargo xtask screenshots
     Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
 
 cargo xtask monitoring
-    Let promtool read the alerts and the expressions of the Grafana dashboard, and try the alerts on
-    invented series. Installs Debian's prometheus where it may.
+    Let promtool read the alerts, the expressions of the Grafana dashboard and the configuration in
+    examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
+    may.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

@@ -1,4 +1,4 @@
-//! `cargo xtask monitoring`: alerts and dashboard as Prometheus reads them.
+//! `cargo xtask monitoring`: alerts, dashboard and the example's configuration as Prometheus reads them.
 //!
 //! That their metrics and labels exist is a test of `delayline-web`.
 
@@ -25,7 +25,8 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     shell.create_dir(&place)?;
     cmd!(shell, "promtool check rules {ALERTS}").run().context(ALERTS)?;
     cmd!(shell, "promtool test rules {ALERT_TESTS}").run().context(ALERT_TESTS)?;
-    check_dashboard(shell, &place).context(DASHBOARD)
+    check_dashboard(shell, &place).context(DASHBOARD)?;
+    check_config(shell, &place).context(CONFIG)
 }
 
 /// The tool reads rules, not dashboards: so each expression becomes one.
@@ -35,6 +36,18 @@ fn check_dashboard(shell: &Shell, place: &Path) -> Result<()> {
     let file = place.join("dashboard.yml");
     shell.write_file(&file, rules.to_string())?;
     Ok(cmd!(shell, "promtool check rules {file}").run()?)
+}
+
+/// The tool looks for the files that it names, which are elsewhere in a container.
+fn check_config(shell: &Shell, place: &Path) -> Result<()> {
+    let token = place.join("token");
+    let config = shell.read_file(CONFIG)?;
+    ensure!(config.contains(TOKEN), "it reads no {TOKEN}");
+    shell.write_file(&token, "any")?;
+    shell.copy_file(ALERTS, place)?;
+    let file = place.join("prometheus.yml");
+    shell.write_file(&file, config.replace(TOKEN, &token.display().to_string()))?;
+    Ok(cmd!(shell, "promtool check config {file}").run()?)
 }
 
 /// A rule for each expression of a dashboard.
@@ -60,4 +73,7 @@ fn without_variables(expr: &str) -> String {
 
 const ALERTS: &str = "monitoring/alerts.yml";
 const ALERT_TESTS: &str = "monitoring/alerts_test.yml";
+const CONFIG: &str = "examples/compose/prometheus.yml";
+/// The file with the token in the container.
+const TOKEN: &str = "/scrape/token";
 const DASHBOARD: &str = "monitoring/grafana/delayline.json";

@@ -92,7 +92,12 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
             }
             None => {}
         }
-        Violation::at_most("the list of a hand-off's messages", "items", messages.len(), MAX_FOLLOW_UPS)?;
+        Violation::at_most(
+            "the list of a hand-off's messages",
+            "items",
+            messages.len(),
+            MAX_FOLLOW_UPS,
+        )?;
         messages.iter().try_for_each(validate_follow_up)?;
     }
     let results = items.iter().filter_map(|item| item.result.as_ref());

@@ -76,7 +76,7 @@ async fn a_queue_shows_how_late_deliveries_were() {
     let_die(&orders, &["a", "b", "c"], "no").await;
     let page = get(&site, "/queue?queue=orders").await.status(200).lacks("Nothing was delivered.");
     let page = page.has("In the last six hours: 50 % below ").has("fill-opacity=\"1.00\"");
-    let (_, row) = page.text().split_once("<th scope=\"row\">the last</th>").unwrap();
+    let (_, row) = page.text().split_once("<th scope=\"row\">last hour</th>").unwrap();
     assert!(row.starts_with("<td class=\"number\">3</td><td>50 % below "), "{row}");
 }
 

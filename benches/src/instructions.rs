@@ -1,4 +1,4 @@
-//! Instructions of the server for each operation, which are the same on any machine.
+//! Instructions of the server for each operation, which hardly depend on the load of a machine.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,6 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     for measured in Measured::ALL {
         let mut row = Vec::new();
         for batch in BATCHES {
-            // A single one, of what has no batches.
             let batch = batch.min(measured.largest_batch());
             progress.set_message(format!("{measured:?}, batches of {batch}"));
             let rounds = messages.div_ceil(batch).max(2);
@@ -45,7 +44,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     })
 }
 
-/// The instructions of a server's whole life.
+/// The instructions of a server's whole life, in which it prepares the operation many times, and
+/// perhaps applies it.
 async fn spent(measured: Measured, batch: usize, rounds: usize, applies: bool) -> Result<f64> {
     let home = tempfile::tempdir()?;
     let file = home.path().join("cachegrind");

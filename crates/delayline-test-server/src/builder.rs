@@ -43,7 +43,7 @@ pub struct Builder {
     /// Where several servers trust one authority.
     pub(crate) identity: Option<Identity>,
     pub(crate) own_clock: bool,
-    /// A program that runs the server, and its arguments.
+    /// A program that becomes the server, and its arguments; empty if there is none.
     pub(crate) runner: Vec<OsString>,
 }
 
@@ -107,8 +107,8 @@ impl Builder {
         self
     }
 
-    /// Runs the server by another program that becomes it, as `valgrind` does: the program and its
-    /// arguments, before those of the server.
+    /// Starts the server through another program, such as `valgrind`: the program and its own
+    /// arguments. It must become the server (`exec`), so that the process id is the same.
     pub fn runner(mut self, program_and_arguments: &[impl AsRef<OsStr>]) -> Self {
         self.runner = program_and_arguments.iter().map(|part| part.as_ref().to_owned()).collect();
         self

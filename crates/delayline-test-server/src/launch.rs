@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,8 +34,9 @@ pub(crate) enum Listen {
 
 /// All that stays the same from one start of a server to the next.
 pub(crate) struct Launch {
-    /// The program to run, with the arguments that come before those of the server.
-    command: Vec<OsString>,
+    binary: PathBuf,
+    /// What becomes the server, and its arguments; empty if there is nothing.
+    runner: Vec<OsString>,
     /// Socket, configuration, log, certificates; data too, unless the builder says where.
     home: TempDir,
     data: PathBuf,
@@ -51,8 +53,7 @@ pub(crate) struct Launch {
 impl Launch {
     /// Makes the directory and what does not change in it.
     pub(crate) fn prepare(builder: &Builder) -> Result<Self, StartError> {
-        let mut command = builder.runner.clone();
-        command.push(find_server_binary()?.into_os_string());
+        let binary = find_server_binary()?;
         let home = home().map_err(StartError::io("make a temporary directory"))?;
         let data = builder.directory.clone().unwrap_or_else(|| home.path().to_owned());
         let ca_pem = match builder.listen {
@@ -76,7 +77,8 @@ impl Launch {
         // A local test server holds nothing worth guessing 64 random bits for.
         let admin_password = format!("{:016x}", RandomState::new().build_hasher().finish());
         Ok(Self {
-            command,
+            binary,
+            runner: builder.runner.clone(),
             home,
             data,
             settings: builder.settings.clone(),
@@ -177,9 +179,21 @@ impl Launch {
         let environment = self.clock.as_ref().map(Clock::environment);
         let environment = environment.as_ref().map_or(&[][..], |pairs| &pairs[..]);
         let arguments: &[&str] = if self.role == Role::Sentinel { &["--sentinel"] } else { &[] };
-        let mut process = Process::spawn(&self.command, self.home.path(), arguments, environment)?;
+        let mut command = self.command();
+        command.arg("redis.conf").args(arguments);
+        let mut process = Process::spawn(command, self.home.path(), environment)?;
         self.await_ready(&mut process)?;
         Ok(process)
+    }
+
+    /// The server program, or the one that becomes it.
+    fn command(&self) -> Command {
+        let Some((runner, args)) = self.runner.split_first() else {
+            return Command::new(&self.binary);
+        };
+        let mut command = Command::new(runner);
+        command.args(args).arg(&self.binary);
+        command
     }
 
     /// Waits until the server answers. It is started by us and says nothing when it is ready, so

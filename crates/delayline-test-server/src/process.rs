@@ -1,6 +1,5 @@
 //! The process of a server, and its end in all variations.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -21,24 +20,16 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Runs `command` with the configuration file `redis.conf` in `home` and these arguments; what it
-    /// says goes to `server.log` there.
+    /// Runs `command` in `home`; what it says goes to `server.log` there.
     pub(crate) fn spawn(
-        command: &[OsString],
+        mut command: Command,
         home: &Path,
-        arguments: &[&str],
         environment: &[(&str, &Path)],
     ) -> Result<Self, StartError> {
         let log = File::create(home.join("server.log"))
             .map_err(StartError::io("create the server's log"))?;
         let errors = log.try_clone().map_err(StartError::io("create the server's log"))?;
-        let (program, before) = command.split_first().ok_or_else(|| {
-            StartError::io("run the server program")(io::Error::other("there is none"))
-        })?;
-        let child = Command::new(program)
-            .args(before)
-            .arg("redis.conf")
-            .args(arguments)
+        let child = command
             .current_dir(home)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())

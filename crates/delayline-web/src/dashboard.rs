@@ -84,8 +84,9 @@ impl Dashboard {
     /// `connect` are never shown.
     ///
     /// The page asks each server over a connection of its own, with `INFO`, `CONFIG GET` and the
-    /// like: at most once in five seconds however many look, and not while nobody does. What the user
-    /// may not ask is told as such. A server that is away is told too.
+    /// like: at most once in five seconds however many look, and not while nobody does. A queue is
+    /// examined each time, for one visitor after the other. What the user may not ask is told as
+    /// such. A server that is away is told too.
     ///
     /// ```
     /// # use delayline::Connect;

@@ -39,7 +39,7 @@ impl Examiner {
         self.latest.within(MOST_AGE, read).await
     }
 
-    /// What there is to be found about a queue.
+    /// What is found about a queue, now, over a connection of its own.
     pub(crate) async fn queue(&self, name: &str) -> Result<Vec<Finding>, Error> {
         let _turn = self.turn.lock().await;
         examine_queue(&self.connect, name).await

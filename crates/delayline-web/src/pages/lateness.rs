@@ -36,7 +36,7 @@ pub(super) fn plot(history: &History) -> Markup {
         }
         p.far.wraps {
             "The stronger the colour, the more deliveries: at most " (number(most))
-            " in a field, which is six minutes."
+            " in a field of six minutes."
         }
         (by_hour(&rows))
     }
@@ -56,7 +56,7 @@ fn strip(parts: &[u64], most: u64) -> Markup {
 }
 
 /// How opaque a field is: by the number of digits, since a few late deliveries among thousands are
-/// what matters. Also one can be seen.
+/// what matters. A single one can be seen.
 fn strength(count: u64, most: u64) -> String {
     let digits = |count: u64| u64::from(u64::BITS - count.leading_zeros());
     let percent = 30 + 70 * digits(count) / digits(most).max(1);

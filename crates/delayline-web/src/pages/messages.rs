@@ -70,7 +70,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 fn leases(count: u64, now: Timestamp, first: Option<&MessageInfo>) -> Markup {
     html! {
         p {
-            "Leases: " (number(count)) ", those that end first before the others."
+            "Leases: " (number(count)) ", in the order in which they end."
             @if let Some(MessageState::Leased { deadline, .. }) = first.map(|info| info.state) {
                 " The first one ends at " (time(now, deadline)) "."
             }

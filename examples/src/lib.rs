@@ -42,6 +42,8 @@ mod guides {
     mod observe {}
     #[doc = include_str!("../../docs/guides/dashboard.md")]
     mod dashboard {}
+    #[doc = include_str!("../../docs/guides/traces.md")]
+    mod traces {}
 }
 
 #[cfg(doctest)]

@@ -27,7 +27,7 @@ const ON_A_SERVER: [&str; 8] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 10] = [
+const WITHOUT_PROGRAM: [&str; 11] = [
     "chains",
     "dashboard",
     "webhooks",
@@ -38,6 +38,7 @@ const WITHOUT_PROGRAM: [&str; 10] = [
     "results",
     "several-queues",
     "testing",
+    "traces",
 ];
 
 #[test]

@@ -16,6 +16,7 @@
 //! - [Several queues in one process](several_queues)
 //! - [Test code that uses a queue](testing)
 //! - [Text a customer after a failed payment](text_after_failed_payment)
+//! - [Traces: from the request to the handler](traces)
 //! - [A web service with a queue](web_service)
 //! - [Webhooks](webhooks)
 //! - [Write your own backend](write_your_own_backend)
@@ -73,6 +74,9 @@ pub mod testing {}
 
 #[doc = include_str!("../docs/guides/text-after-failed-payment.md")]
 pub mod text_after_failed_payment {}
+
+#[doc = include_str!("../docs/guides/traces.md")]
+pub mod traces {}
 
 #[doc = include_str!("../docs/guides/web-service.md")]
 pub mod web_service {}

@@ -6,19 +6,25 @@
 //!
 //! # Spans
 //!
-//! [`tracing`] spans of level `DEBUG` use the names of OpenTelemetry's conventions for messaging:
-//! `send` is one message from the call to the result, `call` is one operation of the backend.
-//! Messages that are sent together share a `call`, inside a span `group` that follows from their
-//! `send`s.
+//! [`tracing`] spans use the names of OpenTelemetry's conventions for messaging:
+//!
+//! - `send`, of level `DEBUG`: one message from the call to the result.
+//! - `call`, of level `DEBUG`: one operation of the backend. Messages that are sent together share
+//!   a `call`, inside a span `group` that follows from their `send`s.
+//! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. Log
+//!   lines of a handler are inside it.
 //!
 //! | field | on | value |
 //! |---|---|---|
 //! | `messaging.system` | all | `delayline` |
-//! | `messaging.operation.name` | all | `send`, or the operation's name: `enqueue`, `claim`, `settle` and so on |
+//! | `messaging.operation.name` | all | `send`, `process`, or the operation's name: `enqueue`, `claim`, `settle` and so on |
+//! | `messaging.operation.type` | `send`, `process` | `send`, `process` |
 //! | `messaging.destination.name` | all | the queue's name, see [`Backend::queue_name`](crate::backend::Backend::queue_name) |
 //! | `messaging.batch.message_count` | `call`, `group` | how many messages were sent, claimed, settled and so on |
-//! | `messaging.message.id` | `send`; `call` of one message | the id, printable |
-//! | `error.type` | `send`, `call` | `not_executed`, `rejected` or `ambiguous`, if it failed |
+//! | `messaging.message.id` | `send`, `process`; `call` of one message | the id, printable |
+//! | `delayline.epoch` | `process` | the [epoch](crate::Job::epoch) of the delivery |
+//! | `error.type` | `send`, `call`, `process` | if it failed: `not_executed`, `rejected` or `ambiguous`; on `process`, `retry` or `reject` |
+//! | `otel.kind` | `send`, `process` | `producer`, `consumer`: the kind of the span, for `tracing-opentelemetry` |
 //!
 //! # Metrics
 //!
@@ -72,25 +78,27 @@
 //! # Trace context
 //!
 //! [`TraceContext`] is carried in the headers `traceparent` and `tracestate`, as defined by the
-//! W3C.
+//! W3C. The guide [`traces`](crate::guides::traces) links the span of a handler to its sender's.
 
 mod context;
 mod meters;
 mod observed;
 
-use delayline_core::{MessageId, Op};
+use delayline_core::{MessageId, Op, Outcome};
+use tokio::time::Instant;
 use tracing::{Span, field};
 
 pub use self::context::TraceContext;
 #[cfg(feature = "metrics")]
 pub use self::meters::describe;
-pub(crate) use self::meters::{Label, depths, handled, overloaded, repeated};
+pub(crate) use self::meters::{Label, depths, overloaded, repeated};
 pub(crate) use self::observed::Observed;
 
 /// One message, from the call to the result.
 pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
     tracing::debug_span!(
         "send",
+        "otel.kind" = "producer",
         "messaging.system" = SYSTEM,
         "messaging.operation.name" = "send",
         "messaging.operation.type" = "send",
@@ -98,6 +106,38 @@ pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
         "messaging.message.id" = %id,
         "error.type" = field::Empty,
     )
+}
+
+/// One delivery, from the start of its handler to the outcome.
+pub(crate) fn process_span(queue: &str, id: &MessageId, epoch: u64) -> Span {
+    tracing::info_span!(
+        "process",
+        "otel.kind" = "consumer",
+        "messaging.system" = SYSTEM,
+        "messaging.operation.name" = "process",
+        "messaging.operation.type" = "process",
+        "messaging.destination.name" = queue,
+        "messaging.message.id" = %id,
+        "delayline.epoch" = epoch,
+        "error.type" = field::Empty,
+    )
+}
+
+/// The handler whose span this is began then, and has ended.
+pub(crate) fn handled(queue: &Label, span: &Span, outcome: &Outcome, since: Instant) {
+    if let Some(error) = failure(outcome) {
+        span.record("error.type", error);
+    }
+    meters::handled(queue, outcome, since);
+}
+
+/// The `error.type` of a handler that failed.
+const fn failure(outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Retry { .. } => Some("retry"),
+        Outcome::Reject { .. } => Some("reject"),
+        Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
+    }
 }
 
 /// Messages of several callers that are sent together. Each already has its own span.

@@ -15,7 +15,7 @@ use delayline::{
 };
 use delayline_core::{Claim, ClaimId};
 use futures_util::StreamExt as _;
-use support::{Fault, Faulty, logged};
+use support::{Fault, Faulty, logged, spans};
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
@@ -113,6 +113,36 @@ async fn a_trace_context_travels_with_its_message() {
         })
         .await;
     assert_eq!((summary.acked, summary.failed), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_is_a_span_with_the_names_of_opentelemetry() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let _ = queue.message(&1).id("a").send().await.unwrap();
+    let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+    let log = spans(async || {
+        let summary = worker.run(async |job: Job<u64>| {
+            tracing::info!("handling");
+            if job.attempt() == 1 { Err("broken") } else { Ok(()) }
+        });
+        assert_eq!(summary.await.acked, 1);
+    })
+    .await;
+    let inside: Vec<_> = log.lines().filter(|line| line.contains("process{")).collect();
+    let [first, failed, second, acked] = inside[..] else { panic!("{log}") };
+    for (line, epoch, end) in
+        [(first, 1, "handling"), (failed, 1, "close"), (second, 2, "handling"), (acked, 2, "close")]
+    {
+        let error = if line == failed { " error.type=\"retry\"" } else { "" };
+        let span = format!(
+            "process{{otel.kind=\"consumer\" messaging.system=\"delayline\" \
+             messaging.operation.name=\"process\" messaging.operation.type=\"process\" \
+             messaging.destination.name=\"numbers\" messaging.message.id=a \
+             delayline.epoch={epoch}{error}}}: "
+        );
+        let (_, told) = line.split_once(&span).unwrap_or_else(|| panic!("{span}\n{log}"));
+        assert!(told.contains(end), "{log}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,13 +66,12 @@ meters! {
     }
 
     /// A handler that began then has ended.
-    pub(crate) fn handled(queue: &Label, outcome: &Outcome, since: Instant) {
+    pub(super) fn handled(queue: &Label, outcome: &Outcome, since: Instant) {
         let took = since.elapsed();
-        let outcome = name_of(outcome);
-        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", outcome)];
+        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", name_of(outcome))];
         metrics::histogram!(HANDLER, labels.iter()).record(took.as_secs_f64());
         #[cfg(feature = "metrics-otel")]
-        otel::process(queue, outcome, took);
+        otel::process(queue, super::failure(outcome), took);
     }
 
     /// An operation is sent again.
@@ -227,9 +226,8 @@ mod otel {
     }
 
     /// A handler has ended.
-    pub(super) fn process(queue: &Label, outcome: &'static str, took: Duration) {
-        let failed = matches!(outcome, "retry" | "reject").then_some(outcome);
-        record(PROCESS, queue, "process", Some("process"), failed, took);
+    pub(super) fn process(queue: &Label, error: Option<&'static str>, took: Duration) {
+        record(PROCESS, queue, "process", Some("process"), error, took);
     }
 
     fn record(

@@ -16,7 +16,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use super::builder::Config;
@@ -65,6 +65,7 @@ struct Running {
     result_retention: Option<Millis>,
     control: Arc<Control>,
     abort: AbortHandle,
+    span: Span,
     since: Instant,
 }
 
@@ -213,14 +214,14 @@ impl Run {
         let info = &delivery.message.info;
         let (id, epoch, failures) = (info.id.clone(), delivery.lease.epoch, info.failures);
         let control = Arc::new(Control::default());
-        let span = tracing::debug_span!("job", queue = lane.client.label().as_str(), %id, epoch);
+        let span = telemetry::process_span(lane.client.label().as_str(), &id, epoch);
         let result_retention = delivery.message.headers.result_retention();
-        let work = (lane.start)(delivery, lateness, Arc::clone(&control)).instrument(span);
-        let abort = self.handlers.spawn(work);
+        let work = (lane.start)(delivery, lateness, Arc::clone(&control));
+        let abort = self.handlers.spawn(work.instrument(span.clone()));
         self.tasks.insert(slot, abort.id());
         let since = Instant::now();
         let running =
-            Running { slot, id, epoch, failures, result_retention, control, abort, since };
+            Running { slot, id, epoch, failures, result_retention, control, abort, span, since };
         self.running.insert(running.abort.id(), running);
     }
 
@@ -267,7 +268,7 @@ impl Run {
             Err(error) => (error.id(), without_outcome(error)),
         };
         let Some(running) = self.running.remove(&task) else { return };
-        let Running { slot, id, epoch, failures, result_retention, since, .. } = running;
+        let Running { slot, id, epoch, failures, result_retention, span, since, .. } = running;
         self.tasks.remove(&slot);
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = failures.saturating_add(1);
@@ -276,7 +277,7 @@ impl Run {
             tracing::info!(%id, epoch, failures, error, "failed");
         }
         let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
-        telemetry::handled(lane.client.label(), &outcome, since);
+        telemetry::handled(lane.client.label(), &span, &outcome, since);
         self.machine.handle_finished(slot, outcome, messages, result);
     }
 

@@ -12,7 +12,8 @@ use delayline::{Durability, ErrorKind, Found, MessageId, QueueName, Stats, Times
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
 use tokio::time::Instant;
-use tracing::Dispatch;
+use tracing::{Dispatch, Level};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What happens to an operation.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +188,15 @@ impl Wakeup for Faulty {
 
 /// What is logged on this thread during a run.
 pub async fn logged(run: impl AsyncFnOnce()) -> String {
+    captured(Level::DEBUG, FmtSpan::NONE, run).await
+}
+
+/// What is logged with level `INFO`, with a line for each span that ends.
+pub async fn spans(run: impl AsyncFnOnce()) -> String {
+    captured(Level::INFO, FmtSpan::CLOSE, run).await
+}
+
+async fn captured(level: Level, events: FmtSpan, run: impl AsyncFnOnce()) -> String {
     // While there is only one subscriber, tracing-core asks the thread that first comes upon a line
     // of code whether anybody is interested, and believes a thread without a subscriber for ever.
     static SECOND: LazyLock<Dispatch> =
@@ -195,7 +205,8 @@ pub async fn logged(run: impl AsyncFnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
+        .with_max_level(level)
+        .with_span_events(events)
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();

@@ -112,6 +112,69 @@ pub async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
     assert!(is_follower(&found(&queue, 8, "leased").await, "leased"));
 }
 
+/// The last instant is one, and the next is not.
+pub async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    for (beyond, is_one) in [(0, true), (1, false)] {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+        let mut follower = stored(&server, &keys[UPDATES], "leased").unwrap();
+        let (from, due) = (updates::DUE.offset.unwrap(), Timestamp::MAX.as_ms() + beyond);
+        follower[from..from + 6].copy_from_slice(&due.to_be_bytes()[2..]);
+        server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+        for key in [RECORDS, DETAILS] {
+            server.command(&[b"HDEL", &keys[key][..], b"leased"]);
+        }
+        repaired(&queue, 10, 100).await;
+        let left = found(&queue, 11, "leased").await;
+        let is_left = matches!(&left, Found::Live(it) if it.info.state == MessageState::Scheduled);
+        assert_eq!(is_left, is_one, "{left:?}");
+        assert_eq!(findings(&queue, 12).await, []);
+    }
+}
+
+/// What stood apart goes with the large message, even if nothing else does.
+pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let contents = queue.keys().all()[CONTENTS].clone();
+    let ends = [
+        // Nobody holds the message: the update itself takes its place.
+        None,
+        Some(settle("a", 1, Outcome::Ack)),
+        Some(settle("a", 1, Outcome::Release)),
+        Some(turn("a", 1, Outcome::Ack, 2)),
+        Some(hand_off("a", 1, Outcome::Ack, &[])),
+        // The lease is over.
+        Some(claim(2, 1)),
+        Some(relay_to_list(1, None)),
+        Some(Op::Repair(Check::new(100))),
+    ];
+    for end in ends {
+        server.command(&["FLUSHALL"]);
+        let name = end.as_ref().map_or("nothing", Op::name);
+        apply(&queue, 0, Op::Enqueue(vec![message("a").payload(vec![b'l'; 5_000])])).await;
+        if end.is_some() {
+            claimed(&queue, 1, 1).await;
+        }
+        apply(&queue, 2, Op::Enqueue(vec![update("a", 1)])).await;
+        let is_over = matches!(end, Some(Op::Claim(_) | Op::Relay(_)));
+        let now = if is_over { 20_000 } else { 3 };
+        if matches!(end, Some(Op::Repair(_))) {
+            server.command(&[b"HDEL", &queue.keys().all()[RECORDS][..], b"a"]);
+        }
+        if let Some(op) = end {
+            apply(&queue, now, op).await;
+        }
+        let left = server.command(&[b"HLEN", &contents[..]]);
+        assert_eq!(left, Raw::Int(0), "contents after {name}");
+        assert_eq!(findings(&queue, now).await, [], "after {name}");
+    }
+}
+
 pub async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -433,6 +433,24 @@ pub async fn large_contents_come_and_go<C: Connect>() {
     assert_eq!(findings(&queue, 6).await, []);
 }
 
+/// A large message whose details are damaged is buried whole.
+pub async fn a_large_message_is_buried_with_its_content<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let details = queue.keys().all()[DETAILS].clone();
+    let payload = vec![b'l'; 5_000];
+    for bury in [claim(1, 1), relay_to_list(1, None), Op::Repair(Check::new(100))] {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a").payload(payload.clone())])).await;
+        server.command(&[b"HSET", &details[..], b"a", b"junk"]);
+        apply(&queue, 1, bury.clone()).await;
+        assert_eq!(death_of(&queue, "a").await, Some(DeathReason::Unreadable), "{}", bury.name());
+        let Reply::Get(found) = apply(&queue, 2, Op::Get(vec![id("a")])).await else { panic!() };
+        let Found::Live(found) = &found[0] else { panic!("{found:?}") };
+        assert_eq!(found.payload, payload, "{}", bury.name());
+    }
+}
+
 pub async fn finished_messages_leave_no_residue<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -321,6 +321,7 @@ macro_rules! queue_cases {
             hostile: where_a_message_is_says_the_index_alone;
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
+            hostile: a_large_message_is_buried_with_its_content;
             hostile: finished_messages_leave_no_residue;
             counting: damaged_totals_stop_nothing;
             counting: a_damaged_history_tells_only_what_it_knows;
@@ -345,6 +346,8 @@ macro_rules! queue_cases {
             followers: a_follower_outlives_its_message;
             followers: a_follower_of_a_message_that_nobody_holds_is_found;
             followers: a_follower_that_has_taken_its_place_is_found;
+            followers: a_follower_is_due_by_the_last_instant;
+            followers: a_small_message_in_place_of_a_large_one_leaves_no_content;
             followers: junk_in_place_of_updates_harms_nobody;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;

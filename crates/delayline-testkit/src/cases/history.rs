@@ -123,27 +123,43 @@ async fn a_repeated_call_stores_nothing(queue: &Queue) {
 
 async fn every_kind_of_change_stores_a_point(queue: &Queue) {
     let name = "a";
+    let mut seen = Vec::new();
+    // What the change of this minute finds.
+    let mut in_minute = async |n: u64| {
+        let now = START + n * MINUTE;
+        seen.push(queue.stats(now).await);
+        now
+    };
     let frail = message(name).schedule(after(9));
-    queue.enqueue_one(START, frail).await;
-    let in_minute = |n: u64| START + n * MINUTE;
-    queue.reschedule(in_minute(1), name, after(0)).await;
-    queue.claim(in_minute(2), claim(1, 1, 90 * MINUTE)).await;
-    queue.extend(in_minute(3), name, lease(1, 1), 80 * MINUTE).await;
-    queue.end(in_minute(4), name, lease(1, 1), super::queue::reject("boom")).await;
-    queue.redrive(in_minute(5), name, after(0)).await;
-    queue.pause(in_minute(6)).await;
-    queue.resume(in_minute(7)).await;
-    queue.claim(in_minute(8), claim(2, 1, 90 * MINUTE)).await;
-    queue.cancel(in_minute(9), name).await;
-    queue.end(in_minute(10), name, lease(2, 2), retry(0, "boom")).await;
-    send(queue, in_minute(11)).await;
-    queue.cancel(in_minute(12), &format!("sent at {}", in_minute(11))).await;
-    let held = queue.leased_as(3, in_minute(13), message("b"), 90 * MINUTE).await;
-    queue.end(in_minute(13), "b", held, super::queue::reject("boom")).await;
-    queue.purge(in_minute(14), "b").await;
-    let points = minutes(queue, in_minute(14)).await;
+    queue.enqueue_one(in_minute(0).await, frail).await;
+    queue.reschedule(in_minute(1).await, name, after(0)).await;
+    queue.claim(in_minute(2).await, claim(1, 1, 90 * MINUTE)).await;
+    queue.extend(in_minute(3).await, name, lease(1, 1), 80 * MINUTE).await;
+    queue.end(in_minute(4).await, name, lease(1, 1), super::queue::reject("boom")).await;
+    queue.redrive(in_minute(5).await, name, after(0)).await;
+    queue.pause(in_minute(6).await).await;
+    queue.resume(in_minute(7).await).await;
+    queue.claim(in_minute(8).await, claim(2, 1, 90 * MINUTE)).await;
+    queue.cancel(in_minute(9).await, name).await;
+    queue.end(in_minute(10).await, name, lease(2, 2), retry(0, "boom")).await;
+    send(queue, in_minute(11).await).await;
+    queue.cancel(in_minute(12).await, &format!("sent at {}", START + 11 * MINUTE)).await;
+    let held = queue.leased_as(3, in_minute(13).await, message("b"), 90 * MINUTE).await;
+    queue.end(START + 13 * MINUTE, "b", held, super::queue::reject("boom")).await;
+    queue.purge(in_minute(14).await, "b").await;
+    let now = START + 14 * MINUTE;
+    let points = minutes(queue, now).await;
     let expected: Vec<_> = (0..=14).map(|n| n * MINUTE).collect();
-    assert_eq!(times(&points, in_minute(14)), expected);
+    assert_eq!(times(&points, now), expected);
+    for (n, (point, before)) in points.iter().zip(&seen).enumerate() {
+        let counts = |scheduled, ready, leased, dead| [scheduled, ready, leased, dead];
+        assert_eq!(
+            counts(point.scheduled, point.ready, point.leased, point.dead),
+            counts(before.scheduled, before.ready, before.leased, before.dead),
+            "in minute {n}"
+        );
+        assert_eq!(point.totals, before.totals, "in minute {n}");
+    }
 }
 
 async fn a_claim_that_takes_back_stores_what_was_before(queue: &Queue) {

@@ -136,6 +136,28 @@ pub async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
     }
 }
 
+/// It would take a place among the leased messages.
+pub async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let ack = || Outcome::Ack;
+    for op in
+        [settle("leased", 1, ack()), turn("leased", 1, ack(), 9), hand_off("leased", 1, ack(), &[])]
+    {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
+        let mut follower = stored(&server, &keys[UPDATES], "leased").unwrap();
+        follower[updates::LEVEL.offset.unwrap()] = 4;
+        server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+        let name = op.name();
+        apply(&queue, 5, op).await;
+        let left = found(&queue, 6, "leased").await;
+        assert_eq!(left, Found::Finished(Status::Acked), "{name}");
+    }
+}
+
 /// What stood apart goes with the large message, even if nothing else does.
 pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connect>() {
     let server = Server::start();

@@ -326,6 +326,7 @@ macro_rules! queue_cases {
             counting: damaged_totals_stop_nothing;
             counting: a_damaged_history_tells_only_what_it_knows;
             counting: totals_outlive_the_control_record;
+            remembering: a_place_of_a_finished_message_goes_without_a_word;
             remembering: a_repair_limits_the_life_of_what_is_remembered;
             remembering: what_is_remembered_goes_by_itself;
             remembering: results_go_by_themselves;
@@ -347,6 +348,7 @@ macro_rules! queue_cases {
             followers: a_follower_of_a_message_that_nobody_holds_is_found;
             followers: a_follower_that_has_taken_its_place_is_found;
             followers: a_follower_is_due_by_the_last_instant;
+            followers: a_follower_of_an_unknown_priority_is_none;
             followers: a_small_message_in_place_of_a_large_one_leaves_no_content;
             followers: junk_in_place_of_updates_harms_nobody;
             torn: every_operation_can_be_torn_anywhere;

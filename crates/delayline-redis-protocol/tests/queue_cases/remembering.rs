@@ -107,6 +107,29 @@ pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
     }
 }
 
+/// As an interrupted ack may leave it: it becomes no dead letter.
+pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let index = queue.keys().all()[INDEX].clone();
+    let relay = relay_to_list(10, None);
+    let ops = [claim(2, 10), turn("none", 9, Outcome::Ack, 2), relay, Op::Repair(Check::new(10))];
+    for op in ops {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
+        let place = member(&server, &index, "a");
+        let Raw::BulkString(score) = server.command(&[b"ZSCORE", &index[..], &place]) else {
+            panic!("no score")
+        };
+        claimed(&queue, 0, 1).await;
+        apply(&queue, 1, settle("a", 1, Outcome::Ack)).await;
+        server.command(&[b"ZADD", &index[..], &score, &place]);
+        let name = op.name();
+        apply(&queue, 2, op).await;
+        assert_eq!(server.command(&[b"ZCARD", &index[..]]), Raw::Int(0), "{name}");
+    }
+}
+
 pub async fn results_go_by_themselves<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

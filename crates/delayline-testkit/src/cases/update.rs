@@ -254,7 +254,9 @@ async fn a_follower_takes_over_after_any_other_settlement(queue: &Queue) {
         let next = take(queue, 4, n + 10, "new").await;
         assert_eq!(queue.end(5, name, next, Outcome::Ack).await, done(Status::Acked), "{name}");
     }
-    assert_eq!(queue.stats(6).await.totals.replaced, 4);
+    let totals = queue.stats(6).await.totals;
+    assert_eq!((totals.replaced, totals.died_rejected), (4, 0));
+    assert_eq!((totals.failed, totals.snoozed, totals.released), (1, 1, 1));
 }
 
 async fn a_follower_takes_over_after_a_crash(queue: &Queue) {

@@ -67,26 +67,62 @@ impl Mutant {
         &source[self.edit.context(source)]
     }
 
-    /// The scripts that this changes, by their position, and what they become.
+    /// The scripts that this changes, by their position, and what they become: all that have the same
+    /// lines, with keys of any numbers.
     pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
-        let before = self.edit.from - self.edit.context(&sources[self.script]).start;
-        let context = self.context(sources);
-        let place = |(script, source): (usize, &String)| {
-            let mut places = source.match_indices(context).map(|(at, _)| at + before);
-            let place = match (places.next(), places.next()) {
-                _ if script == self.script => self.edit.from,
-                (Some(only), None) => only,
-                _ => return None,
-            };
-            Some((script, self.edit.applied(source, place)))
+        let (edit, source) = (&self.edit, &sources[self.script]);
+        // What it writes would be another key elsewhere.
+        let names_keys = source[..edit.from].ends_with(KEY) || edit.text.contains(KEY);
+        let numbered = |source: &str| Numberless::of(source, !names_keys);
+        let (here, context) = (numbered(source), edit.context(source));
+        let [start, end, from, to] =
+            [context.start, context.end, edit.from, edit.to].map(|place| here.find(place));
+        let changed = |(script, source): (usize, &String)| {
+            if script == self.script {
+                return Some((script, edit.applied(source, edit.from..edit.to)));
+            }
+            let there = numbered(source);
+            let mut places = there.text.match_indices(&here.text[start..end]);
+            let (Some((place, _)), None) = (places.next(), places.next()) else { return None };
+            let [from, to] = [from, to].map(|it| there.places[place + it - start]);
+            Some((script, edit.applied(source, from..to)))
         };
-        sources.iter().enumerate().filter_map(place).collect()
+        sources.iter().enumerate().filter_map(changed).collect()
     }
 }
 
+/// A script without the numbers of its keys: those of a part depend on the script.
+struct Numberless {
+    text: String,
+    /// Where each byte is in the script, and its end.
+    places: Vec<usize>,
+}
+
+impl Numberless {
+    /// With the numbers unless `without`.
+    fn of(source: &str, without: bool) -> Self {
+        let (mut text, mut places) = (String::new(), Vec::new());
+        for (place, letter) in source.char_indices() {
+            if !(without && letter.is_ascii_digit() && text.ends_with(KEY)) {
+                places.extend(place..place + letter.len_utf8());
+                text.push(letter);
+            }
+        }
+        places.push(source.len());
+        Self { text, places }
+    }
+
+    /// The place in the text of a place in the script.
+    fn find(&self, place: usize) -> usize {
+        self.places.partition_point(|it| *it < place)
+    }
+}
+
+const KEY: &str = "KEYS[";
+
 impl Edit {
     fn mutant(self, script: usize, source: &str) -> Mutant {
-        let changed = self.applied(source, self.from);
+        let changed = self.applied(source, self.from..self.to);
         let line = source[..self.from].matches('\n').count() + 1;
         // A statement may have had several lines.
         let removed = source[self.from..self.to].trim_end().to_owned();
@@ -99,9 +135,9 @@ impl Edit {
         Mutant { script, line, before, after, edit: self }
     }
 
-    /// The source with this change at another place.
-    fn applied(&self, source: &str, from: usize) -> String {
-        format!("{}{}{}", &source[..from], self.text, &source[from + self.to - self.from..])
+    /// The source with this change there.
+    fn applied(&self, source: &str, place: Range<usize>) -> String {
+        format!("{}{}{}", &source[..place.start], self.text, &source[place.end..])
     }
 
     /// The lines that it changes, and some around them.
@@ -255,6 +291,20 @@ mod tests {
         let changed = omitted.unwrap().changed(&sources);
         let expected = ["f()\nif a then\nend\ng()\n", "if c then\nf()\nif a then\nend\ng()\nend\n"];
         assert_eq!(changed, [(0, expected[0].to_owned()), (1, expected[1].to_owned())]);
+    }
+
+    #[test]
+    fn keys_have_other_numbers_in_other_scripts() {
+        let call = |key: u8| format!("a(KEYS[{key}])\nif b < 5 then\nc(KEYS[{key}])\nend\n");
+        let sources = [call(2), call(12)];
+        let all = mutants(0, &sources[0], 20);
+        let with = |after: &str| all.iter().find(|mutant| mutant.after == after).unwrap();
+        let both = with("if b < 6 then").changed(&sources);
+        assert_eq!(both, [0, 1].map(|n| (n, sources[n].replace('5', "6"))));
+        let omitted = all.iter().find(|it| it.before == "c(KEYS[2])" && it.after.is_empty());
+        assert_eq!(omitted.unwrap().changed(&sources).len(), 2);
+        let swapped = all.iter().find(|it| it.before == "c(KEYS[2])" && it.after.contains(KEY));
+        assert_eq!(swapped.unwrap().changed(&sources).len(), 1);
     }
 
     #[test]

@@ -114,19 +114,23 @@ pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
     let index = queue.keys().all()[INDEX].clone();
     let relay = relay_to_list(10, None);
     let ops = [claim(2, 10), turn("none", 9, Outcome::Ack, 2), relay, Op::Repair(Check::new(10))];
-    for op in ops {
+    for (op, is_leased) in ops.iter().flat_map(|op| [(op, false), (op, true)]) {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
         let place = member(&server, &index, "a");
-        let Raw::BulkString(score) = server.command(&[b"ZSCORE", &index[..], &place]) else {
-            panic!("no score")
+        let score = || match server.command(&[b"ZSCORE", &index[..], &place]) {
+            Raw::BulkString(score) => score,
+            other => panic!("{other:?}"),
         };
+        let waiting = score();
         claimed(&queue, 0, 1).await;
+        let score = if is_leased { score() } else { waiting };
         apply(&queue, 1, settle("a", 1, Outcome::Ack)).await;
         server.command(&[b"ZADD", &index[..], &score, &place]);
-        let name = op.name();
-        apply(&queue, 2, op).await;
-        assert_eq!(server.command(&[b"ZCARD", &index[..]]), Raw::Int(0), "{name}");
+        // The lease is over.
+        apply(&queue, 20_000, op.clone()).await;
+        let left = server.command(&[b"ZCARD", &index[..]]);
+        assert_eq!(left, Raw::Int(0), "{}, leased: {is_leased}", op.name());
     }
 }
 

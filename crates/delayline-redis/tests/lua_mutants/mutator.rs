@@ -67,8 +67,8 @@ impl Mutant {
         &source[self.edit.context(source)]
     }
 
-    /// The scripts that this changes, by their position, and what they become: all that have the same
-    /// lines, with keys of any numbers.
+    /// The scripts that this changes, by their position, and what they become: wherever they have the
+    /// same lines, with keys of any numbers.
     pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
         let (edit, source) = (&self.edit, &sources[self.script]);
         // What it writes would be another key elsewhere.
@@ -78,14 +78,15 @@ impl Mutant {
         let [start, end, from, to] =
             [context.start, context.end, edit.from, edit.to].map(|place| here.find(place));
         let changed = |(script, source): (usize, &String)| {
-            if script == self.script {
-                return Some((script, edit.applied(source, edit.from..edit.to)));
-            }
             let there = numbered(source);
-            let mut places = there.text.match_indices(&here.text[start..end]);
-            let (Some((place, _)), None) = (places.next(), places.next()) else { return None };
-            let [from, to] = [from, to].map(|it| there.places[place + it - start]);
-            Some((script, edit.applied(source, from..to)))
+            let places = there.text.rmatch_indices(&here.text[start..end]);
+            let edited = |source: String, (place, _): (usize, &str)| {
+                let [from, to] = [from, to].map(|it| there.places[place + it - start]);
+                edit.applied(&source, from..to)
+            };
+            // From behind, so that the places before stay where they are.
+            let changed = places.fold(source.clone(), edited);
+            (changed != *source).then_some((script, changed))
         };
         sources.iter().enumerate().filter_map(changed).collect()
     }
@@ -289,8 +290,10 @@ mod tests {
         let all = mutants(0, &sources[0], 0);
         let omitted = all.iter().find(|mutant| mutant.before == "b()" && mutant.after.is_empty());
         let changed = omitted.unwrap().changed(&sources);
-        let expected = ["f()\nif a then\nend\ng()\n", "if c then\nf()\nif a then\nend\ng()\nend\n"];
-        assert_eq!(changed, [(0, expected[0].to_owned()), (1, expected[1].to_owned())]);
+        let without = "f()\nif a then\nend\ng()\n";
+        let elsewhere = format!("if c then\n{without}end\n");
+        let expected = [(0, without.to_owned()), (1, elsewhere), (3, without.repeat(2))];
+        assert_eq!(changed, expected);
     }
 
     #[test]

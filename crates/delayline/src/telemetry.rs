@@ -193,7 +193,9 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         Op::Extend(extend) => (extend.leases.len(), extend.leases.first().map(|(id, _)| id)),
         Op::Reschedule(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => (ids.len(), ids.first()),
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => {
+            (ids.len(), ids.first())
+        }
         // The others name no messages.
         _ => return None,
     };
@@ -201,3 +203,19 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
 }
 
 const SYSTEM: &str = "delayline";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_about_the_messages_that_its_operation_names() {
+        let ids = ["a", "b"].map(|id| MessageId::try_from(id).unwrap()).to_vec();
+        let operations: [fn(Vec<MessageId>) -> Op; 4] =
+            [Op::Cancel, Op::Purge, Op::Get, Op::Progress];
+        for operation in operations {
+            let op = operation(ids.clone());
+            assert_eq!(subject(&op), Some((2, &ids[0])), "{}", op.name());
+        }
+    }
+}

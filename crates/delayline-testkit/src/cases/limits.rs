@@ -7,8 +7,8 @@ use delayline_core::limits::{
 };
 use delayline_core::{
     Check, ErrorClass, ErrorKind, Extend, Extended, Headers, List, MessageId, NewMessage, Op,
-    Outcome, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule, Settled,
-    Settlement, Status, Violation,
+    Outcome, Progress, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule,
+    Settled, Settlement, Status, Violation,
 };
 
 use super::queue::{Queue, at, claim, done, id, ids, lease, message, millis, one, reject, retry};
@@ -54,6 +54,7 @@ fn batches(ids: &[MessageId]) -> Vec<Op> {
         Op::Redrive(Redrive::new(ids.to_vec(), Schedule::NOW)),
         Op::Purge(ids.to_vec()),
         Op::Get(ids.to_vec()),
+        Op::Progress(ids.to_vec()),
     ]
 }
 
@@ -138,12 +139,12 @@ async fn what_is_refused_changes_nothing(queue: &Queue) {
 async fn the_largest_batches_are_carried_out(queue: &Queue) {
     let all = many(MAX_BATCH);
     let reply = |n: usize| {
-        let [enqueue, settle, extend, _, reschedule, redrive, purge, _] =
-            <[Op; 8]>::try_from(batches(&many(MAX_BATCH))).unwrap_or_else(|_| panic!("eight"));
-        [enqueue, reschedule, extend, settle, redrive, purge].into_iter().nth(n)
+        let [enqueue, settle, extend, _, reschedule, redrive, purge, _, progress] =
+            <[Op; 9]>::try_from(batches(&many(MAX_BATCH))).unwrap_or_else(|_| panic!("nine"));
+        [enqueue, reschedule, extend, settle, redrive, purge, progress].into_iter().nth(n)
     };
     let apply = async |n: usize| {
-        let op = reply(n).unwrap_or_else(|| panic!("there are six"));
+        let op = reply(n).unwrap_or_else(|| panic!("there are seven"));
         queue.apply(10, &op).await.reply
     };
     let created = delayline_core::Enqueued::Created { due: at(10) };
@@ -162,6 +163,7 @@ async fn the_largest_batches_are_carried_out(queue: &Queue) {
     let redriven = Redriven::Done { due: at(10) };
     assert_eq!(apply(4).await, Reply::Redrive(vec![redriven; MAX_BATCH]));
     assert_eq!(apply(5).await, Reply::Purge(vec![Purged::NotDead; MAX_BATCH]));
+    assert_eq!(apply(6).await, Reply::Progress(vec![Progress::Pending; MAX_BATCH]));
 }
 
 async fn the_largest_message_is_kept(queue: &Queue) {

@@ -58,7 +58,7 @@ const fn items(op: &Op) -> usize {
         Op::Extend(extend) => extend.leases.len(),
         Op::Reschedule(items) => items.len(),
         Op::Redrive(redrive) => redrive.ids.len(),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) => ids.len(),
+        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => ids.len(),
         _ => 0,
     }
 }
@@ -77,6 +77,7 @@ fn without_item(op: &Op, n: usize) -> Option<Op> {
         Op::Cancel(ids) => Op::Cancel(without(ids, n)?),
         Op::Purge(ids) => Op::Purge(without(ids, n)?),
         Op::Get(ids) => Op::Get(without(ids, n)?),
+        Op::Progress(ids) => Op::Progress(without(ids, n)?),
         _ => return None,
     })
 }

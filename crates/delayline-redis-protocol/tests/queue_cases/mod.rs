@@ -38,7 +38,7 @@ use delayline_core::{
     Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Turn, Update,
     UpdateContent, UpdateDue, UpdateToken,
 };
-use delayline_redis_protocol::{SCHEMA_VERSION, ScriptBackend, Transport};
+use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, Transport, all_scripts};
 use delayline_test_server::{Reply as Raw, Server};
 
 pub use self::capabilities::Capability;
@@ -210,7 +210,7 @@ pub fn throttled(text: &str) -> NewMessage {
 pub fn every_op() -> Vec<Op> {
     let list = |status| Op::List(List::new(status, 10));
     let schedule = Schedule::In(millis(50));
-    vec![
+    let every = vec![
         Op::Enqueue(vec![message("new"), message("ready"), message("acked")]),
         Op::Enqueue(
             ["new", "ready", "leased", "dead", "acked"].map(|text| update(text, 1)).to_vec(),
@@ -246,7 +246,13 @@ pub fn every_op() -> Vec<Op> {
         Op::History(Resolution::Hours),
         Op::Check(Check::new(100)),
         Op::Repair(Check::new(100)),
-    ]
+    ];
+    let called: Vec<_> = every.iter().filter_map(Script::of).map(|script| script.name).collect();
+    let rings = Script::of_ring().name;
+    for script in all_scripts().iter().filter(|script| script.name != rings) {
+        assert!(called.contains(&script.name), "no operation here calls {}", script.name);
+    }
+    every
 }
 
 /// The serialized value of every key of the queue, to see whether anything was changed.

@@ -285,7 +285,7 @@ structure! {
     /// schedule.
     run in "an argument" {
         COUNT: U16, "how many messages";
-        FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates";
+        FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates, 8: they throttle their ids";
         LEVEL: U8, "their priority level";
         DUE: Bytes(schedule::BYTES), "their due instant";
     }

@@ -8,8 +8,8 @@
 //! cargo run --example write_your_own_backend
 //! ```
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use delayline_core::{
     Applied, At, Backend, Error, ErrorKind, Op, QueueBackend, State, Timestamp, Wakeup,
 };
 use delayline_testkit::{Fixture, Step, Trace, async_trait};
+use tempfile::TempDir;
 use tokio::sync::Notify;
 
 #[derive(Debug)]
@@ -29,12 +30,10 @@ struct FileBackend {
 }
 
 impl FileBackend {
-    fn open(path: &Path) -> Result<Self, Error> {
-        let (file, text) = read(path)
-            .map_err(|error| Error::with_source(ErrorKind::Unreachable, "the file", error))?;
-        let history: Trace = text
-            .parse()
-            .map_err(|error| Error::with_source(ErrorKind::Protocol, "the file", error))?;
+    /// The queue in this file, which need not exist.
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let history: Trace = fs::read_to_string(path)?.parse().map_err(io::Error::other)?;
         let mut state = State::new();
         for step in history.steps {
             state.apply(step.at, &step.op);
@@ -43,11 +42,10 @@ impl FileBackend {
     }
 }
 
-fn read(path: &Path) -> io::Result<(File, String)> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    Ok((file, text))
+/// Appends a line, or nothing: half a line would spoil the next.
+fn append(file: &mut File, step: &Step) -> io::Result<()> {
+    let end = file.metadata()?.len();
+    writeln!(file, "{step}").or_else(|error| file.set_len(end).and(Err(error)))
 }
 
 #[async_trait]
@@ -58,8 +56,8 @@ impl Backend for FileBackend {
         let (state, file) = &mut *queue;
         let step = Step { at: instant(at), op: op.clone() };
         if !op.is_read_only() {
-            // Half a line may have been written, so a failure here is ambiguous.
-            writeln!(file, "{step}").map_err(|error| {
+            // The line may have been written, so a failure here is ambiguous.
+            append(file, &step).map_err(|error| {
                 Error::with_source(ErrorKind::ConnectionLost, "the file", error)
             })?;
             // More hints than needed do no harm.
@@ -93,28 +91,20 @@ fn instant(at: At) -> Timestamp {
     }
 }
 
-/// Makes files `0`, `1` and so on in a directory.
-struct Files {
-    directory: tempfile::TempDir,
-    opened: AtomicU64,
-}
+/// Files `0`, `1` and so on in a directory.
+struct Files(TempDir, AtomicU64);
 
 #[async_trait]
 impl Fixture for Files {
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
-        let name = self.opened.fetch_add(1, Ordering::Relaxed).to_string();
-        Ok(Arc::new(FileBackend::open(&self.directory.path().join(name))?))
+        let path = self.0.path().join(self.1.fetch_add(1, Ordering::Relaxed).to_string());
+        let backend = FileBackend::open(&path);
+        let failed = |error| Error::with_source(ErrorKind::Unreachable, "the file", error);
+        Ok(Arc::new(backend.map_err(failed)?))
     }
 }
 
-fn main() -> ExitCode {
-    match tempfile::tempdir() {
-        Ok(directory) => {
-            delayline_testkit::main("a file", Files { directory, opened: AtomicU64::new(0) })
-        }
-        Err(error) => {
-            eprintln!("no directory for the queues: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> io::Result<ExitCode> {
+    let files = Files(tempfile::tempdir()?, AtomicU64::new(0));
+    Ok(delayline_testkit::main("a file", files))
 }

@@ -62,6 +62,11 @@ const RULES: &[(&str, &[&str], &str)] = &[
     ("delayline-fred", &["redis"], "drivers do not know each other"),
     ("delayline-memory", &["redis", "fred"], "the embedded backend needs no server"),
     ("delayline-testkit", &["redis", "fred"], "the suite is for every backend"),
+    (
+        "delayline-driver-testkit",
+        &["delayline-redis", "delayline-fred", "fred"],
+        "the tests are for every driver",
+    ),
 ];
 
 /// What holds for the workspace as a whole, tests included.

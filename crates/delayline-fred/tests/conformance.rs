@@ -1,16 +1,10 @@
 //! The conformance suite over fred: RESP2 on a unix socket.
 
-#[path = "../../delayline-redis-protocol/tests/conformance_fixture/mod.rs"]
-mod conformance_fixture;
-
 use std::process::ExitCode;
 
-use conformance_fixture::{Place, Setup};
-use delayline_fred::FredTransport;
+use delayline_driver_testkit::{Place, conformance};
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    let setup =
-        Setup { name: "fred", resp: Resp::V2, place: Place::UnixSocket, least_privilege: false };
-    conformance_fixture::run(&setup, async |options| FredTransport::connect(&options).await)
+    conformance::<delayline_fred::FredTransport>("fred", Place::UnixSocket, Resp::V2)
 }

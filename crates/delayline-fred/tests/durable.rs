@@ -1,8 +1,5 @@
 //! Confirmed calls over fred.
 
-#[path = "../../delayline-redis-protocol/tests/durability_cases/mod.rs"]
-mod durability_cases;
-
-use durability_cases::durability_cases;
+use delayline_driver_testkit::durability_cases;
 
 durability_cases!(delayline_fred::FredTransport);

@@ -1,16 +1,13 @@
 //! The transport of fred against real servers.
 
-#[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
-mod transport_cases;
-
 use delayline_core::ErrorKind;
+use delayline_driver_testkit::{heals, increment, transport_cases};
 use delayline_fred::{FredDriver, FredTransport};
 use delayline_test_server::Server;
 use fred::types::Builder;
 use fred::types::config::Config;
-use transport_cases::{heals, increment, transport_cases};
 
-transport_cases!(delayline_fred::FredTransport);
+transport_cases!(FredTransport);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_client_is_enough() {

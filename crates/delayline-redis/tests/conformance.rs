@@ -1,20 +1,10 @@
 //! The conformance suite over redis-rs: RESP2 on a unix socket.
 
-#[path = "../../delayline-redis-protocol/tests/conformance_fixture/mod.rs"]
-mod conformance_fixture;
-
 use std::process::ExitCode;
 
-use conformance_fixture::{Place, Setup};
-use delayline_redis::RedisTransport;
+use delayline_driver_testkit::{Place, conformance};
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    let setup = Setup {
-        name: "redis-rs",
-        resp: Resp::V2,
-        place: Place::UnixSocket,
-        least_privilege: false,
-    };
-    conformance_fixture::run(&setup, async |options| RedisTransport::connect(&options).await)
+    conformance::<delayline_redis::RedisTransport>("redis-rs", Place::UnixSocket, Resp::V2)
 }

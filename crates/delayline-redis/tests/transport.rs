@@ -1,14 +1,11 @@
 //! The transport of redis-rs against real servers.
 
-#[path = "../../delayline-redis-protocol/tests/transport_cases/mod.rs"]
-mod transport_cases;
-
 use delayline_core::ErrorKind;
+use delayline_driver_testkit::{heals, increment, transport_cases};
 use delayline_redis::{RedisDriver, RedisTransport};
 use delayline_test_server::Server;
-use transport_cases::{heals, increment, transport_cases};
 
-transport_cases!(delayline_redis::RedisTransport);
+transport_cases!(RedisTransport);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_client_is_enough() {

@@ -10,8 +10,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 
 mod mutator;
-#[path = "../../../delayline-redis-protocol/tests/queue_cases/mod.rs"]
-mod queue_cases;
 mod transport;
 mod trials;
 

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use delayline_core::{Error, QueueBackend, QueueName};
+use delayline_driver_testkit::{Connect, queue_cases};
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
 use delayline_testkit::{Fixture, async_trait};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
-use crate::queue_cases::{self, Connect, queue_cases};
 use crate::transport::{self, Mutated};
 
 /// Every trial, and what is known of it.

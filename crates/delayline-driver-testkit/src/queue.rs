@@ -1,21 +1,9 @@
-//! What a queue does on servers that are broken, full, hostile or not meant for it, as test cases
-//! over any driver. Each driver's `tests/queue.rs` includes this file and calls [`queue_cases!`]
-//! with a type that connects.
-
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "part of test programs, but not all in test functions"
-)]
+//! What a queue does on servers that are broken, full, hostile or not meant for it.
 
 pub mod access;
 pub mod agreement;
 pub mod bells;
 pub mod capabilities;
-#[path = "../connect/mod.rs"]
-pub mod connect;
 pub mod counting;
 pub mod followers;
 pub mod hostile;
@@ -42,7 +30,7 @@ use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, Transport,
 use delayline_test_server::{Reply as Raw, Server};
 
 pub use self::capabilities::Capability;
-pub use self::connect::Connect;
+use crate::Connect;
 
 /// Positions of keys in [`Keys::all`](delayline_redis_protocol::Keys::all).
 pub const CONTROL: usize = 0;
@@ -268,18 +256,29 @@ pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Find
     }
 }
 
-/// The cases as tests of a driver.
-#[allow(unused_macros, reason = "used where this file is included")]
+/// Tests of queues, one for each case: servers that are full, evict, lose data or take rights away,
+/// damaged keys, and half-executed scripts. Most of them test the scripts; through a driver go the
+/// server's error lines and unusual replies.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program.
+///
+/// On a server that lacks what a case needs, the case checks less and says so on stderr.
+#[macro_export]
 macro_rules! queue_cases {
     ($connect:ty) => {
-        queue_cases!(@each tests $connect);
+        $crate::each_queue_case!(@each tests $connect);
     };
     // Names and functions, for programs that run them in their own way.
     (list $connect:ty) => {
-        queue_cases!(@each list $connect)
+        $crate::each_queue_case!(@each list $connect)
     };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_queue_case {
     (@each $what:ident $connect:ty) => {
-        queue_cases! { @$what $connect;
+        $crate::each_queue_case! { @$what $connect;
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
             refusals: a_queue_of_another_version_is_refused_unchanged;
@@ -368,22 +367,13 @@ macro_rules! queue_cases {
     (@list $connect:ty; $($module:ident: $case:ident;)+) => {
         [$((
             concat!(stringify!($module), "::", stringify!($case)),
-            (|| {
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .enable_all()
-                    .build()
-                    .unwrap();
-                runtime.block_on(queue_cases::$module::$case::<$connect>());
-            }) as fn(),
+            (|| $crate::run($crate::queue::$module::$case::<$connect>())) as fn(),
         )),+]
     };
     (@tests $connect:ty; $($module:ident: $case:ident;)+) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            queue_cases::$module::$case::<$connect>().await;
+        #[test]
+        fn $case() {
+            $crate::run($crate::queue::$module::$case::<$connect>());
         }
     )+};
 }
-#[allow(unused_imports, reason = "used where this file is included")]
-pub(crate) use queue_cases;

@@ -1,16 +1,5 @@
-//! What every driver must do, as test cases over any [`Transport`]. Each driver's `tests/transport.rs`
-//! includes this file and calls [`transport_cases!`] with a type that connects.
+//! What a transport has to do: connect, reply, wait, and tell what it knows when something breaks.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "part of test programs, but not all in test functions"
-)]
-
-#[path = "../connect/mod.rs"]
-pub mod connect;
 pub mod connecting;
 pub mod faults;
 pub mod outages;
@@ -26,7 +15,7 @@ use delayline_redis_protocol::{
 };
 use delayline_test_server::Server;
 
-pub use self::connect::Connect;
+use crate::Connect;
 
 /// Longest time for a transport to work again after the server does.
 pub const HEALING: Duration = Duration::from_secs(5);
@@ -63,6 +52,11 @@ pub async fn eval(
 
 pub const INCREMENT: &str = "return {redis.call('INCR', KEYS[1])}";
 
+/// Runs a script that adds one to the key `k`, once: a call for tests of your own.
+///
+/// # Errors
+///
+/// What the call has failed with.
 pub async fn increment(transport: &impl Transport) -> Result<Value, CallError> {
     eval(transport, INCREMENT, &[]).await
 }
@@ -102,7 +96,11 @@ pub fn error_line(result: Result<impl std::fmt::Debug, CallError>) -> String {
     }
 }
 
-/// Repeats calls until one works, for [`HEALING`] at most. Each must end within a bound.
+/// Repeats calls until one works, after a fault in a test of your own.
+///
+/// # Panics
+///
+/// None works within five seconds, or one does not end within twenty.
 pub async fn heals(transport: &impl Transport) {
     let deadline = Instant::now() + HEALING;
     loop {
@@ -124,10 +122,15 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One test for each case.
+/// Tests of connections, one for each case: what connecting fails with, TLS, logins, replies of every
+/// kind, waits, lost requests and replies, and servers that are killed, frozen or restarted.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
+/// modules of its own. They include TLS, in both directions.
+#[macro_export]
 macro_rules! transport_cases {
     ($connect:ty) => {
-        crate::transport_cases::connect::each_case!(transport_cases, $connect,
+        $crate::each_case!(transport, $connect,
             connecting: [
                 refused_port_is_unreachable missing_socket_is_unreachable
                 unknown_host_is_unreachable silent_peer_is_unreachable_in_time
@@ -173,4 +176,3 @@ macro_rules! transport_cases {
         );
     };
 }
-pub(crate) use transport_cases;

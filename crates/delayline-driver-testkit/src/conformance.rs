@@ -1,25 +1,32 @@
-//! Queues on a private server for the conformance suite, over any driver. Each driver's
-//! `tests/conformance*.rs` includes this file.
+//! The conformance suite on private servers, over any driver.
 
-use std::future::Future;
+use std::marker::PhantomData;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use delayline_core::{Error, QueueBackend, QueueName};
-use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend, Transport};
+use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend};
 use delayline_test_server::{Cluster, Sentinels, Server};
 use delayline_testkit::{Fixture, async_trait};
 use tokio::sync::OnceCell;
 
-/// Where the queues are.
-#[allow(dead_code, reason = "each program has one")]
-pub(crate) enum Place {
+use crate::Connect;
+
+/// The servers that hold the queues of a run of [`conformance`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// One server, on a unix socket.
     UnixSocket,
+    /// One server, on a TCP port.
     Tcp,
-    /// Three nodes.
+    /// One server, on a unix socket, where each queue has a user of its own who may touch its
+    /// declared keys and use the documented commands, and nothing else.
+    LeastPrivilege,
+    /// A cluster of three nodes.
     Cluster,
-    /// Three nodes, encrypted.
+    /// A cluster of three nodes, encrypted.
     TlsCluster,
     /// A primary and a replica behind three sentinels.
     Sentinel,
@@ -33,12 +40,11 @@ enum Servers {
 }
 
 impl Place {
-    fn start(&self) -> (Servers, String, Option<Vec<u8>>) {
+    fn start(self) -> (Servers, String, Option<Vec<u8>>) {
         match self {
-            Self::UnixSocket | Self::Tcp => {
+            Self::UnixSocket | Self::LeastPrivilege | Self::Tcp => {
                 let builder = Server::builder();
-                let is_tcp = matches!(self, Self::Tcp);
-                let server = if is_tcp { builder.tcp().start() } else { builder.start() };
+                let server = if self == Self::Tcp { builder.tcp() } else { builder }.start();
                 let url = server.url();
                 (Servers::One(Box::new(server)), url, None)
             }
@@ -61,25 +67,21 @@ impl Place {
     }
 }
 
-/// How the queues are reached.
-pub(crate) struct Setup {
-    /// The driver's name, for the output.
-    pub(crate) name: &'static str,
-    pub(crate) resp: Resp,
-    pub(crate) place: Place,
-    /// Each queue has a user of its own, who may touch its declared keys and use the documented
-    /// commands, and nothing else.
-    pub(crate) least_privilege: bool,
-}
-
-/// Runs the suite on private servers, over one transport.
-pub(crate) fn run<T, C, F>(setup: &Setup, connect: C) -> ExitCode
-where
-    T: Transport,
-    C: Fn(ConnectOptions) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<T, Error>> + Send + 'static,
-{
-    let (servers, url, ca_pem) = setup.place.start();
+/// Runs the suite of [`delayline_testkit`] on private servers, over one driver. Call it from `main`
+/// in a test target with `harness = false`. Reads the program's arguments, like other Rust tests.
+///
+/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs 1,000 random
+/// sequences, every other way 250, unless `DELAYLINE_CASES` says otherwise: the scripts are the same
+/// whichever way they are reached.
+///
+/// Returns success if every trial has passed.
+///
+/// # Panics
+///
+/// The servers do not start.
+#[must_use]
+pub fn conformance<C: Connect>(driver: &str, place: Place, resp: Resp) -> ExitCode {
+    let (servers, url, ca_pem) = place.start();
     let mut options: ConnectOptions = match url.parse() {
         Ok(options) => options,
         Err(violation) => {
@@ -87,39 +89,37 @@ where
             return ExitCode::FAILURE;
         }
     };
-    options.resp = setup.resp;
+    options.resp = resp;
     options.ca_pem = ca_pem;
-    let name = format!("{} ({:?}, {url})", setup.name, setup.resp);
-    let (shared, queues) = (OnceCell::new(), AtomicU64::new(0));
-    let least_privilege = setup.least_privilege;
-    let is_first =
-        matches!((&setup.place, setup.resp), (Place::UnixSocket, Resp::V2)) && !least_privilege;
-    let cases = if is_first { 1_000 } else { OTHER_WAY_CASES };
-    let fixture =
-        RedisFixture { connect, options, shared, queues, least_privilege, cases, servers };
+    let name = format!("{driver} ({resp:?}, {url})");
+    let is_first = (place, resp) == (Place::UnixSocket, Resp::V2);
+    let fixture = RedisFixture::<C> {
+        options,
+        shared: OnceCell::new(),
+        queues: AtomicU64::new(0),
+        place,
+        cases: if is_first { 1_000 } else { OTHER_WAY_CASES },
+        servers,
+        connect: PhantomData,
+    };
     delayline_testkit::main(&name, fixture)
 }
 
 /// The scripts are the same whichever way they are reached, and 1,000 sequences have tested them.
 const OTHER_WAY_CASES: u32 = 250;
 
-struct RedisFixture<T, C> {
-    connect: C,
+struct RedisFixture<C: Connect> {
     options: ConnectOptions,
-    shared: OnceCell<ScriptBackend<T>>,
+    shared: OnceCell<ScriptBackend<C::Transport>>,
     queues: AtomicU64,
-    least_privilege: bool,
+    place: Place,
     cases: u32,
     servers: Servers,
+    connect: PhantomData<fn() -> C>,
 }
 
 #[async_trait]
-impl<T, C, F> Fixture for RedisFixture<T, C>
-where
-    T: Transport,
-    C: Fn(ConnectOptions) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<T, Error>> + Send + 'static,
-{
+impl<C: Connect> Fixture for RedisFixture<C> {
     fn random_cases(&self) -> u32 {
         self.cases
     }
@@ -127,14 +127,14 @@ where
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         let name = QueueName::new(format!("queue-{number}"))?;
-        if let (true, Servers::One(server)) = (self.least_privilege, &self.servers) {
+        if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, &self.servers) {
             let mut options = self.options.clone();
             options.username = Some(user_of(server, &name));
-            let transport = Arc::new((self.connect)(options).await?);
+            let transport = Arc::new(C::connect(&options).await?);
             return Ok(Arc::new(ScriptBackend::open(transport, name, false).await?));
         }
         let open = async || {
-            let transport = (self.connect)(self.options.clone()).await?;
+            let transport = C::connect(&self.options).await?;
             ScriptBackend::open(Arc::new(transport), QueueName::new("first")?, false).await
         };
         let shared = self.shared.get_or_try_init(open).await?;

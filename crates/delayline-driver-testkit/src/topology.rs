@@ -1,18 +1,7 @@
 //! What a queue does in a cluster and behind sentinels whose servers fail, freeze, fail over and hand
-//! their slots on, as test cases over any driver. Each driver's `tests/topology.rs` includes this file
-//! and calls [`topology_cases!`] with a type that connects.
-
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "part of test programs, but not all in test functions"
-)]
+//! their slots on.
 
 pub mod cluster;
-#[path = "../connect/mod.rs"]
-pub mod connect;
 pub mod mistakes;
 pub mod sentinel;
 
@@ -25,7 +14,7 @@ use delayline_core::{
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::{Cluster, Server};
 
-pub use self::connect::Connect;
+use crate::Connect;
 
 /// More than any failover takes on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,10 +108,15 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One test for each case.
+/// Tests of clusters and sentinels, one for each case: failovers, frozen primaries, slots that move,
+/// and addresses of the wrong kind of server.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
+/// modules of its own. They include TLS.
+#[macro_export]
 macro_rules! topology_cases {
     ($connect:ty) => {
-        crate::topology_cases::connect::each_case!(topology_cases, $connect,
+        $crate::each_case!(topology, $connect,
             cluster: [
                 queues_of_all_nodes_work_over_one_transport
                 relays_stay_in_the_slot_of_their_queue queues_are_listed_across_a_failover
@@ -148,4 +142,3 @@ macro_rules! topology_cases {
         );
     };
 }
-pub(crate) use topology_cases;

@@ -1,18 +1,7 @@
 //! Every operation, cut at every byte of its request and of its reply, by an end of the connection,
 //! a reset and a silence: what the caller is told is true, the same call again has no second effect,
-//! and queue and model agree at the end. Each driver's `tests/wire.rs` includes this file and calls
-//! [`wire_cases!`] with a type that connects.
+//! and queue and model agree at the end.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "part of test programs, but not all in test functions"
-)]
-
-#[path = "../connect/mod.rs"]
-pub mod connect;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +15,7 @@ use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{End, Fault, Proxy};
 
-pub use self::connect::Connect;
+use crate::Connect;
 
 /// An operation, what comes before it, and what tidies up after it.
 pub struct Scene {
@@ -372,19 +361,29 @@ impl<C: Connect> Lane<C> {
     }
 }
 
-/// One test for each operation.
+/// Tests of connections that break, one for each operation: it is cut at every byte of its request and
+/// of its reply, and queue and model agree at the end.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program: the tests are named
+/// after the operations.
+#[macro_export]
 macro_rules! wire_cases {
+    ($connect:ty) => {
+        $crate::each_scene!($connect: enqueue update throttle follow ack_of_a_followed_message
+            claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause resume
+            get progress list stats forecast history check repair);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_scene {
     ($connect:ty: $($scene:ident)*) => {
         $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $scene() {
-                wire_cases::sweep::<$connect>(wire_cases::scenes::$scene).await;
+            #[test]
+            fn $scene() {
+                $crate::run($crate::wire::sweep::<$connect>($crate::wire::scenes::$scene));
             }
         )*
     };
-    ($connect:ty) => {
-        wire_cases!($connect: enqueue update throttle follow ack_of_a_followed_message claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause
-            resume get progress list stats forecast history check repair);
-    };
 }
-pub(crate) use wire_cases;

@@ -1,17 +1,5 @@
-//! Calls that real replicas and disks have to confirm (G25, G26), as test cases over any driver. Each
-//! driver's `tests/durable.rs` includes this file and calls [`durability_cases!`] with a type that
-//! connects.
+//! Calls that real replicas and disks have to confirm (G25, G26).
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "part of test programs, but not all in test functions"
-)]
-
-#[path = "../connect/mod.rs"]
-pub mod connect;
 pub mod disk;
 pub mod failover;
 pub mod replicas;
@@ -26,7 +14,7 @@ use delayline_core::{
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
 
-pub use self::connect::Connect;
+use crate::Connect;
 
 /// More than any failover takes on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -123,10 +111,15 @@ pub fn calls(server: &Server, command: &str) -> u64 {
     calls.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// One test for each case.
+/// Tests of confirmed calls, one for each case: what replicas and disks have confirmed survives (G25,
+/// G26), and what they have not is told.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
+/// modules of its own.
+#[macro_export]
 macro_rules! durability_cases {
     ($connect:ty) => {
-        crate::durability_cases::connect::each_case!(durability_cases, $connect,
+        $crate::each_case!(durability, $connect,
             replicas: [
                 a_replica_has_what_was_confirmed a_stopped_replica_confirms_nothing
                 nobody_waits_who_did_not_ask_for_it a_missing_permission_is_told_at_once
@@ -143,4 +136,3 @@ macro_rules! durability_cases {
         );
     };
 }
-pub(crate) use durability_cases;

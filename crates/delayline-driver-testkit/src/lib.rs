@@ -1,0 +1,50 @@
+//! What every Redis driver of Delayline must do, as tests on real servers. Each is one line in a test
+//! program of the driver's crate, which names the driver's transport:
+//!
+//! ```
+//! // tests/transport.rs
+//! delayline_driver_testkit::transport_cases!(my_driver::MyTransport);
+//! # fn main() {}
+//! ```
+//!
+//! Here `MyTransport` is a [`DriverTransport`](delayline_redis_protocol::DriverTransport) over the
+//! driver, or any other type that implements [`Connect`].
+//!
+//! - [`transport_cases!`]: one connection after another, to servers and through a proxy that loses
+//!   requests and replies.
+//! - [`wire_cases!`]: every operation, cut at every byte.
+//! - [`topology_cases!`]: clusters and sentinels.
+//! - [`durability_cases!`]: confirmed calls.
+//! - [`queue_cases!`]: queues on servers that are full, damaged or hostile.
+//! - [`conformance()`]: the suite of [`delayline_testkit`], in a program with `harness = false`.
+//!
+//! The README has the whole recipe. Tests start private servers by [`delayline_test_server`], which
+//! says where it looks for the program, and fail without one.
+//!
+//! Minor releases may add cases, so a driver that passed before may rightly fail.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a case fails by a panic, as any test"
+)]
+
+mod conformance;
+mod connect;
+#[doc(hidden)]
+pub mod durability;
+#[doc(hidden)]
+pub mod queue;
+#[doc(hidden)]
+pub mod topology;
+#[doc(hidden)]
+pub mod transport;
+#[doc(hidden)]
+pub mod wire;
+
+pub use self::conformance::{Place, conformance};
+pub use self::connect::Connect;
+#[doc(hidden)]
+pub use self::connect::run;
+pub use self::transport::{heals, increment};

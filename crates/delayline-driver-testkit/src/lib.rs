@@ -10,7 +10,7 @@
 //! Here `MyTransport` is a [`DriverTransport`](delayline_redis_protocol::DriverTransport) over the
 //! driver, or any other type that implements [`Connect`].
 //!
-//! - [`transport_cases!`]: one connection after another, to servers and through a proxy that loses
+//! - [`transport_cases!`]: connecting, calls and waits, with servers that fail and a proxy that loses
 //!   requests and replies.
 //! - [`wire_cases!`]: every operation, cut at every byte.
 //! - [`topology_cases!`]: clusters and sentinels.

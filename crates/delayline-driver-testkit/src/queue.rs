@@ -58,7 +58,7 @@ pub fn member(server: &Server, index: &[u8], name: &str) -> Vec<u8> {
 }
 
 pub fn member_if_any(server: &Server, index: &[u8], name: &str) -> Option<Vec<u8>> {
-    let Raw::Array(members) = server.command(&[b"ZRANGE", index, b"0", b"-1"]) else {
+    let Raw::Array(members) = server.binary_command(&[b"ZRANGE", index, b"0", b"-1"]) else {
         panic!("no members")
     };
     let mut members = members.into_iter().filter_map(|member| match member {
@@ -245,7 +245,7 @@ pub fn every_op() -> Vec<Op> {
 
 /// The serialized value of every key of the queue, to see whether anything was changed.
 pub fn dump(server: &Server, keys: &[bytes::Bytes]) -> Vec<Raw> {
-    keys.iter().map(|key| server.command(&[b"DUMP", &key[..]])).collect()
+    keys.iter().map(|key| server.binary_command(&[b"DUMP", &key[..]])).collect()
 }
 
 /// Audits the queue and answers what is wrong with it.

@@ -149,7 +149,17 @@ impl Server {
         self.try_command(args).unwrap_or_else(|error| panic!("{}", full_text(&error)))
     }
 
-    /// The same for a test that expects an error.
+    /// The same for arguments that are not all text.
+    ///
+    /// # Panics
+    ///
+    /// The server is not there, or answers with an error.
+    #[track_caller]
+    pub fn binary_command(&self, args: &[&[u8]]) -> Reply {
+        self.command(args)
+    }
+
+    /// [`command`](Self::command) for a test that expects an error.
     ///
     /// # Errors
     ///

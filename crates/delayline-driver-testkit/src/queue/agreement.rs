@@ -65,7 +65,7 @@ async fn populate(server: &Server, queue: &ScriptBackend<impl Transport>) {
     ask(queue, 0, reject("large dead")).await;
     let lost = Op::Redrive(Redrive::new(vec![id("lost")], Schedule::NOW));
     ask(queue, 0, lost).await;
-    server.command(&[b"HSET", &queue.keys().all()[DETAILS][..], b"lost", b"junk"]);
+    server.binary_command(&[b"HSET", &queue.keys().all()[DETAILS][..], b"lost", b"junk"]);
     ask(queue, 0, claim(2, 10)).await;
     ask(queue, 0, enqueue(&HELD)).await;
     let Op::Claim(mut short) = claim(3, 10) else { unreachable!() };
@@ -159,7 +159,7 @@ impl<C: Connect> Trial<C> {
         let key = self.queue.keys().all()[index].clone();
         self.server.server.commands(&self.sound);
         let Raw::BulkString(value) =
-            self.server.server.command(&[b"HGET", &key[..], name.as_bytes()])
+            self.server.server.binary_command(&[b"HGET", &key[..], name.as_bytes()])
         else {
             panic!("there is no {name}")
         };

@@ -32,9 +32,11 @@ impl<C: Connect> Queue<C> {
     /// Carries it out, answers whether it rings, and takes the ring away.
     async fn rings(&self, ms: u64, op: Op) -> bool {
         apply(&self.queue, ms, op).await;
-        let Raw::Int(rings) = self.server.command(&[b"LLEN", self.key(BELL)]) else { panic!() };
+        let Raw::Int(rings) = self.server.binary_command(&[b"LLEN", self.key(BELL)]) else {
+            panic!()
+        };
         assert!(rings <= 1, "one ring is enough");
-        self.server.command(&[b"DEL", self.key(BELL)]);
+        self.server.binary_command(&[b"DEL", self.key(BELL)]);
         rings == 1
     }
 
@@ -90,7 +92,7 @@ pub async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     // A ring that nobody has taken is enough.
     queue.empty();
     queue.sending_rings(0, 5_000).await;
-    queue.server.command(&[b"LPUSH", queue.key(BELL), b"1"]);
+    queue.server.binary_command(&[b"LPUSH", queue.key(BELL), b"1"]);
     assert!(queue.sending_rings(0, 4_000).await, "and it stays");
 }
 
@@ -219,7 +221,7 @@ pub async fn a_paused_queue_is_silent<C: Connect>() {
     assert!(queue.rings(2, Op::Resume).await);
     assert!(!queue.rings(2, Op::Resume).await, "it goes on already");
     queue.rings(3, Op::Pause).await;
-    queue.server.command(&[b"LPUSH", queue.key(BELL), b"1"]);
+    queue.server.binary_command(&[b"LPUSH", queue.key(BELL), b"1"]);
     assert!(queue.rings(3, Op::Resume).await, "one ring is enough");
 }
 
@@ -231,7 +233,7 @@ pub async fn looks_that_find_nothing_write_seldom<C: Connect>() {
     let mut before = Raw::Nil;
     for ms in (0..40_000).step_by(1_000) {
         queue.claiming_rings(ms, 1, LONG).await;
-        let control = queue.server.command(&[b"GET", queue.key(CONTROL)]);
+        let control = queue.server.binary_command(&[b"GET", queue.key(CONTROL)]);
         if control != before {
             written.push(ms);
         }

@@ -25,7 +25,7 @@ pub async fn damaged_totals_stop_nothing<C: Connect>() {
     for (n, (damage, before)) in
         (1..).zip([(&[0, 0, 1][..], 1 << 40), (&[0xff; 1_000], u64::MAX), (b"", 0)])
     {
-        server.command(&[b"SET", key, damage]);
+        server.binary_command(&[b"SET", key, damage]);
         let name = format!("message {n}");
         apply(&queue, 1, enqueue(&name)).await;
         let known = totals(&queue, 1).await;
@@ -50,16 +50,16 @@ pub async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
     }
     assert_eq!(history(&queue, minute(4)).await.len(), 5);
     // The base of all instants here is the beginning of minute 30,000,000, whose slot is 120.
-    let stored = server.command(&[b"HGET", key, b"m121"]);
+    let stored = server.binary_command(&[b"HGET", key, b"m121"]);
     let Raw::BulkString(point) = &stored else { panic!("{stored:?}") };
-    server.command(&[b"HSET", key, b"m120", b""]);
-    server.command(&[b"HSET", key, b"m122", &point[..]]);
-    server.command(&[b"HSET", key, b"m123", &[0xff; 300]]);
-    server.command(&[b"HSET", key, b"m119", &[0; 5]]);
-    server.command(&[b"HSET", key, b"m360", &point[..], b"", b"x"]);
+    server.binary_command(&[b"HSET", key, b"m120", b""]);
+    server.binary_command(&[b"HSET", key, b"m122", &point[..]]);
+    server.binary_command(&[b"HSET", key, b"m123", &[0xff; 300]]);
+    server.binary_command(&[b"HSET", key, b"m119", &[0; 5]]);
+    server.binary_command(&[b"HSET", key, b"m360", &point[..], b"", b"x"]);
     let points = history(&queue, minute(4)).await;
     assert_eq!(points.iter().map(|point| point.totals.enqueued).collect::<Vec<_>>(), [1, 4]);
-    server.command(&[b"DEL", key]);
+    server.binary_command(&[b"DEL", key]);
     assert_eq!(history(&queue, minute(4)).await.len(), 1);
     apply(&queue, minute(4), Op::Enqueue(vec![message("new")])).await;
     assert_eq!(history(&queue, minute(4)).await.len(), 2);
@@ -70,7 +70,7 @@ pub async fn totals_outlive_the_control_record<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("b")])).await;
     assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), 2);
-    server.command(&[b"DEL", &queue.keys().all()[CONTROL][..]]);
+    server.binary_command(&[b"DEL", &queue.keys().all()[CONTROL][..]]);
     apply(&queue, 60_000, Op::Enqueue(vec![message("c")])).await;
     let known = totals(&queue, 60_000).await;
     assert_eq!((known.enqueued, known.delivered()), (1, 2));

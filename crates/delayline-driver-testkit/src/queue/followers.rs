@@ -22,7 +22,7 @@ fn is_follower(found: &Found, name: &str) -> bool {
 
 /// What stands in `updates` about an id.
 fn stored(server: &Server, key: &[u8], name: &str) -> Option<Vec<u8>> {
-    match server.command(&[b"HGET", key, name.as_bytes()]) {
+    match server.binary_command(&[b"HGET", key, name.as_bytes()]) {
         Raw::BulkString(bytes) => Some(bytes),
         _ => None,
     }
@@ -39,9 +39,9 @@ pub async fn a_follower_outlives_its_message<C: Connect>() {
     };
     let remove_entry = || {
         let entry = member(&server, &keys[INDEX], "leased");
-        server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
+        server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]);
     };
-    let remove = |key: usize| server.command(&[b"HDEL", &keys[key][..], b"leased"]);
+    let remove = |key: usize| server.binary_command(&[b"HDEL", &keys[key][..], b"leased"]);
     let damages: [(&str, &dyn Fn()); 5] = [
         ("no record", &|| drop(remove(RECORDS))),
         ("no details", &|| drop(remove(DETAILS))),
@@ -82,7 +82,7 @@ pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
             let from = updates::FOLLOWS.offset.unwrap();
             follower[from..from + 8].copy_from_slice(&record[..8]);
         }
-        server.command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), &follower]);
+        server.binary_command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), &follower]);
     }
     let all = repaired(&queue, 10, 100).await;
     for name in ["ready", "dead", "acked", "never"] {
@@ -104,7 +104,7 @@ pub async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
     apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
     let follower = stored(&server, &keys[UPDATES], "leased").unwrap();
     apply(&queue, 5, settle("leased", 1, Outcome::Ack)).await;
-    server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+    server.binary_command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
     assert_eq!(findings(&queue, 6).await, [Finding::Orphan { id: id("leased") }]);
     repaired(&queue, 7, 100).await;
     let tokens = stored(&server, &keys[UPDATES], "leased").unwrap();
@@ -124,9 +124,9 @@ pub async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
         let mut follower = stored(&server, &keys[UPDATES], "leased").unwrap();
         let (from, due) = (updates::DUE.offset.unwrap(), Timestamp::MAX.as_ms() + beyond);
         follower[from..from + 6].copy_from_slice(&due.to_be_bytes()[2..]);
-        server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+        server.binary_command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
         for key in [RECORDS, DETAILS] {
-            server.command(&[b"HDEL", &keys[key][..], b"leased"]);
+            server.binary_command(&[b"HDEL", &keys[key][..], b"leased"]);
         }
         repaired(&queue, 10, 100).await;
         let left = found(&queue, 11, "leased").await;
@@ -150,7 +150,7 @@ pub async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
         apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
         let mut follower = stored(&server, &keys[UPDATES], "leased").unwrap();
         follower[updates::LEVEL.offset.unwrap()] = 4;
-        server.command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
+        server.binary_command(&[b"HSET", &keys[UPDATES][..], b"leased", &follower]);
         let name = op.name();
         apply(&queue, 5, op).await;
         let left = found(&queue, 6, "leased").await;
@@ -186,12 +186,12 @@ pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connec
         let is_over = matches!(end, Some(Op::Claim(_) | Op::Relay(_)));
         let now = if is_over { 20_000 } else { 3 };
         if matches!(end, Some(Op::Repair(_))) {
-            server.command(&[b"HDEL", &queue.keys().all()[RECORDS][..], b"a"]);
+            server.binary_command(&[b"HDEL", &queue.keys().all()[RECORDS][..], b"a"]);
         }
         if let Some(op) = end {
             apply(&queue, now, op).await;
         }
-        let left = server.command(&[b"HLEN", &contents[..]]);
+        let left = server.binary_command(&[b"HLEN", &contents[..]]);
         assert_eq!(left, Raw::Int(0), "contents after {name}");
         assert_eq!(findings(&queue, now).await, [], "after {name}");
     }
@@ -206,7 +206,7 @@ pub async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
         fill(&queue).await;
         apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
         for name in ["leased", "expiring", "ready", "dead"] {
-            server.command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), junk]);
+            server.binary_command(&[b"HSET", &keys[UPDATES][..], name.as_bytes(), junk]);
         }
         let names = ["leased", "ready", "dead"];
         apply(&queue, 5, Op::Get(names.map(id).to_vec())).await;

@@ -13,7 +13,7 @@ pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("gone"), message("z")])).await;
     let records = queue.keys().all()[RECORDS].clone();
-    server.command(&[b"HDEL", &records[..], b"gone"]);
+    server.binary_command(&[b"HDEL", &records[..], b"gone"]);
     let missing = Finding::MissingRecord { id: id("gone") };
     assert!(findings(&queue, 1).await.contains(&missing));
 
@@ -39,11 +39,11 @@ pub async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
     for member in
         [&b""[..], b"x", b"12345678", b"12345678a", b"\0\0\0\0\0\0\0\x01nobody", &[b'j'; 500]]
     {
-        server.command(&[b"ZADD", &keys[INDEX][..], normal.as_bytes(), member]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], normal.as_bytes(), member]);
         let other = [member, b"!"].concat();
-        server.command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &other]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &other]);
     }
-    server.command(&[b"ZADD", &keys[INDEX][..], b"-inf", b"12345678z"]);
+    server.binary_command(&[b"ZADD", &keys[INDEX][..], b"-inf", b"12345678z"]);
     assert!(!findings(&queue, 1).await.is_empty());
     let mut names = Vec::new();
     for round in 0..4 {
@@ -51,7 +51,8 @@ pub async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
     }
     assert_eq!(names, ["a", "z"]);
     let (first, last) = (score(0, 0), score(Position::LEASED, 10));
-    let left = server.command(&[b"ZCOUNT", &keys[INDEX][..], first.as_bytes(), last.as_bytes()]);
+    let left =
+        server.binary_command(&[b"ZCOUNT", &keys[INDEX][..], first.as_bytes(), last.as_bytes()]);
     assert_eq!(left, Raw::Int(0), "junk does not come again");
 }
 
@@ -62,7 +63,7 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
     let details = queue.keys().all()[DETAILS].clone();
     let long = [0xff; 200];
     for (name, junk) in [("ready", &b"junk"[..]), ("expiring", b""), ("leased", &long)] {
-        server.command(&[b"HSET", &details[..], name.as_bytes(), junk]);
+        server.binary_command(&[b"HSET", &details[..], name.as_bytes(), junk]);
     }
     assert_eq!(findings(&queue, 5).await.len(), 3);
     let Claimed { deliveries, mut deaths, .. } = claimed(&queue, 90_000, 9).await;
@@ -111,7 +112,7 @@ pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
                 fill_with_released(&queue).await;
                 let key = queue.keys().all()[index].clone();
                 let Raw::BulkString(mut value) =
-                    server.command(&[b"HGET", &key[..], field.as_bytes()])
+                    server.binary_command(&[b"HGET", &key[..], field.as_bytes()])
                 else {
                     panic!("there is no {field}")
                 };
@@ -120,7 +121,7 @@ pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
                     break;
                 }
                 value[position] = junk;
-                server.command(&[b"HSET", &key[..], field.as_bytes(), &value]);
+                server.binary_command(&[b"HSET", &key[..], field.as_bytes(), &value]);
                 let what = format!("byte {position} of {field} in key {index} set to {junk}");
                 survives(&queue, field, &what).await;
             }
@@ -138,11 +139,11 @@ pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
     assert_eq!(claimed(&queue, 1, 7).await.deliveries.len(), 1);
     let journal = queue.keys().all()[JOURNAL[0]].clone();
-    let Raw::BulkString(mut value) = server.command(&[b"HGET", &journal[..], b"c"]) else {
+    let Raw::BulkString(mut value) = server.binary_command(&[b"HGET", &journal[..], b"c"]) else {
         panic!("the claim is not in the journal")
     };
     value[16..18].fill(0xff);
-    server.command(&[b"HSET", &journal[..], b"c", &value]);
+    server.binary_command(&[b"HSET", &journal[..], b"c", &value]);
 
     server.command(&["CONFIG", "RESETSTAT"]);
     assert_eq!(claimed(&queue, 2, 7).await.deliveries, [], "what it leased cannot be found");
@@ -226,7 +227,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
             more.push(message(name).priority(priority));
         }
         apply(&queue, 4, Op::Enqueue(more)).await;
-        server.command(&[b"DEL", &key[..]]);
+        server.binary_command(&[b"DEL", &key[..]]);
         let relayed = match apply(&queue, 4, op.clone()).await {
             Reply::Relay(relayed) => relayed.ids,
             _ => Vec::new(),
@@ -240,7 +241,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
         }
         apply(&queue, 90_000, settle_at("large", 21, 2)).await;
         let contents = queue.keys().all()[CONTENTS].clone();
-        let left = server.command(&[b"EXISTS", &contents[..]]);
+        let left = server.binary_command(&[b"EXISTS", &contents[..]]);
         assert_eq!(left, Raw::Int(0), "the content of the large one after {}", op.name());
     }
     // Beyond 2^53 the scripts' numbers are not exact.
@@ -250,7 +251,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
     {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
-        server.command(&[b"SETRANGE", &key[..], counter.as_bytes(), number]);
+        server.binary_command(&[b"SETRANGE", &key[..], counter.as_bytes(), number]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
             assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::Damaged), "{}", op.name());
@@ -269,7 +270,7 @@ pub async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
     for score in bands.chain(others).chain([score(Position::DEAD + 1, 0)]) {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
-        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"12345678junk"]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"12345678junk"]);
         let what = format!("an entry at {score}");
         assert!(!findings(&queue, 4).await.is_empty(), "{what} goes unnoticed");
         for op in every_op() {
@@ -290,7 +291,7 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
     let keys = queue.keys().all().to_vec();
     let score = score(Priority::Normal.level(), 1_800_000_000_000);
     for member in [&b""[..], b"x", b"xyz", &[0xff; 8], &[0xff; 12]] {
-        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), member]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), member]);
     }
     let (mut after, mut examined) = (None, 0);
     for _ in 0..20 {
@@ -315,7 +316,7 @@ pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
             server.command(&["FLUSHALL"]);
             fill(&queue).await;
             let stray = [b"12345678", name.as_bytes()].concat();
-            server.command(&[b"ZADD", &index[..], score(band, 5).as_bytes(), &stray]);
+            server.binary_command(&[b"ZADD", &index[..], score(band, 5).as_bytes(), &stray]);
             let what = format!("{name} in band {band}");
             let (mut seen, mut deaths) = (Vec::new(), Vec::new());
             for token in 20..23 {
@@ -345,7 +346,7 @@ pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
         let entry = member(&server, &index, name);
-        server.command(&[b"ZADD", &index[..], due.as_bytes(), &entry]);
+        server.binary_command(&[b"ZADD", &index[..], due.as_bytes(), &entry]);
     };
     for name in ["leased", "dead"] {
         half_done(name).await;
@@ -384,7 +385,7 @@ pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
         fill(&queue).await;
         apply(&queue, 4, settle("leased", 1, outcome)).await;
         let entry = member(&server, &index, "leased");
-        server.command(&[b"ZADD", &index[..], over.as_bytes(), &entry]);
+        server.binary_command(&[b"ZADD", &index[..], over.as_bytes(), &entry]);
         let Claimed { deliveries, deaths, .. } = claimed(&queue, 5, 9).await;
         let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
         let crashes = again.map(|delivery| delivery.message.info.crashes);
@@ -408,7 +409,11 @@ pub async fn large_contents_come_and_go<C: Connect>() {
         sent.push(message.clone());
         apply(&queue, 0, Op::Enqueue(vec![message])).await;
     }
-    assert_eq!(server.command(&[b"HLEN", &contents[..]]), Raw::Int(4), "one has its header over");
+    assert_eq!(
+        server.binary_command(&[b"HLEN", &contents[..]]),
+        Raw::Int(4),
+        "one has its header over"
+    );
     let Reply::Get(found) = apply(&queue, 1, Op::Get(vec![id("4")])).await else { panic!() };
     let Found::Live(found) = &found[0] else { panic!("{found:?}") };
     assert_eq!((found.payload.len(), &found.headers), (1 << 20, &sent[4].headers));
@@ -419,7 +424,7 @@ pub async fn large_contents_come_and_go<C: Connect>() {
     assert_eq!(findings(&queue, 1).await, []);
 
     apply(&queue, 2, Op::Cancel(vec![id("2")])).await;
-    server.command(&[b"HDEL", &contents[..], b"3"]);
+    server.binary_command(&[b"HDEL", &contents[..], b"3"]);
     let deliveries = claimed(&queue, 3, 1).await.deliveries;
     let names: Vec<_> = deliveries.iter().map(|d| d.message.info.id.to_string()).collect();
     assert_eq!(names, ["0", "1", "4"]);
@@ -429,7 +434,7 @@ pub async fn large_contents_come_and_go<C: Connect>() {
         apply(&queue, 4, settle(&name, 1, Outcome::Ack)).await;
     }
     apply(&queue, 5, Op::Purge(vec![id("3")])).await;
-    assert_eq!(server.command(&[b"EXISTS", &contents[..]]), Raw::Int(0));
+    assert_eq!(server.binary_command(&[b"EXISTS", &contents[..]]), Raw::Int(0));
     assert_eq!(findings(&queue, 6).await, []);
 }
 
@@ -443,7 +448,7 @@ pub async fn a_large_message_is_buried_with_its_content<C: Connect>() {
     for bury in [claim(1, 1), turn, relay_to_list(1, None), Op::Repair(Check::new(100))] {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a").payload(payload.clone())])).await;
-        server.command(&[b"HSET", &details[..], b"a", b"junk"]);
+        server.binary_command(&[b"HSET", &details[..], b"a", b"junk"]);
         apply(&queue, 1, bury.clone()).await;
         assert_eq!(death_of(&queue, "a").await, Some(DeathReason::Unreadable), "{}", bury.name());
         let Reply::Get(found) = apply(&queue, 2, Op::Get(vec![id("a")])).await else { panic!() };
@@ -466,8 +471,8 @@ pub async fn finished_messages_leave_no_residue<C: Connect>() {
     // What is left is the control record, the totals, perhaps a ring, and what goes by itself after a
     // while: what is remembered of messages and claims within hours, the history within a month.
     for key in queue.keys().all() {
-        let exists = server.command(&[b"EXISTS", &key[..]]) == Raw::Int(1);
-        let Raw::Int(ttl_ms) = server.command(&[b"PTTL", &key[..]]) else { panic!() };
+        let exists = server.binary_command(&[b"EXISTS", &key[..]]) == Raw::Int(1);
+        let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &key[..]]) else { panic!() };
         let is = |name: &[u8]| key.ends_with(name);
         let most = if is(b":history") { 31 * 86_400_000 } else { 7_200_000 };
         let stays = is(b":control") || is(b":totals") || is(b":bell");

@@ -61,8 +61,8 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
         for op in every_op() {
             server.command(&["FLUSHALL"]);
             fill(&queue).await;
-            server.command(&[b"DEL", &spoiled[..]]);
-            server.command(&[b"SADD", &spoiled[..], b"not ours"]);
+            server.binary_command(&[b"DEL", &spoiled[..]]);
+            server.binary_command(&[b"SADD", &spoiled[..], b"not ours"]);
             let before = dump(&server, &keys);
             let spoiled_before = foreign(&server, spoiled);
             // At 6,000 a lease has run out, so the claim also writes what it seldom writes.
@@ -94,7 +94,7 @@ pub async fn a_queue_of_another_version_is_refused_unchanged<C: Connect>() {
         let queue = open::<C>(&server.url()).await.unwrap();
         fill(&queue).await;
         let control = &queue.keys().all()[CONTROL];
-        server.command(&[b"SETRANGE", &control[..], b"0", &[u8::try_from(found).unwrap()]]);
+        server.binary_command(&[b"SETRANGE", &control[..], b"0", &[u8::try_from(found).unwrap()]]);
         let before = dump(&server, queue.keys().all());
         let supported = SCHEMA_VERSION;
         let refused = match found < supported {
@@ -118,7 +118,7 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
     let lengths = [1, control::BYTES - 1, control::BYTES + 1].map(|length| vec![version; length]);
     let others = [vec![], vec![0], vec![0; control::BYTES]];
     for junk in lengths.into_iter().chain(others) {
-        server.command(&[b"SET", &key[..], &junk]);
+        server.binary_command(&[b"SET", &key[..], &junk]);
         let before = dump(&server, queue.keys().all());
         for op in every_op() {
             assert_eq!(kind_of(&queue, 6_000, &op).await, Err(ErrorKind::Damaged));
@@ -126,7 +126,7 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
         assert_eq!(dump(&server, queue.keys().all()), before);
         let error = queue.apply(at(6_000), &Op::Stats).await.unwrap_err().to_string();
         assert!(error.contains("delete the key delayline:{q}:control"), "{error}");
-        server.command(&[b"DEL", &key[..]]);
+        server.binary_command(&[b"DEL", &key[..]]);
         repair::repaired(&queue, 6_000, 100).await;
         assert!(!claimed(&queue, 6_000, 20).await.deliveries.is_empty());
         server.command(&["FLUSHALL"]);

@@ -107,7 +107,7 @@ pub async fn each_message_becomes_one_element_of_a_list<C: Connect>() {
     // Nothing is left of them but that they have finished.
     for key in [INDEX, RECORDS, DETAILS, CONTENTS] {
         let key = &scene.queue.keys().all()[key];
-        assert_eq!(scene.server.command(&[b"EXISTS", &key[..]]), Raw::Int(0), "{key:?}");
+        assert_eq!(scene.server.binary_command(&[b"EXISTS", &key[..]]), Raw::Int(0), "{key:?}");
     }
     let many = (0..limits::MAX_BATCH).map(|n| message(&format!("m{n}")));
     apply(&scene.queue, 2, Op::Enqueue(many.collect())).await;
@@ -243,7 +243,7 @@ pub async fn a_group_that_keeps_up_lets_more_through<C: Connect>() {
         let Raw::Array(entry) = entry else { panic!("{entry:?}") };
         let Raw::BulkString(id) = &entry[0] else { panic!("{entry:?}") };
         assert!(scene.relay(1, relay()).await.held_back || pending.len() == 1);
-        scene.server.command(&[b"XACK", STREAM.as_bytes(), b"g", id]);
+        scene.server.binary_command(&[b"XACK", STREAM.as_bytes(), b"g", id]);
         let one = scene.relay(1, relay()).await;
         assert_eq!(one.ids.len(), 1, "there is room for one more");
     }
@@ -280,7 +280,7 @@ pub async fn a_backlog_that_nobody_knows_is_at_most_the_stream<C: Connect>() {
     let Raw::Array(entries) = scene.server.command(&["XRANGE", STREAM, "-", "+"]) else { panic!() };
     let Raw::Array(second) = &entries[1] else { panic!() };
     let Raw::BulkString(second) = &second[0] else { panic!() };
-    scene.server.command(&[b"XDEL", STREAM.as_bytes(), second]);
+    scene.server.binary_command(&[b"XDEL", STREAM.as_bytes(), second]);
     assert_eq!(lag(&scene), None);
     // Two entries at most, and one that is pending.
     let full = scene.relay(2, relay_to_stream(9, Some(3))).await;
@@ -335,9 +335,9 @@ pub async fn damaged_messages_are_buried_and_not_relayed<C: Connect>() {
     apply(&scene.queue, 0, Op::Enqueue(vec![message("lost"), message("short"), large, sound]))
         .await;
     let keys = scene.queue.keys().all();
-    scene.server.command(&[b"HDEL", &keys[RECORDS][..], b"lost"]);
-    scene.server.command(&[b"HSET", &keys[RECORDS][..], b"short", b"x"]);
-    scene.server.command(&[b"HDEL", &keys[CONTENTS][..], b"large"]);
+    scene.server.binary_command(&[b"HDEL", &keys[RECORDS][..], b"lost"]);
+    scene.server.binary_command(&[b"HSET", &keys[RECORDS][..], b"short", b"x"]);
+    scene.server.binary_command(&[b"HDEL", &keys[CONTENTS][..], b"large"]);
     let relayed = scene.relay(1, relay_to_list(1, None)).await;
     assert_eq!(relayed.ids, [id("sound")]);
     let deaths: Vec<_> = relayed.deaths.iter().map(|it| (it.id.to_string(), it.reason)).collect();
@@ -360,7 +360,7 @@ pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Conne
     // Headers of three bytes, whose names and values are empty.
     for (name, headers) in [("most", 2_730_u16), ("more", 2_731), ("all", 21_845)] {
         let Raw::BulkString(mut bytes) =
-            scene.server.command(&[b"HGET", &records[..], name.as_bytes()])
+            scene.server.binary_command(&[b"HGET", &records[..], name.as_bytes()])
         else {
             panic!("there is no {name}")
         };
@@ -368,7 +368,7 @@ pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Conne
         bytes[record::FORM.offset.unwrap()] |= form::HEADED;
         bytes.extend((3 * headers).to_be_bytes());
         bytes.extend(vec![0; usize::from(3 * headers)]);
-        scene.server.command(&[b"HSET", &records[..], name.as_bytes(), &bytes]);
+        scene.server.binary_command(&[b"HSET", &records[..], name.as_bytes(), &bytes]);
     }
     let relayed = scene.relay(1, relay_to_stream(10, None)).await;
     assert_eq!(relayed.ids, ["before", "most", "after"].map(id));
@@ -388,7 +388,7 @@ pub async fn a_relay_that_is_held_back_does_not_ring<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let rings = || {
         let bell = &scene.queue.keys().all()[BELL];
-        scene.server.command(&[b"DEL", &bell[..]]) == Raw::Int(1)
+        scene.server.binary_command(&[b"DEL", &bell[..]]) == Raw::Int(1)
     };
     apply(&scene.queue, 0, Op::Enqueue(["a", "b", "c"].map(message).to_vec())).await;
     rings();

@@ -57,9 +57,11 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
     {
         for (key, most) in [(new, 2 * retention), (old, retention)] {
             let before = dump(&server, keys);
-            assert_eq!(server.command(&[b"PERSIST", &keys[key][..]]), Raw::Int(1));
+            assert_eq!(server.binary_command(&[b"PERSIST", &keys[key][..]]), Raw::Int(1));
             assert_eq!(repair::repaired(&queue, now, 100).await, []);
-            let Raw::Int(ttl_ms) = server.command(&[b"PTTL", &keys[key][..]]) else { panic!() };
+            let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &keys[key][..]]) else {
+                panic!()
+            };
             let most = i64::try_from(most).unwrap();
             assert!((most - 60_000..=most).contains(&ttl_ms), "{:?} {ttl_ms}", keys[key]);
             let after = dump(&server, keys);
@@ -68,9 +70,9 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
             assert!(changed.into_iter().all(|key| [CONTROL, BELL].contains(&key)));
         }
     }
-    assert_eq!(server.command(&[b"PERSIST", &keys[HISTORY][..]]), Raw::Int(1));
+    assert_eq!(server.binary_command(&[b"PERSIST", &keys[HISTORY][..]]), Raw::Int(1));
     assert_eq!(repair::repaired(&queue, now, 100).await, []);
-    let Raw::Int(ttl_ms) = server.command(&[b"PTTL", &keys[HISTORY][..]]) else { panic!() };
+    let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &keys[HISTORY][..]]) else { panic!() };
     assert!((2_678_340_000..=2_678_400_000).contains(&ttl_ms), "{ttl_ms}");
     let before = dump(&server, keys);
     assert_eq!(repair::repaired(&queue, now, 100).await, []);
@@ -88,14 +90,14 @@ pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
         for (token, ms) in (1..).zip(instants) {
             finish(&queue, ms, token, end).await;
             for [new, _] in [FINISHED, JOURNAL] {
-                let ttl_ms = server.command(&[b"PTTL", &keys[new][..]]);
+                let ttl_ms = server.binary_command(&[b"PTTL", &keys[new][..]]);
                 assert!(matches!(ttl_ms, Raw::Int(1..)), "{end:?} at {ms}: {:?}", keys[new]);
             }
         }
         for ([new, old], retention) in
             [(FINISHED, FINISHED_RETENTION_MS), (JOURNAL, JOURNAL_RETENTION_MS)]
         {
-            let ttl_ms = |key: usize| match server.command(&[b"PTTL", &keys[key][..]]) {
+            let ttl_ms = |key: usize| match server.binary_command(&[b"PTTL", &keys[key][..]]) {
                 Raw::Int(ttl_ms) => ttl_ms,
                 other => panic!("{other:?}"),
             };
@@ -118,7 +120,7 @@ pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
         let place = member(&server, &index, "a");
-        let score = || match server.command(&[b"ZSCORE", &index[..], &place]) {
+        let score = || match server.binary_command(&[b"ZSCORE", &index[..], &place]) {
             Raw::BulkString(score) => score,
             other => panic!("{other:?}"),
         };
@@ -126,10 +128,10 @@ pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
         claimed(&queue, 0, 1).await;
         let score = if is_leased { score() } else { waiting };
         apply(&queue, 1, settle("a", 1, Outcome::Ack)).await;
-        server.command(&[b"ZADD", &index[..], &score, &place]);
+        server.binary_command(&[b"ZADD", &index[..], &score, &place]);
         // The lease is over.
         apply(&queue, 20_000, op.clone()).await;
-        let left = server.command(&[b"ZCARD", &index[..]]);
+        let left = server.binary_command(&[b"ZCARD", &index[..]]);
         assert_eq!(left, Raw::Int(0), "{}, leased: {is_leased}", op.name());
     }
 }
@@ -143,14 +145,14 @@ pub async fn results_go_by_themselves<C: Connect>() {
     let most = i64::try_from(MAX_RESULT_RETENTION_MS).unwrap();
     let are_limited = || {
         RESULTS.iter().all(|key| {
-            let ttl_ms = server.command(&[b"PTTL", &queue.keys().all()[*key][..]]);
+            let ttl_ms = server.binary_command(&[b"PTTL", &queue.keys().all()[*key][..]]);
             matches!(ttl_ms, Raw::Int(ms) if (most - 60_000..=most).contains(&ms))
         })
     };
     assert!(are_limited());
     for key in RESULTS {
         // A file may end just before.
-        assert_eq!(server.command(&[b"PERSIST", &queue.keys().all()[key][..]]), Raw::Int(1));
+        assert_eq!(server.binary_command(&[b"PERSIST", &queue.keys().all()[key][..]]), Raw::Int(1));
         assert!(!are_limited());
         assert_eq!(repair::repaired(&queue, 0, 100).await, []);
         assert!(are_limited());
@@ -161,9 +163,13 @@ pub async fn results_go_by_themselves<C: Connect>() {
     assert_eq!(claimed(&queue, 60_000, 2).await.deliveries.len(), 1);
     apply(&queue, 60_000, op(2, "b")).await;
     let [results, until] = RESULTS.map(|key| &queue.keys().all()[key][..]);
-    assert_eq!(server.command(&[b"HLEN", results]), Raw::Int(2), "b, and the number of bytes");
-    assert_eq!(server.command(&[b"HGET", results, b""]), Raw::BulkString(b"2".to_vec()));
-    assert_eq!(server.command(&[b"ZCARD", until]), Raw::Int(1));
+    assert_eq!(
+        server.binary_command(&[b"HLEN", results]),
+        Raw::Int(2),
+        "b, and the number of bytes"
+    );
+    assert_eq!(server.binary_command(&[b"HGET", results, b""]), Raw::BulkString(b"2".to_vec()));
+    assert_eq!(server.binary_command(&[b"ZCARD", until]), Raw::Int(1));
 }
 
 pub async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
@@ -173,15 +179,15 @@ pub async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
     let damages: [&[u8]; 8] =
         [b"x", b"", b"-5", b"nan", b"inf", b"1e300", b"9007199254740992", &[0xff; 100]];
     for (token, damage) in (1..).zip(damages) {
-        server.command(&[b"DEL", results]);
-        server.command(&[b"HSET", results, b"", damage]);
+        server.binary_command(&[b"DEL", results]);
+        server.binary_command(&[b"HSET", results, b"", damage]);
         let name = token.to_string();
         apply(&queue, 1, Op::Enqueue(vec![message(&name)])).await;
         assert_eq!(claimed(&queue, 1, token).await.deliveries.len(), 1);
         let op = hand_off(&name, token, Outcome::Ack, &[]);
         let Reply::HandOff(told) = apply(&queue, 1, op).await else { panic!() };
         assert!(told[0].result_kept, "{damage:?}");
-        let bytes = server.command(&[b"HGET", results, b""]);
+        let bytes = server.binary_command(&[b"HGET", results, b""]);
         assert_eq!(bytes, Raw::BulkString(b"2".to_vec()), "{damage:?}");
     }
 }
@@ -195,7 +201,7 @@ pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
         let cancelled = apply(&queue, ms, Op::Cancel(vec![id(name)])).await;
         assert_eq!(cancelled, Reply::Cancel(vec![Cancelled::Cancelled]));
     };
-    let lengths = || [&new, &old].map(|key| server.command(&[b"HLEN", &key[..]]));
+    let lengths = || [&new, &old].map(|key| server.binary_command(&[b"HLEN", &key[..]]));
     let raw = |count: usize| Raw::Int(i64::try_from(count).unwrap());
 
     finish(0, "first").await;
@@ -203,7 +209,7 @@ pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
     let fill = "local one = redis.call('HGET', KEYS[1], 'first') \
                 for n = 2, ARGV[1] do redis.call('HSET', KEYS[1], 'other' .. n, one) end";
     let others = (MAX_FINISHED - 1).to_string();
-    server.command(&[b"EVAL", fill.as_bytes(), b"1", &new[..], others.as_bytes()]);
+    server.binary_command(&[b"EVAL", fill.as_bytes(), b"1", &new[..], others.as_bytes()]);
     finish(1, "last").await;
     assert_eq!(lengths(), [raw(MAX_FINISHED), raw(0)], "there was room for one more");
     finish(2, "next").await;

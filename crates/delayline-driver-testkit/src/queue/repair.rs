@@ -97,7 +97,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // A record that is gone: a dead letter, that can be purged.
     anew().await;
-    server.command(&[b"HDEL", &keys[RECORDS][..], b"scheduled"]);
+    server.binary_command(&[b"HDEL", &keys[RECORDS][..], b"scheduled"]);
     assert_eq!(repaired(&queue, 10, 2).await, [Finding::MissingRecord { id: id("scheduled") }]);
     assert!(is_dead(&found(&queue, 10, "scheduled").await));
     let purge = Op::Purge(vec![id("scheduled")]);
@@ -107,7 +107,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     // An index entry that is gone: nobody knows when it was due, so it is not delivered.
     anew().await;
     let entry = member(&server, &keys[INDEX], "scheduled");
-    server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
+    server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]);
     let all = repaired(&queue, 10, 100).await;
     assert!(all.contains(&Finding::Orphan { id: id("scheduled") }), "{all:?}");
     assert!(is_dead(&found(&queue, 10, "scheduled").await));
@@ -116,7 +116,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // Details that cannot be read: a dead letter, that can be redriven.
     anew().await;
-    server.command(&[b"HSET", &keys[DETAILS][..], b"ready", b"junk"]);
+    server.binary_command(&[b"HSET", &keys[DETAILS][..], b"ready", b"junk"]);
     repaired(&queue, 10, 100).await;
     assert!(is_dead(&found(&queue, 10, "ready").await));
     assert!(redrive(&queue, 11, "ready").await, "its record is whole");
@@ -124,7 +124,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // A record that cannot be read: what stood in its place is kept, but never delivered.
     anew().await;
-    server.command(&[b"HSET", &keys[RECORDS][..], b"ready", b"junk"]);
+    server.binary_command(&[b"HSET", &keys[RECORDS][..], b"ready", b"junk"]);
     repaired(&queue, 10, 100).await;
     let Found::Live(junk) = found(&queue, 10, "ready").await else { panic!("it is lost") };
     assert_eq!(junk.payload, &b"junk"[..]);
@@ -133,7 +133,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     // The end of a lease that is gone: the lease is over, and counts as a crash.
     anew().await;
     let entry = member(&server, &keys[INDEX], "leased");
-    server.command(&[b"ZREM", &keys[INDEX][..], &entry]);
+    server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]);
     repaired(&queue, 10, 100).await;
     let deliveries = claimed(&queue, 11, 9).await.deliveries;
     let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
@@ -143,7 +143,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     anew().await;
     let entry = member(&server, &keys[INDEX], "leased");
     let waiting = score(Priority::Normal.level(), 0);
-    server.command(&[b"ZADD", &keys[INDEX][..], waiting.as_bytes(), &entry]);
+    server.binary_command(&[b"ZADD", &keys[INDEX][..], waiting.as_bytes(), &entry]);
     let wrong = Finding::MissingDetails { id: id("leased") };
     assert_eq!(repaired(&queue, 10, 100).await, [wrong]);
     let Reply::Settle(settled) = apply(&queue, 11, settle("leased", 1, Outcome::Ack)).await else {
@@ -156,7 +156,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     anew().await;
     apply(&queue, 10, settle("leased", 1, Outcome::Release)).await;
     let leased = score(Position::LEASED, Timestamp::MAX.as_ms());
-    server.command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &entry]);
+    server.binary_command(&[b"ZADD", &keys[INDEX][..], leased.as_bytes(), &entry]);
     let wrong = Finding::MissingDetails { id: id("leased") };
     assert_eq!(repaired(&queue, 11, 100).await, [wrong]);
     assert_delivered(&queue, 12, "leased").await;
@@ -165,7 +165,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     anew().await;
     let entry = member(&server, &keys[INDEX], "ready");
     let urgent = score(Priority::Urgent.level(), 1_800_000_000_003);
-    server.command(&[b"ZADD", &keys[INDEX][..], urgent.as_bytes(), &entry]);
+    server.binary_command(&[b"ZADD", &keys[INDEX][..], urgent.as_bytes(), &entry]);
     let wrong = Finding::WrongRecord { id: id("ready") };
     assert_eq!(repaired(&queue, 10, 100).await, [wrong]);
     assert_delivered(&queue, 12, "ready").await;
@@ -178,20 +178,20 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
     let gaps: Vec<_> = gaps.chain(["-inf", "-5", "+inf", "1e18"].map(str::to_owned)).collect();
     let bands = (0..=Position::DEAD).map(|band| score(band, 5));
     for (n, score) in bands.chain(gaps.clone()).enumerate() {
-        server.command(&[
+        server.binary_command(&[
             b"ZADD",
             &keys[INDEX][..],
             score.as_bytes(),
             format!("junk{n}").as_bytes(),
         ]);
         let stray = format!("{n:08}stray");
-        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), stray.as_bytes()]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), stray.as_bytes()]);
     }
     repaired(&queue, 10, 3).await;
     assert!(is_dead(&found(&queue, 10, "stray").await), "an id that may have been a message's");
     for score in gaps {
         anew().await;
-        server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"junk"]);
+        server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"junk"]);
         let all = repaired(&queue, 10, 100).await;
         let band = score.parse::<f64>().unwrap() / 2_f64.powi(48);
         let before = (0..=Position::DEAD).rfind(|known| f64::from(*known) <= band);
@@ -201,7 +201,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 
     // Counters that have lost something.
     anew().await;
-    server.command(&[b"DEL", &keys[0][..]]);
+    server.binary_command(&[b"DEL", &keys[0][..]]);
     let all = repaired(&queue, 10, 100).await;
     assert!(matches!(all[..], [Finding::Conservation { .. }]), "{all:?}");
 }
@@ -215,12 +215,12 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a"), message("b")])).await;
         assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), 2);
-        server.command(&[b"ZREM", &keys[INDEX][..], &member(&server, &keys[INDEX], "a")]);
-        server.command(&[b"HDEL", &keys[RECORDS][..], b"a"]);
-        server.command(&[b"HSET", &keys[CONTENTS][..], b"c", b"content"]);
+        server.binary_command(&[b"ZREM", &keys[INDEX][..], &member(&server, &keys[INDEX], "a")]);
+        server.binary_command(&[b"HDEL", &keys[RECORDS][..], b"a"]);
+        server.binary_command(&[b"HSET", &keys[CONTENTS][..], b"c", b"content"]);
         // The names of no messages.
-        server.command(&[b"HSET", &keys[DETAILS][..], b"", b"junk"]);
-        server.command(&[b"HSET", &keys[CONTENTS][..], &[b'n'; 129], b"junk"]);
+        server.binary_command(&[b"HSET", &keys[DETAILS][..], b"", b"junk"]);
+        server.binary_command(&[b"HSET", &keys[CONTENTS][..], &[b'n'; 129], b"junk"]);
     };
 
     orphan().await;
@@ -233,7 +233,7 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
     }
     assert_eq!(repaired(&queue, 1, 100).await, found);
     for (key, left) in [(DETAILS, 1), (CONTENTS, 0)] {
-        assert_eq!(server.command(&[b"HLEN", &keys[key][..]]), Raw::Int(left));
+        assert_eq!(server.binary_command(&[b"HLEN", &keys[key][..]]), Raw::Int(left));
     }
 
     // Another message of that id is sent, cancelled, moved and delivered as if nothing were there.
@@ -291,7 +291,12 @@ pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
         for name in ["dead", "leased", "due"] {
             for band in [Priority::Urgent.level(), Position::LEASED, Position::DEAD] {
                 let stray = [b"12345678", name.as_bytes()].concat();
-                server.command(&[b"ZADD", &keys[INDEX][..], score(band, 5).as_bytes(), &stray]);
+                server.binary_command(&[
+                    b"ZADD",
+                    &keys[INDEX][..],
+                    score(band, 5).as_bytes(),
+                    &stray,
+                ]);
                 let repair = Op::Repair(Check::new(100));
                 let Reply::Repair(repaired) = apply(repair).await else { panic!("no repair") };
                 assert_eq!(repaired.findings.len(), 1, "{name} in {band}");
@@ -315,7 +320,7 @@ pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
         let mut again = message("a");
         again.finished_ids = FinishedIds::Reuse;
         apply(&queue, later, Op::Enqueue(vec![again])).await;
-        server.command(&[b"DEL", &keys[INDEX][..]]);
+        server.binary_command(&[b"DEL", &keys[INDEX][..]]);
         repaired(&queue, later, 100).await;
         assert!(is_dead(&found(&queue, later, "a").await), "it is not gone, {later} later");
         assert!(redrive(&queue, later, "a").await);
@@ -333,8 +338,8 @@ pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() 
     for token in 1..3 {
         apply(&queue, 0, claim(token, 1_000)).await;
     }
-    server.command(&[b"DEL", &queue.keys().all()[RECORDS][..]]);
-    server.command(&[b"DEL", &queue.keys().all()[INDEX][..]]);
+    server.binary_command(&[b"DEL", &queue.keys().all()[RECORDS][..]]);
+    server.binary_command(&[b"DEL", &queue.keys().all()[INDEX][..]]);
     let (mut after, mut found) = (None, BTreeSet::new());
     loop {
         let Reply::Check(page) = apply(&queue, 1, Op::Check(Check::new(100).after(after))).await
@@ -387,12 +392,12 @@ pub async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
             let impossible = ["-inf", "9e15", "+inf"].map(str::to_owned);
             let score = possible.into_iter().chain(impossible).nth(below(5)).unwrap();
             match below(6) {
-                0 => server.command(&[b"HDEL", &keys[RECORDS][..], name.as_bytes()]),
-                1 => server.command(&[b"HDEL", &keys[DETAILS][..], name.as_bytes()]),
-                2 => server.command(&[b"HSET", &keys[RECORDS][..], name.as_bytes(), junk]),
-                3 => server.command(&[b"HSET", &keys[DETAILS][..], name.as_bytes(), junk]),
-                4 => server.command(&[b"ZREM", &keys[INDEX][..], &entry]),
-                _ => server.command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), &entry]),
+                0 => server.binary_command(&[b"HDEL", &keys[RECORDS][..], name.as_bytes()]),
+                1 => server.binary_command(&[b"HDEL", &keys[DETAILS][..], name.as_bytes()]),
+                2 => server.binary_command(&[b"HSET", &keys[RECORDS][..], name.as_bytes(), junk]),
+                3 => server.binary_command(&[b"HSET", &keys[DETAILS][..], name.as_bytes(), junk]),
+                4 => server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]),
+                _ => server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), &entry]),
             };
         }
         mended += repaired(&queue, 4, 1 + below(4)).await.len();
@@ -422,7 +427,7 @@ pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
     let names: Vec<_> = (0..700).map(|n| format!("m{n}")).collect();
     apply(&queue, 0, Op::Enqueue(names.iter().map(|name| message(name)).collect())).await;
     let index = queue.keys().all()[INDEX].clone();
-    server.command(&[b"DEL", &index[..]]);
+    server.binary_command(&[b"DEL", &index[..]]);
     let all = repaired(&queue, 1, 50).await;
     assert_eq!(all.len(), 700);
     let Reply::Stats(stats) = apply(&queue, 2, Op::Stats).await else { panic!("no counts") };

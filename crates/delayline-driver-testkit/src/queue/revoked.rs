@@ -109,7 +109,7 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     fill(queue).await;
     if age == Age::Paused {
         apply(queue, 4, Op::Pause).await;
-        server.command(&[b"DEL", &queue.keys().all()[BELL][..]]);
+        server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
         return;
     }
     if age == Age::Forgotten {
@@ -117,7 +117,7 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
         again.finished_ids = FinishedIds::Reuse;
         apply(queue, 4, Op::Enqueue(vec![again])).await;
         for key in &queue.keys().all()[JOURNAL[0]..=JOURNAL[1]] {
-            server.command(&[b"DEL", &key[..]]);
+            server.binary_command(&[b"DEL", &key[..]]);
         }
         return;
     }
@@ -141,11 +141,11 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     let [lost, stray] = damaged;
     apply(queue, 5, Op::Enqueue(vec![expiring, large, lost, stray])).await;
     let keys = queue.keys();
-    server.command(&[b"HDEL", &keys.all()[RECORDS][..], b"lost"]);
-    server.command(&[b"DEL", &keys.all()[BELL][..]]);
-    server.command(&[b"HSET", &keys.all()[DETAILS][..], b"orphan", b"x"]);
-    server.command(&[b"HSET", &keys.all()[CONTENTS][..], b"orphan", b"x"]);
-    server.command(&[b"HSET", &keys.all()[RECORDS][..], b"unindexed", b"x"]);
+    server.binary_command(&[b"HDEL", &keys.all()[RECORDS][..], b"lost"]);
+    server.binary_command(&[b"DEL", &keys.all()[BELL][..]]);
+    server.binary_command(&[b"HSET", &keys.all()[DETAILS][..], b"orphan", b"x"]);
+    server.binary_command(&[b"HSET", &keys.all()[CONTENTS][..], b"orphan", b"x"]);
+    server.binary_command(&[b"HSET", &keys.all()[RECORDS][..], b"unindexed", b"x"]);
 }
 
 const MINUTES: u64 = 60_000;

@@ -35,19 +35,19 @@ pub async fn windows_go_by_themselves<C: Connect>() {
     let names: Vec<_> = (0..9).map(|n| n.to_string()).collect();
     let first = names.iter().map(|name| throttled(name)).collect();
     apply(&queue, 0, Op::Enqueue(first)).await;
-    assert_eq!(server.command(&[b"ZCARD", windows]), Raw::Int(9));
+    assert_eq!(server.binary_command(&[b"ZCARD", windows]), Raw::Int(9));
     for (n, left) in (0..).zip([8, 7, 6, 5, 5, 6]) {
         assert_eq!(sent(&queue, 60_000, throttled(&format!("later {n}"))).await, created(60_000));
-        assert_eq!(server.command(&[b"ZCARD", windows]), Raw::Int(left), "{n}");
+        assert_eq!(server.binary_command(&[b"ZCARD", windows]), Raw::Int(left), "{n}");
     }
     let most = i64::try_from(MAX_WINDOW_MS).unwrap();
     let is_limited = || {
-        let ttl_ms = server.command(&[b"PTTL", windows]);
+        let ttl_ms = server.binary_command(&[b"PTTL", windows]);
         matches!(ttl_ms, Raw::Int(ms) if (most - 60_000..=most).contains(&ms))
     };
     assert!(is_limited());
     // A file may end just before.
-    assert_eq!(server.command(&[b"PERSIST", windows]), Raw::Int(1));
+    assert_eq!(server.binary_command(&[b"PERSIST", windows]), Raw::Int(1));
     assert_eq!(repair::repaired(&queue, 0, 100).await, []);
     assert!(is_limited());
 }
@@ -59,7 +59,14 @@ pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
     let windows = &queue.keys().all()[WINDOWS][..];
     let count = (MAX_WINDOWS - 1).to_string();
     let until = instant(500).as_ms().to_string();
-    server.command(&[b"EVAL", FILL.as_bytes(), b"1", windows, count.as_bytes(), until.as_bytes()]);
+    server.binary_command(&[
+        b"EVAL",
+        FILL.as_bytes(),
+        b"1",
+        windows,
+        count.as_bytes(),
+        until.as_bytes(),
+    ]);
     let [last, more] = ["last", "more"].map(throttled);
     let plain = message("plain").once_per(None);
     let answers = apply(&queue, 0, Op::Enqueue(vec![last, more.clone(), plain])).await;
@@ -84,13 +91,13 @@ pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
     for (n, score) in (1..).zip(["+inf", "253402300800000", "1e300", "-inf", "-1", "0.5"]) {
         let name = format!("damaged {n}");
         for name in [&name, "endless"] {
-            server.command(&[b"ZADD", windows, score.as_bytes(), name.as_bytes()]);
+            server.binary_command(&[b"ZADD", windows, score.as_bytes(), name.as_bytes()]);
         }
         assert_eq!(sent(&queue, 1, throttled(&name)).await, created(1), "{score}");
-        server.command(&[b"ZADD", windows, b"+inf", b"endless"]);
+        server.binary_command(&[b"ZADD", windows, b"+inf", b"endless"]);
     }
     repair::repaired(&queue, 2, 100).await;
-    assert_eq!(server.command(&[b"ZSCORE", windows, b"endless"]), Raw::Nil);
+    assert_eq!(server.binary_command(&[b"ZSCORE", windows, b"endless"]), Raw::Nil);
     let other = || throttled("sound").payload("other");
     assert_eq!(sent(&queue, 3, other()).await, Enqueued::Throttled { until: instant(60_000) });
     apply(&queue, 4, Op::Cancel(vec![id("sound")])).await;

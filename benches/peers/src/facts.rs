@@ -32,6 +32,11 @@ impl Name {
         matches!(self, Self::DelaylineFred | Self::RsmqAsyncSingly)
     }
 
+    /// Whether it is more than a few bare commands.
+    pub(crate) const fn is_a_queue(self) -> bool {
+        !matches!(self, Self::Zset | Self::Pop | Self::Blocking | Self::Strings)
+    }
+
     pub(crate) const fn is_ours(self) -> bool {
         matches!(self, Self::Delayline | Self::DelaylineFred)
     }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
+use delayline_benches::plot;
 use tokio::runtime::Builder;
 
 use self::measure::{Figures, measure};
@@ -122,13 +123,15 @@ fn run(args: &Args) -> Result<()> {
         }
     }
     for (name, figures) in names.iter().zip(&measured) {
-        let figures = Figures::median(figures).context("there is a round")?;
-        page.rows.push((*name, figures));
+        let median = Figures::median(figures).context("there is a round")?;
+        page.rows.push((*name, median));
+        page.rounds.push((*name, figures.clone()));
     }
     println!("{page}");
     if let Some(directory) = &args.save {
         fs::write(directory.join("peers.md"), page.to_markdown())?;
         fs::write(directory.join("peers.json"), format!("{:#}\n", page.to_json()))?;
+        plot::draw(&page.to_plot(), &directory.join("peers.svg"))?;
     }
     Ok(())
 }

@@ -15,12 +15,14 @@ use crate::measure::{Figures, Step};
 /// What was measured, and where.
 pub(crate) struct Page {
     pub(crate) circumstances: String,
+    /// The medians of all rounds.
     pub(crate) rows: Vec<(Name, Figures)>,
+    pub(crate) rounds: Vec<(Name, Vec<Figures>)>,
 }
 
 impl Page {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { circumstances: circumstances()?, rows: Vec::new() })
+        Ok(Self { circumstances: circumstances()?, rows: Vec::new(), rounds: Vec::new() })
     }
 
     /// Delayline by its first driver, with which all others are compared.
@@ -89,6 +91,7 @@ impl Page {
             let cells = self.cells(figures).join(" | ");
             text += &format!("| {} | {cells} |\n", facts::of(*name).title);
         }
+        text += "\n![Messages per second, beside other queues](peers.svg)\n";
         text += LEGEND;
         let defeats = self.defeats();
         text += "\n## Where another queue is ahead\n\n";
@@ -122,7 +125,33 @@ impl Page {
             })
         };
         let rows: Vec<Value> = self.rows.iter().map(row).collect();
-        json!({ "circumstances": self.circumstances, "queues": rows })
+        json!({ "circumstances": self.circumstances, "queues": rows, "plot": self.to_plot() })
+    }
+
+    /// How fast the queues are, without the bare commands: in the form that plots are drawn from.
+    pub(crate) fn to_plot(&self) -> Value {
+        let steps: [fn(&Figures) -> Option<Step>; 3] =
+            [|it| Some(it.send), |it| it.bulk, |it| Some(it.work)];
+        let columns = ["sent one by one", "sent in bulk", "handled and acked"]
+            .map(|what| ["least", "median", "most"].map(|end| format!("{what}, {end}")))
+            .concat();
+        let row = |(name, rounds): &(Name, Vec<Figures>)| {
+            let spread = |step: fn(&Figures) -> Option<Step>| {
+                let rates = rounds.iter().filter_map(step).map(|step| step.rate);
+                let mut rates: Vec<_> = rates.collect();
+                rates.sort_by(f64::total_cmp);
+                [rates.first(), rates.get(rates.len() / 2), rates.last()]
+                    .map(Option::<&f64>::copied)
+            };
+            json!({ "name": facts::of(*name).title, "figures": steps.map(spread).concat() })
+        };
+        let rows = self.rounds.iter().filter(|(name, _)| name.is_a_queue()).map(row);
+        json!({
+            "name": "peers", "title": "Messages per second, beside other queues",
+            "unit": "messages/s", "columns": columns,
+            "columns_are": "least, median, most", "scale": "linear",
+            "rows": rows.collect::<Vec<_>>(),
+        })
     }
 }
 

@@ -207,17 +207,22 @@ fn save_figures(directory: &Path, circumstances: &str, tables: &[Table]) -> Resu
     redraw(directory)
 }
 
-/// Draws the plots of the figures in a directory.
+/// Draws the plots of the figures in a directory, and of those beside other queues if they are there.
 fn redraw(directory: &Path) -> Result<()> {
-    let report: Value = serde_json::from_str(&fs::read_to_string(directory.join(FIGURES))?)?;
-    for table in report["tables"].as_array().context("there are no tables")? {
-        let name = table["name"].as_str().context("a table has no name")?;
-        plot::draw(table, &directory.join(name).with_extension("svg"))?;
+    let peers = Some(PEERS).filter(|peers| directory.join(peers).exists());
+    for report in [FIGURES].into_iter().chain(peers) {
+        let report: Value = serde_json::from_str(&fs::read_to_string(directory.join(report))?)?;
+        for table in report["tables"].as_array().context("there are no tables")? {
+            let name = table["name"].as_str().context("a table has no name")?;
+            plot::draw(table, &directory.join(name).with_extension("svg"))?;
+        }
     }
     Ok(())
 }
 
 const FIGURES: &str = "figures.json";
+/// What `cargo xtask peers` writes.
+const PEERS: &str = "peers.json";
 
 const HEAD: &str = "\
 # Benchmarks

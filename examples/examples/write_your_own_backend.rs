@@ -33,7 +33,11 @@ impl FileBackend {
     /// The queue in this file, which need not exist.
     fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        let history: Trace = fs::read_to_string(path)?.parse().map_err(io::Error::other)?;
+        let text = fs::read_to_string(path)?;
+        // A process that was killed may have left half a line.
+        let end = text.rfind('\n').map_or(0, |last| last + 1);
+        file.set_len(end as u64)?;
+        let history: Trace = text[..end].parse().map_err(io::Error::other)?;
         let mut state = State::new();
         for step in history.steps {
             state.apply(step.at, &step.op);
@@ -56,7 +60,7 @@ impl Backend for FileBackend {
         let (state, file) = &mut *queue;
         let step = Step { at: instant(at), op: op.clone() };
         if !op.is_read_only() {
-            // The line may have been written, so a failure here is ambiguous.
+            // What was written may still be there, so a failure here is ambiguous.
             append(file, &step).map_err(|error| {
                 Error::with_source(ErrorKind::ConnectionLost, "the file", error)
             })?;

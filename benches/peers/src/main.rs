@@ -123,15 +123,16 @@ fn run(args: &Args) -> Result<()> {
         }
     }
     for (name, figures) in names.iter().zip(&measured) {
-        let median = Figures::median(figures).context("there is a round")?;
-        page.rows.push((*name, median));
-        page.rounds.push((*name, figures.clone()));
+        let figures = Figures::median(figures).context("there is a round")?;
+        page.rows.push((*name, figures));
     }
     println!("{page}");
     if let Some(directory) = &args.save {
         fs::write(directory.join("peers.md"), page.to_markdown())?;
         fs::write(directory.join("peers.json"), format!("{:#}\n", page.to_json()))?;
-        plot::draw(&page.to_plot(), &directory.join("peers.svg"))?;
+        if let Some(table) = page.to_plot() {
+            plot::draw(&table, &directory.join("peers.svg"))?;
+        }
     }
     Ok(())
 }

@@ -33,8 +33,12 @@ pub(crate) trait Peer: Sized {
 /// What a step took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step {
-    /// Messages a second.
+    /// Messages a second; of several rounds, the median.
     pub(crate) rate: f64,
+    /// The lowest rate of the rounds.
+    pub(crate) least: f64,
+    /// The highest rate of the rounds.
+    pub(crate) most: f64,
     /// The server's processor time for a message, in microseconds.
     pub(crate) cpu: f64,
 }
@@ -136,16 +140,23 @@ impl Spent {
     fn of(self, messages: usize) -> Step {
         let messages = f64::from(u32::try_from(messages).unwrap_or(u32::MAX));
         let (seconds, cpu) = (self.time.as_secs_f64(), self.cpu.as_secs_f64());
-        Step { rate: messages / seconds, cpu: cpu * 1e6 / messages }
+        let rate = messages / seconds;
+        Step { rate, least: rate, most: rate, cpu: cpu * 1e6 / messages }
     }
 }
 
 /// Of each figure for itself.
 fn median(steps: Vec<Step>) -> Option<Step> {
-    let middle = |figure: fn(&Step) -> f64| {
+    let sorted = |figure: fn(&Step) -> f64| {
         let mut figures: Vec<f64> = steps.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
-        figures.get(figures.len() / 2).copied()
+        figures
     };
-    Some(Step { rate: middle(|step| step.rate)?, cpu: middle(|step| step.cpu)? })
+    let (rates, cpu) = (sorted(|step| step.rate), sorted(|step| step.cpu));
+    Some(Step {
+        rate: *rates.get(rates.len() / 2)?,
+        least: *rates.first()?,
+        most: *rates.last()?,
+        cpu: *cpu.get(cpu.len() / 2)?,
+    })
 }

@@ -15,14 +15,12 @@ use crate::measure::{Figures, Step};
 /// What was measured, and where.
 pub(crate) struct Page {
     pub(crate) circumstances: String,
-    /// The medians of all rounds.
     pub(crate) rows: Vec<(Name, Figures)>,
-    pub(crate) rounds: Vec<(Name, Vec<Figures>)>,
 }
 
 impl Page {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { circumstances: circumstances()?, rows: Vec::new(), rounds: Vec::new() })
+        Ok(Self { circumstances: circumstances()?, rows: Vec::new() })
     }
 
     /// Delayline by its first driver, with which all others are compared.
@@ -91,7 +89,9 @@ impl Page {
             let cells = self.cells(figures).join(" | ");
             text += &format!("| {} | {cells} |\n", facts::of(*name).title);
         }
-        text += "\n![Messages per second, beside other queues](peers.svg)\n";
+        if self.to_plot().is_some() {
+            text += &format!("\n![{PLOT}](peers.svg)\n");
+        }
         text += LEGEND;
         let defeats = self.defeats();
         text += "\n## Where another queue is ahead\n\n";
@@ -125,35 +125,42 @@ impl Page {
             })
         };
         let rows: Vec<Value> = self.rows.iter().map(row).collect();
-        json!({ "circumstances": self.circumstances, "queues": rows, "plot": self.to_plot() })
+        let tables: Vec<_> = self.to_plot().into_iter().collect();
+        json!({ "circumstances": self.circumstances, "queues": rows, "tables": tables })
     }
 
-    /// How fast the queues are, without the bare commands: in the form that plots are drawn from.
-    pub(crate) fn to_plot(&self) -> Value {
-        let steps: [fn(&Figures) -> Option<Step>; 3] =
-            [|it| Some(it.send), |it| it.bulk, |it| Some(it.work)];
-        let columns = ["sent one by one", "sent in bulk", "handled and acked"]
-            .map(|what| ["least", "median", "most"].map(|end| format!("{what}, {end}")))
-            .concat();
-        let row = |(name, rounds): &(Name, Vec<Figures>)| {
-            let spread = |step: fn(&Figures) -> Option<Step>| {
-                let rates = rounds.iter().filter_map(step).map(|step| step.rate);
-                let mut rates: Vec<_> = rates.collect();
-                rates.sort_by(f64::total_cmp);
-                [rates.first(), rates.get(rates.len() / 2), rates.last()]
-                    .map(Option::<&f64>::copied)
-            };
-            json!({ "name": facts::of(*name).title, "figures": steps.map(spread).concat() })
+    /// How fast the queues are, in the form that plots are drawn from. `None` if only bare commands
+    /// were measured.
+    pub(crate) fn to_plot(&self) -> Option<Value> {
+        let queues: Vec<_> = self.rows.iter().filter(|(name, _)| name.is_a_queue()).collect();
+        let steps: [(&str, StepOf); 3] = [
+            ("sent one by one", |it| Some(it.send)),
+            ("sent in bulk", |it| it.bulk),
+            ("handled and acked", |it| Some(it.work)),
+        ];
+        // A figure that one queue lacks is in the table only.
+        let is_known = |step: StepOf| queues.iter().all(|(_, figures)| step(figures).is_some());
+        let steps: Vec<_> = steps.into_iter().filter(|(_, step)| is_known(*step)).collect();
+        let ends = |what| ["least", "median", "most"].map(|end| format!("{what}, {end}"));
+        let columns: Vec<_> = steps.iter().flat_map(|(what, _)| ends(what)).collect();
+        let row = |(name, figures): &&(Name, Figures)| {
+            let known = steps.iter().filter_map(|(_, step)| step(figures));
+            let spreads: Vec<_> = known.flat_map(|it| [it.least, it.rate, it.most]).collect();
+            json!({ "name": facts::of(*name).title, "figures": spreads })
         };
-        let rows = self.rounds.iter().filter(|(name, _)| name.is_a_queue()).map(row);
-        json!({
-            "name": "peers", "title": "Messages per second, beside other queues",
-            "unit": "messages/s", "columns": columns,
-            "columns_are": "least, median, most", "scale": "linear",
-            "rows": rows.collect::<Vec<_>>(),
+        let rows: Vec<_> = queues.iter().map(row).collect();
+        (!rows.is_empty()).then(|| {
+            json!({
+                "name": "peers", "title": PLOT, "unit": "messages/s", "columns": columns,
+                "columns_are": "least, median, most", "scale": "linear", "rows": rows,
+            })
         })
     }
 }
+
+type StepOf = fn(&Figures) -> Option<Step>;
+
+const PLOT: &str = "Messages per second, beside other queues";
 
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

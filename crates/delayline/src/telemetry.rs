@@ -12,7 +12,8 @@
 //! - `call`, of level `DEBUG`: one operation of the backend. Messages that are sent together share
 //!   a `call`, inside a span `group` that follows from their `send`s.
 //! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. Log
-//!   lines of a handler are inside it.
+//!   lines of a handler are inside it. It has no parent, so that each delivery is a trace of its own
+//!   wherever the worker runs.
 //!
 //! | field | on | value |
 //! |---|---|---|
@@ -111,6 +112,7 @@ pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
 /// One delivery, from the start of its handler to the outcome.
 pub(crate) fn process_span(queue: &str, id: &MessageId, epoch: u64) -> Span {
     tracing::info_span!(
+        parent: None,
         "process",
         "otel.kind" = "consumer",
         "messaging.system" = SYSTEM,

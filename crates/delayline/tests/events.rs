@@ -17,6 +17,7 @@ use delayline_core::{Claim, ClaimId};
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty, logged, spans};
 use tokio::time::sleep;
+use tracing::Instrument as _;
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_follows_a_message_through_its_life() {
@@ -121,11 +122,11 @@ async fn every_attempt_is_a_span_with_the_names_of_opentelemetry() {
     let _ = queue.message(&1).id("a").send().await.unwrap();
     let worker = Worker::builder(queue).until_empty(true).build().unwrap();
     let log = spans(async || {
-        let summary = worker.run(async |job: Job<u64>| {
+        let run = worker.run(async |job: Job<u64>| {
             tracing::info!("handling");
             if job.attempt() == 1 { Err("broken") } else { Ok(()) }
         });
-        assert_eq!(summary.await.acked, 1);
+        assert_eq!(run.instrument(tracing::info_span!("program")).await.acked, 1);
     })
     .await;
     let inside: Vec<_> = log.lines().filter(|line| line.contains("process{")).collect();
@@ -140,8 +141,9 @@ async fn every_attempt_is_a_span_with_the_names_of_opentelemetry() {
              messaging.destination.name=\"numbers\" messaging.message.id=a \
              delayline.epoch={epoch}{error}}}: "
         );
-        let (_, told) = line.split_once(&span).unwrap_or_else(|| panic!("{span}\n{log}"));
+        let (before, told) = line.split_once(&span).unwrap_or_else(|| panic!("{span}\n{log}"));
         assert!(told.contains(end), "{log}");
+        assert!(!before.contains("program"), "it has a parent: {log}");
     }
 }
 

@@ -73,12 +73,12 @@ impl Mutant {
         let (edit, source) = (&self.edit, &sources[self.script]);
         // What it writes would be another key elsewhere.
         let names_keys = source[..edit.from].ends_with(KEY) || edit.text.contains(KEY);
-        let numbered = |source: &str| Numberless::of(source, !names_keys);
-        let (here, context) = (numbered(source), edit.context(source));
+        let compared = |source: &str| Compared::of(source, names_keys);
+        let (here, context) = (compared(source), edit.context(source));
         let [start, end, from, to] =
             [context.start, context.end, edit.from, edit.to].map(|place| here.find(place));
         let changed = |(script, source): (usize, &String)| {
-            let there = numbered(source);
+            let there = compared(source);
             let places = there.text.rmatch_indices(&here.text[start..end]);
             let edited = |source: String, (place, _): (usize, &str)| {
                 let [from, to] = [from, to].map(|it| there.places[place + it - start]);
@@ -92,19 +92,18 @@ impl Mutant {
     }
 }
 
-/// A script without the numbers of its keys: those of a part depend on the script.
-struct Numberless {
+/// A script as it is compared with others: without the numbers of its keys, which depend on the script.
+struct Compared {
     text: String,
     /// Where each byte is in the script, and its end.
     places: Vec<usize>,
 }
 
-impl Numberless {
-    /// With the numbers unless `without`.
-    fn of(source: &str, without: bool) -> Self {
+impl Compared {
+    fn of(source: &str, with_numbers: bool) -> Self {
         let (mut text, mut places) = (String::new(), Vec::new());
         for (place, letter) in source.char_indices() {
-            if !(without && letter.is_ascii_digit() && text.ends_with(KEY)) {
+            if with_numbers || !letter.is_ascii_digit() || !text.ends_with(KEY) {
                 places.extend(place..place + letter.len_utf8());
                 text.push(letter);
             }

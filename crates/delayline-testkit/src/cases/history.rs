@@ -152,12 +152,9 @@ async fn every_kind_of_change_stores_a_point(queue: &Queue) {
     let expected: Vec<_> = (0..=14).map(|n| n * MINUTE).collect();
     assert_eq!(times(&points, now), expected);
     for (n, (point, before)) in points.iter().zip(&seen).enumerate() {
-        let counts = |scheduled, ready, leased, dead| [scheduled, ready, leased, dead];
-        assert_eq!(
-            counts(point.scheduled, point.ready, point.leased, point.dead),
-            counts(before.scheduled, before.ready, before.leased, before.dead),
-            "in minute {n}"
-        );
+        let levels = [point.scheduled, point.ready, point.leased, point.dead];
+        let expected = [before.scheduled, before.ready, before.leased, before.dead];
+        assert_eq!(levels, expected, "in minute {n}");
         assert_eq!(point.totals, before.totals, "in minute {n}");
     }
 }

@@ -253,8 +253,8 @@ async fn a_follower_takes_over_after_any_other_settlement(queue: &Queue) {
         assert_eq!((info.failures, info.last_error), (0, None), "{name}");
         let totals = queue.stats(3).await.totals;
         let counted = [totals.failed, totals.snoozed, totals.released, totals.died_rejected];
-        let upto = |outcome: u8| u64::from(n >= outcome);
-        assert_eq!(counted, [upto(1), upto(2), upto(3), 0], "{name}");
+        let expected = [1, 2, 3].map(|outcome| u64::from(n >= outcome));
+        assert_eq!(counted, [expected[0], expected[1], expected[2], 0], "{name}");
         let next = take(queue, 4, n + 10, "new").await;
         assert_eq!(queue.end(5, name, next, Outcome::Ack).await, done(Status::Acked), "{name}");
     }

@@ -108,10 +108,10 @@ local headers, payload = content_lengths(record, position)
 return redis.call('HSTRLEN', KEYS[5], id) == 2 + headers + payload
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function has_follower(update, sequence)
 return update and #update >= 66 and sub(update, 33, 40) == sequence

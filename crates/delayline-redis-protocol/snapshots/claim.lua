@@ -190,10 +190,10 @@ return sub(record, 1, 23 - 1) .. string.char(form - 32)
 .. sub(record, 23 + 1, position - 1) .. content
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local count = #last_claim >= 18 and struct.unpack('>I2', last_claim, 17) or 0
 local position = 19 + count
@@ -362,17 +362,17 @@ local function fixed_of(record, limits)
 return sub(record, 15, 22) .. string.char(level_of(record)) .. limits
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
 d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
-struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
-d.first_error = sub(details, 60 + 1, 60 + n)
-d.last_error = sub(details, 60 + n + 1)
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', details)
+d.first_error = sub(details, 66 + 1, 66 + n)
+d.last_error = sub(details, 66 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
@@ -383,7 +383,7 @@ due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)
@@ -762,10 +762,10 @@ return position, limits, expires_at
 end
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 sequence, form = sub(member, 1, 8), byte(record or '', 23)
 content, limits, expires_at = 23 + 1, '\0\20\0\5', 281474976710655
@@ -820,7 +820,7 @@ answer = struct.pack('>I6', deadline) .. its_details
 else
 local rest = details_end[due_at]
 if not rest then
-rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0'
+rest = struct.pack('>I6', due_at) .. '\0\0\0\0\0\0\0\0\0\0\0\0'
 details_end[due_at] = rest
 end
 if form < 4 then
@@ -902,9 +902,9 @@ end
 local function read_details(details)
 local d, n = {}, 0
 d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
-struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
-d.first_error = sub(details, 60 + 1, 60 + n)
-d.last_error = sub(details, 60 + n + 1)
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', details)
+d.first_error = sub(details, 66 + 1, 66 + n)
+d.last_error = sub(details, 66 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
@@ -915,7 +915,7 @@ due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function finished_as(id)

@@ -47,10 +47,10 @@ return (score - instant) / 281474976710656, instant
 end
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local snapshot, hourly, minute = false, false, math.floor(now / 60000)
 local future = false

@@ -119,10 +119,10 @@ return sub(record, 1, 23 - 1) .. string.char(form - 32)
 .. sub(record, 23 + 1, position - 1) .. content
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function remembered(past)
 local known = (#past == 9 or #past == 9 + 24
@@ -168,7 +168,7 @@ for i, id in ipairs(ids) do
 local record, details = records[i], stored[i] or ''
 local n = #results
 results[n + 4], results[n + 5] = '', 0
-if record and #details >= 60
+if record and #details >= 66
 and sub(details, 28, 35) ~= sub(record, 1, 8) then
 details = ''
 end

@@ -158,17 +158,17 @@ local headers, payload = content_lengths(record, position)
 return redis.call('HSTRLEN', KEYS[5], id) == 2 + headers + payload
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function read_details(details)
 local d, n = {}, 0
 d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
-struct.unpack('>I1I1I1c24c8c13I6I2I2I2', details)
-d.first_error = sub(details, 60 + 1, 60 + n)
-d.last_error = sub(details, 60 + n + 1)
+struct.unpack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', details)
+d.first_error = sub(details, 66 + 1, 66 + n)
+d.last_error = sub(details, 66 + n + 1)
 d.level, d.max_failures, d.max_crashes = struct.unpack('>I1I2I2', d.fixed, 9)
 return d
 end
@@ -179,7 +179,7 @@ due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function take_over(id, member, status, lease, settled, update)

@@ -302,10 +302,10 @@ control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function fresh_details(sequence, fixed)
 return {
@@ -314,7 +314,7 @@ due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function with_token(tokens, token)
@@ -441,10 +441,10 @@ control.uses = bit.bor(control.uses, 2 ^ level)
 return format('%d', level * 281474976710656 + due)
 end
 local function readable_details(details)
-return #details >= 60 and byte(details, 44) <= 3
+return #details >= 66 and byte(details, 44) <= 3
 and byte(details, 1) <= 2 and byte(details, 3) <= 5
 and struct.unpack('>I6', details, 49) <= 253402300799999
-and #details >= 60 + struct.unpack('>I2', details, 59)
+and #details >= 66 + struct.unpack('>I2', details, 59)
 end
 local function fresh_details(sequence, fixed)
 return {
@@ -453,7 +453,7 @@ due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
 }
 end
 local function write_details(d)
-return struct.pack('>I1I1I1c24c8c13I6I2I2I2', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
+return struct.pack('>I1I1I1c24c8c13I6I2I2I2xxxxxx', d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
 d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
 end
 local function with_token(tokens, token)

@@ -158,6 +158,10 @@ structure! {
 
 structure! {
     /// Details: what has happened to a message since it was enqueued.
+    ///
+    /// With the spare bytes they are longer than 64 bytes. Redis keeps a hash of up to 512 shorter values
+    /// as [a list](https://redis.io/docs/latest/operate/oss_and_stack/management/optimization/memory-optimization/),
+    /// and would search it from the beginning for each message.
     details in "a value of `details`" {
         STATE: U8, "the state of the latest lease";
         SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind, plus 16 times the status of the message that this one has replaced";
@@ -173,6 +177,7 @@ structure! {
         FAILURES: U16, "failures so far";
         CRASHES: U16, "expired leases so far";
         FIRST_ERROR_LENGTH: U16, "length of the first error";
+        SPARE: Spare(6), "for later versions; 0";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";
     }

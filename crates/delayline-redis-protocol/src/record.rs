@@ -206,6 +206,9 @@ impl Details {
 
     /// Reads details; `None` if they are none.
     pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
+        if bytes.len() < details::BYTES {
+            return None;
+        }
         let epoch = details::EPOCH.read(&bytes)?;
         let claim_id = details::CLAIM_ID.slice(&bytes)?.as_ref().try_into().ok()?;
         let due = instant(details::DUE.read(&bytes)?)?;

@@ -116,7 +116,7 @@ const BAND: u64 = 1 << BAND_SHIFT;
 fn texts() -> Vec<(String, String)> {
     let (failures, crashes) = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
     let details =
-        "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES FIRST_ERROR_LENGTH";
+        "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES FIRST_ERROR_LENGTH SPARE";
     let first_score = |band: u8| format!("'{}'", u64::from(band) * BAND);
     let last_score = |band: u8| format!("'{}'", u64::from(band) * BAND + MAX_TIMESTAMP_MS);
     let level_and_limits = [details::LEVEL, details::MAX_FAILURES, details::MAX_CRASHES];
@@ -196,7 +196,7 @@ fn texts() -> Vec<(String, String)> {
         (
             "NO_HISTORY",
             bytes_of(
-                &[details::FAILURES, details::CRASHES, details::FIRST_ERROR_LENGTH]
+                &[details::FAILURES, details::CRASHES, details::FIRST_ERROR_LENGTH, details::SPARE]
                     .map(|field| (0, field)),
             ),
         ),

@@ -218,8 +218,14 @@ mod tests {
     fn offsets_follow_from_the_fields_in_front() {
         assert_eq!((record::FORM.offset, record::BYTES), (Some(22), 23));
         assert_eq!((record::MAX_CRASHES.offset, record::EXPIRES_AT.offset), (Some(25), None));
-        assert_eq!((details::CRASHES.offset, details::BYTES), (Some(56), 60));
+        assert_eq!((details::CRASHES.offset, details::BYTES), (Some(56), 66));
         assert_eq!((journal::LENGTHS.offset, journal::IDS.offset), (Some(18), None));
+    }
+
+    /// Redis searches a small hash from the beginning if none of its values has more than 64 bytes.
+    #[test]
+    fn details_are_found_without_a_search() {
+        assert!(details::BYTES > 64);
     }
 
     #[test]

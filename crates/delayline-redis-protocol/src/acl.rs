@@ -173,7 +173,43 @@ pub async fn inspect(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use delayline_core::ErrorKind;
+
     use super::*;
+    use crate::transport::{ScriptCall, Value};
+
+    /// A server that permits all scripts, and answers `INFO` with this error line.
+    #[derive(Debug)]
+    struct WithoutInfo(&'static str);
+
+    #[async_trait]
+    impl Transport for WithoutInfo {
+        async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+            // The script takes three arguments for each question, and has one more answer.
+            Ok(Value::Array(vec![Value::Int(1); call.args.len() / 3 + 1]))
+        }
+
+        async fn wait(&self, _: &Bytes, _: Duration) -> Result<bool, CallError> {
+            Ok(false)
+        }
+
+        async fn info(&self, _: &Bytes) -> Result<String, CallError> {
+            Err(CallError::Reply(self.0.to_owned()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_inspected_without_the_permission_to_call_info() {
+        let queue = QueueName::new("orders").unwrap();
+        let denied = WithoutInfo("NOPERM this user has no permissions to run the 'info' command");
+        assert_eq!(inspect(&denied, &queue).await.unwrap(), Inspection::default());
+        let loading = WithoutInfo("LOADING Redis is loading the dataset in memory");
+        assert_eq!(inspect(&loading, &queue).await.unwrap_err().kind(), &ErrorKind::Busy);
+    }
 
     #[test]
     fn roles_need_what_their_scripts_call_and_no_more() {

@@ -398,4 +398,37 @@ mod tests {
         assert_eq!(seconds(Duration::from_micros(2_500)), "0.0025");
         assert_eq!(seconds(Duration::from_secs(5)), "5");
     }
+
+    #[tokio::test]
+    async fn bells_that_failed_together_are_heard_one_by_one() {
+        let [one, other] = [&b"one"[..], b"other"].map(Bytes::from_static);
+        let mut state = State::new();
+        let _waits = [wait_for(&mut state, &one), wait_for(&mut state, &other)];
+        let first = listener_for(&mut state, &one);
+        let together = state.next_round(first).unwrap().bells;
+        assert_eq!(together, [one.clone(), other.clone()]);
+        let wrong_type = CallError::Reply("WRONGTYPE of one of them".to_owned());
+        state.heard(first, Err(wrong_type));
+        let _waits = [wait_for(&mut state, &one), wait_for(&mut state, &other)];
+        assert_eq!(state.next_round(first).unwrap().bells, [one]);
+        let second = listener_for(&mut state, &other);
+        assert_eq!(state.next_round(second).unwrap().bells, [other]);
+    }
+
+    fn wait_for(state: &mut State, bell: &Bytes) -> oneshot::Receiver<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let (number, until) = (state.number(), Instant::now() + Duration::from_secs(60));
+        let waiter = Waiter { until, answer };
+        state.bells.entry(bell.clone()).or_default().waiters.insert(number, waiter);
+        receiver
+    }
+
+    /// The number of a listener that has just been started for one who waits.
+    fn listener_for(state: &mut State, bell: &Bytes) -> u64 {
+        let number = state.number();
+        state.bells.get_mut(bell).unwrap().heard_by.push(number);
+        let (bells, deserted) = (vec![bell.clone()], Arc::default());
+        state.listeners.insert(number, Listener { bells, deserted });
+        number
+    }
 }

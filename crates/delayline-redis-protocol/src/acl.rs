@@ -212,6 +212,11 @@ mod tests {
     }
 
     #[test]
+    fn roles_have_the_names_that_the_command_takes() {
+        assert_eq!(Role::ALL.map(Role::name), ["producer", "worker", "relay", "admin"]);
+    }
+
+    #[test]
     fn roles_need_what_their_scripts_call_and_no_more() {
         let [producer, worker, relay, admin] = Role::ALL.map(Role::commands);
         assert!(producer.contains("zadd") && producer.contains("evalsha"));

@@ -159,9 +159,9 @@ structure! {
 structure! {
     /// Details: what has happened to a message since it was enqueued.
     ///
-    /// With the spare bytes they are longer than 64 bytes. Redis keeps a hash of up to 512 shorter values
-    /// as [a list](https://redis.io/docs/latest/operate/oss_and_stack/management/optimization/memory-optimization/),
-    /// and would search it from the beginning for each message.
+    /// The spare bytes make them longer than 64 bytes. By default Redis keeps a hash of up to 512 values
+    /// of at most 64 bytes as [a list](https://redis.io/docs/latest/operate/oss_and_stack/management/optimization/memory-optimization/),
+    /// which it searches from the beginning.
     details in "a value of `details`" {
         STATE: U8, "the state of the latest lease";
         SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind, plus 16 times the status of the message that this one has replaced";
@@ -187,6 +187,9 @@ structure! {
         COPIED: SEQUENCE to MAX_CRASHES;
     }
 }
+
+// Else Redis would search a small hash of them.
+const _: () = assert!(details::BYTES > 64);
 
 structure! {
     /// What is remembered of a finished message.

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{BufMut, Bytes};
 use delayline_core::{
     ClaimId, DeathReason, Error, FinishedIds, Headers, Known, Lease, NewMessage, Priority,
     Schedule, Timestamp, Update, UpdateContent, UpdateDue,
@@ -33,7 +33,7 @@ impl RecordHead {
         let sequence = record::SEQUENCE.read(bytes)?;
         let enqueued_at = instant(record::ENQUEUED_AT.read(bytes)?)?;
         let form = small(record::FORM.read(bytes)?)?;
-        bytes.advance(record::BYTES);
+        *bytes = record::STRUCTURE.rest(bytes)?;
         let mut limits = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
         if form & form::LIMITED != 0 {
             limits = (number(&record::MAX_FAILURES, bytes)?, number(&record::MAX_CRASHES, bytes)?);
@@ -205,10 +205,7 @@ impl Details {
     }
 
     /// Reads details; `None` if they are none.
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
-        if bytes.len() < details::BYTES {
-            return None;
-        }
+    pub(crate) fn decode(bytes: Bytes) -> Option<Self> {
         let epoch = details::EPOCH.read(&bytes)?;
         let claim_id = details::CLAIM_ID.slice(&bytes)?.as_ref().try_into().ok()?;
         let due = instant(details::DUE.read(&bytes)?)?;
@@ -224,7 +221,7 @@ impl Details {
             0 => None,
             code => Some(death_reason(code)?),
         };
-        bytes.advance(details::BYTES);
+        let mut bytes = details::STRUCTURE.rest(&bytes)?;
         let first_error_length = usize::try_from(first_error_length).ok()?;
         if bytes.len() < first_error_length {
             return None;

@@ -1,6 +1,6 @@
 //! What has happened so far, as it is stored: the totals, and the points of the history.
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use delayline_core::{HistoryPoint, Timestamp, Totals};
 
 use crate::layout::{Field, point, totals};
@@ -26,7 +26,7 @@ pub(crate) fn read_totals(bytes: &[u8], known: &mut Totals) {
 }
 
 /// Reads a value of `history`; `None` if it is none.
-pub(crate) fn decode_point(mut bytes: Bytes) -> Option<HistoryPoint> {
+pub(crate) fn decode_point(bytes: Bytes) -> Option<HistoryPoint> {
     let mut totals = Totals::default();
     totals.enqueued = point::SEQUENCE.read(&bytes)?;
     totals.acked = point::ACKED.read(&bytes)?;
@@ -41,7 +41,7 @@ pub(crate) fn decode_point(mut bytes: Bytes) -> Option<HistoryPoint> {
     at.ready = point::READY.read(&bytes)?;
     at.leased = point::LEASED.read(&bytes)?;
     at.dead = point::DEAD.read(&bytes)?;
-    bytes.advance(point::BYTES);
+    let bytes = point::STRUCTURE.rest(&bytes)?;
     read_totals(&bytes, &mut totals);
     at.totals = totals;
     Some(at)

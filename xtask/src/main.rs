@@ -140,11 +140,11 @@ cargo xtask monitoring
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the
-    scripts as servers get them, and the tables of docs/wire.md.
+    list of scripts with their digests, and the tables of docs/wire.md.
 
-cargo xtask lua [NAME]
-    Print a script as servers get it, such as `claim`; without a name, the names of all. A server's
-    error says `user_script:LINE`: that is the line here.
+cargo xtask lua [NAME] [--diff REV]
+    Print a script as servers receive it, such as `claim`; without a name, the names of all scripts.
+    A server's error says `user_script:LINE`: that is the line here. --diff shows the changes since REV.
 
 cargo xtask sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.

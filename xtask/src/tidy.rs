@@ -14,28 +14,12 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     })?;
     let page = fs::read_to_string(root.join(GUARANTEES)).context(GUARANTEES)?;
     findings.extend(repeated(&page).map(|it| format!("{GUARANTEES}: two guarantees are {it}")));
-    findings.extend(
-        LONG_FILES
-            .iter()
-            .filter(|(path, _)| !root.join(path).is_file())
-            .map(|(path, _)| format!("{path}: is on the list of long files and does not exist")),
-    );
     if !findings.is_empty() {
         findings.sort();
         bail!("{}", findings.join("\n"));
     }
     Ok(())
 }
-
-/// Files that may be longer than [`MAX_LINES`], each with the reason.
-const LONG_FILES: &[(&str, &str)] = &[
-    ("crates/delayline-redis-protocol/snapshots/claim.lua", "put together from smaller files"),
-    ("crates/delayline-redis-protocol/snapshots/hand_off.lua", "put together from smaller files"),
-    ("crates/delayline-redis-protocol/snapshots/relay.lua", "put together from smaller files"),
-    ("crates/delayline-redis-protocol/snapshots/repair.lua", "put together from smaller files"),
-    ("crates/delayline-redis-protocol/snapshots/turn.lua", "put together from smaller files"),
-    ("crates/delayline-redis-protocol/snapshots/update.lua", "put together from smaller files"),
-];
 
 /// The page of guarantees, whose numbers tests and documentation cite.
 const GUARANTEES: &str = "docs/guarantees.md";
@@ -99,8 +83,7 @@ fn check_file(path: &str, text: &str) -> Vec<String> {
         }
     }
     let lines = text.lines().count();
-    let allowed = LONG_FILES.iter().any(|(long, _)| *long == path);
-    if (rust || lua) && lines > MAX_LINES && !allowed {
+    if (rust || lua) && lines > MAX_LINES {
         findings.push(format!("{path}: {lines} lines, more than {MAX_LINES}"));
     }
     findings

@@ -1,11 +1,10 @@
-//! What is made from the sources and committed beside them, so that a review sees what changes: the
-//! scripts as servers get them, in `snapshots/`, and the tables of `docs/wire.md`.
+//! Files made from the sources and committed beside them, so that a review shows what changes: the
+//! list of scripts in `scripts.txt`, and the tables of `docs/wire.md`.
 //!
 //! `cargo xtask fix` writes them, by `DELAYLINE_WRITE=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -21,7 +20,6 @@ fn crate_root() -> PathBuf {
 /// Writes the file, or compares it.
 fn settle(path: &Path, text: &str) {
     if env::var_os("DELAYLINE_WRITE").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
     let found = fs::read_to_string(path).unwrap_or_default();
@@ -35,15 +33,14 @@ fn settle(path: &Path, text: &str) {
 }
 
 #[test]
-fn scripts_are_those_of_the_snapshots() {
-    let folder = crate_root().join("snapshots");
+fn the_list_of_scripts_is_that_of_the_sources() {
+    let mut text = String::from("# script bytes lines sha1: `cargo xtask fix` writes this file\n");
     for script in all_scripts() {
-        settle(&folder.join(script.name), &script.source);
+        let name = script.name.trim_end_matches(".lua");
+        let (bytes, lines) = (script.source.len(), script.source.lines().count());
+        writeln!(text, "{name} {bytes} {lines} {}", script.sha1).unwrap();
     }
-    let names: BTreeSet<_> = all_scripts().iter().map(|script| script.name.to_owned()).collect();
-    let files = fs::read_dir(&folder).unwrap();
-    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    assert_eq!(files.collect::<BTreeSet<_>>(), names);
+    settle(&crate_root().join("scripts.txt"), &text);
 }
 
 #[test]

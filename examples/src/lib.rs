@@ -6,46 +6,46 @@
 /// The guides that have code.
 #[cfg(doctest)]
 mod guides {
-    #[doc = include_str!("../../docs/guides/close-unpaid-orders.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/close-unpaid-orders.md")]
     mod close_unpaid_orders {}
-    #[doc = include_str!("../../docs/guides/text-after-failed-payment.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/text-after-failed-payment.md")]
     mod text_after_failed_payment {}
-    #[doc = include_str!("../../docs/guides/defer-on-a-lock-conflict.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/defer-on-a-lock-conflict.md")]
     mod defer_on_a_lock_conflict {}
-    #[doc = include_str!("../../docs/guides/remind-inactive-shops.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/remind-inactive-shops.md")]
     mod remind_inactive_shops {}
-    #[doc = include_str!("../../docs/guides/many-producers-and-consumers.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/many-producers-and-consumers.md")]
     mod many_producers_and_consumers {}
-    #[doc = include_str!("../../docs/guides/plain-fifo.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/plain-fifo.md")]
     mod plain_fifo {}
-    #[doc = include_str!("../../docs/guides/replace-a-poller.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/replace-a-poller.md")]
     mod replace_a_poller {}
-    #[doc = include_str!("../../docs/guides/write-your-own-backend.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
-    #[doc = include_str!("../../docs/guides/web-service.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/web-service.md")]
     mod web_service {}
-    #[doc = include_str!("../../docs/guides/middleware.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/middleware.md")]
     mod middleware {}
-    #[doc = include_str!("../../docs/guides/several-queues.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/several-queues.md")]
     mod several_queues {}
-    #[doc = include_str!("../../docs/guides/testing.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/testing.md")]
     mod testing {}
-    #[doc = include_str!("../../docs/guides/chains.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/chains.md")]
     mod chains {}
-    #[doc = include_str!("../../docs/guides/relay.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/relay.md")]
     mod relay {}
-    #[doc = include_str!("../../docs/guides/results.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/results.md")]
     mod results {}
-    #[doc = include_str!("../../docs/guides/one-message-per-id.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/one-message-per-id.md")]
     mod one_message_per_id {}
-    #[doc = include_str!("../../docs/guides/observe.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/observe.md")]
     mod observe {}
-    #[doc = include_str!("../../docs/guides/dashboard.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/dashboard.md")]
     mod dashboard {}
-    #[doc = include_str!("../../docs/guides/traces.md")]
+    #[doc = include_str!("../../crates/delayline/docs/guides/traces.md")]
     mod traces {}
 }
 
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/from-other-queues.md")]
+#[doc = include_str!("../../crates/delayline/docs/from-other-queues.md")]
 mod from_other_queues {}

@@ -95,14 +95,15 @@ fn every_example_is_run_and_has_a_guide() {
     assert_eq!(stems("examples", "rs"), ours);
     let mut guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
     guides.extend(WITHOUT_PROGRAM.map(str::to_owned));
-    assert_eq!(stems("../docs/guides", "md"), guides);
+    assert_eq!(stems("../crates/delayline/docs/guides", "md"), guides);
 }
 
 #[test]
 fn the_code_of_every_guide_is_compiled() {
     let compiled = fs::read_to_string(here("src/lib.rs")).unwrap();
-    for stem in stems("../docs/guides", "md") {
-        let guide = fs::read_to_string(here(&format!("../docs/guides/{stem}.md"))).unwrap();
+    for stem in stems("../crates/delayline/docs/guides", "md") {
+        let guide = fs::read_to_string(here(&format!("../crates/delayline/docs/guides/{stem}.md")))
+            .unwrap();
         let has_code = guide.lines().any(|line| line.starts_with("```rust"));
         let is_compiled = compiled.contains(&format!("/guides/{stem}.md"));
         assert!(!has_code || is_compiled, "src/lib.rs leaves out {stem}.md");
@@ -115,7 +116,7 @@ fn guides_quote_the_examples_as_they_are() {
     for name in ON_A_SERVER.into_iter().chain(ALONE) {
         let code = fs::read_to_string(here(&format!("examples/{name}.rs"))).unwrap();
         let code: BTreeSet<_> = code.lines().map(str::trim).collect();
-        let guide = here(&format!("../docs/guides/{}.md", name.replace('_', "-")));
+        let guide = here(&format!("../crates/delayline/docs/guides/{}.md", name.replace('_', "-")));
         let guide = fs::read_to_string(guide).unwrap();
         let (mut quoting, mut importing) = (false, false);
         let mut quoted = 0;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, manual, monitoring, msrv, package, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, links, monitoring, msrv, package, test, tidy, workspace, zoo};
 
 /// Runs every step; the first that fails ends it. The quick ones come first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -13,7 +13,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let start = Instant::now();
     step("format", || format(shell))?;
     step("text rules", || tidy::check(&workspace::root()))?;
-    step("copies of the guides", || manual::check(&workspace::root()))?;
+    step("links of the pages", || links::check_pages(shell))?;
     step("alerts and Grafana", || monitoring::check(shell))?;
     step("dependency rules", || dependencies::check(shell))?;
     step("seeded defects", || zoo::check(shell))?;
@@ -81,7 +81,7 @@ fn lints_apart(shell: &Shell) -> Result<()> {
 fn docs(shell: &Shell) -> Result<()> {
     let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --workspace --no-deps --all-features --locked").run()?;
-    Ok(())
+    links::check_rustdoc()
 }
 
 /// A minimal toolchain lacks some of cargo's commands.

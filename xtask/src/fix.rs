@@ -3,14 +3,13 @@
 use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::{manual, workspace};
+use crate::workspace;
 
 /// Formats the code, applies the lints' own corrections, and writes what is made from the sources.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`fix` takes no arguments");
     cmd!(shell, "cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged")
         .run()?;
-    manual::write(&workspace::root())?;
     // Last: corrections are not always formatted.
     for manifest in workspace::MANIFESTS {
         cmd!(shell, "cargo fmt --manifest-path {manifest} --all").run()?;

@@ -10,9 +10,9 @@ mod deny;
 mod dependencies;
 mod fix;
 mod inventory;
+mod links;
 mod lua;
 mod lua_mutants;
-mod manual;
 mod minimal_versions;
 mod monitoring;
 mod msrv;
@@ -122,7 +122,7 @@ cargo xtask minimal-versions
     allows, in a clone of the last commit.
 
 cargo xtask consumers
-    Run the consumers in Python and Node of docs/guides/relay.md as they are printed there. Needs both,
+    Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,
     and gets their Redis clients from PyPI and npm.
 
 cargo xtask browser [CARGO TEST ARGS]

@@ -132,7 +132,7 @@ one of them. CI runs everything on Redis 7.0.15, and the conformance suite on th
 this list.
 
 On Redis 6 a script cannot ask whether its user may do what it is about to do: see
-[guarantees](guarantees.md#what-is-not-promised).
+[guarantees](../crates/delayline/docs/guarantees.md#what-is-not-promised).
 
 | server | from | conformance suite |
 |---|---|---|

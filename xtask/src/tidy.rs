@@ -22,7 +22,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 }
 
 /// The page of guarantees, whose numbers tests and documentation cite.
-const GUARANTEES: &str = "docs/guarantees.md";
+const GUARANTEES: &str = "crates/delayline/docs/guarantees.md";
 
 /// The numbers that begin more than one row of the page's tables.
 fn repeated(page: &str) -> impl Iterator<Item = &str> {

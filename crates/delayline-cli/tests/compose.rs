@@ -137,7 +137,7 @@ fn the_dashboard_lets_in_whom_the_script_has_made_up() {
 
 #[test]
 fn commands_of_the_guide_and_of_the_services_are_accepted() {
-    let guide = include_str!("../../../docs/guides/observe.md");
+    let guide = include_str!("../../delayline/docs/guides/observe.md");
     let in_service = guide.lines().filter_map(|line| {
         let (_, rest) = line.strip_prefix("docker compose ")?.split_once(" worker delayline ")?;
         Some(rest.split(' ').map(|it| it.trim_matches('\'').to_owned()).collect::<Vec<_>>())

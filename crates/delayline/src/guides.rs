@@ -27,71 +27,94 @@
 //!
 //! This module and its parts are only text: programs cannot name them.
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/chains.md")]
 pub mod chains {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/close-unpaid-orders.md")]
 pub mod close_unpaid_orders {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/dashboard.md")]
 pub mod dashboard {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/defer-on-a-lock-conflict.md")]
 pub mod defer_on_a_lock_conflict {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/many-producers-and-consumers.md")]
 pub mod many_producers_and_consumers {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/middleware.md")]
 pub mod middleware {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/observe.md")]
 pub mod observe {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/one-message-per-id.md")]
 pub mod one_message_per_id {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/plain-fifo.md")]
 pub mod plain_fifo {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/relay.md")]
 pub mod relay {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/remind-inactive-shops.md")]
 pub mod remind_inactive_shops {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/replace-a-poller.md")]
 pub mod replace_a_poller {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/results.md")]
 pub mod results {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/several-queues.md")]
 pub mod several_queues {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/testing.md")]
 pub mod testing {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/text-after-failed-payment.md")]
 pub mod text_after_failed_payment {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/traces.md")]
 pub mod traces {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/web-service.md")]
 pub mod web_service {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/webhooks.md")]
 pub mod webhooks {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/write-your-own-backend.md")]
 pub mod write_your_own_backend {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/faq.md")]
 pub mod faq {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/production.md")]
 pub mod production {}
 
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/from-other-queues.md")]
 pub mod from_other_queues {}

@@ -145,6 +145,7 @@ mod error;
 mod events;
 // The examples of these pages need more than this crate does; `delayline-examples` compiles them.
 #[cfg(all(doc, not(doctest)))]
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
 #[cfg(all(doc, not(doctest)))]

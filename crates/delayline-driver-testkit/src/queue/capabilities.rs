@@ -11,7 +11,7 @@ use delayline_test_server::{Reply as Raw, Server};
 pub enum Capability {
     /// A script asks for its rights before its first write, by `redis.acl_check_cmd`, and rights are
     /// given for single keys, by selectors. Since Redis 7.0. Without it a missing right may leave half
-    /// an operation, which `Op::Repair` mends; docs/guarantees.md says so.
+    /// an operation, which `Op::Repair` mends; crates/delayline/docs/guarantees.md says so.
     RightsAreAsked,
     /// A server tells how many entries a group of a stream has not read. Since Redis 7.0. Without it a
     /// relay with a backlog is refused.

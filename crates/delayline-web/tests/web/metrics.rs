@@ -58,13 +58,13 @@ async fn a_second_scrape_within_a_second_costs_nothing() {
 
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const GRAFANA: &str = include_str!("../../../../monitoring/grafana/delayline.json");
-const GUIDE: &str = include_str!("../../../../docs/guides/observe.md");
+const GUIDE: &str = include_str!("../../../delayline/docs/guides/observe.md");
 /// The names of the metrics of workers.
 const METERS: &str = include_str!("../../../delayline/src/telemetry/meters.rs");
 /// Has a table of them with their labels.
 const TELEMETRY: &str = include_str!("../../../delayline/src/telemetry.rs");
 /// Say how an exporter makes histograms with buckets, and not summaries.
-const BUCKETS: [&str; 2] = [include_str!("../../../../docs/guides/dashboard.md"), TELEMETRY];
+const BUCKETS: [&str; 2] = [include_str!("../../../delayline/docs/guides/dashboard.md"), TELEMETRY];
 
 /// Labels of each metric.
 type Labels = BTreeMap<String, BTreeSet<String>>;

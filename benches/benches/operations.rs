@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use delayline_benches::{Measured, ack, apply, claim};
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{
-    Backend, Delivery, MessageId, Op, Outcome, QueueName, Reply, Settlement, Turned,
-};
+use delayline_core::{Backend, Delivery, MessageId, Op, Outcome, QueueName, Reply, Settlement};
 use delayline_fred::FredTransport;
 use delayline_memory::MemoryBackend;
 use delayline_redis::RedisTransport;
@@ -100,8 +98,7 @@ async fn clear(queue: &dyn Backend, op: &Op, reply: Reply) {
             apply(queue, &Op::Settle(extend.leases.iter().map(acked).collect())).await;
             return;
         }
-        (Op::Claim(_), Reply::Claim(claimed))
-        | (Op::Turn(_), Reply::Turn(Turned { claimed, .. })) => claimed.deliveries,
+        (Op::Claim(_), Reply::Claim(claimed)) => claimed.deliveries,
         _ => claim_up_to(queue, MAX_BATCH).await,
     };
     if !held.is_empty() {

@@ -4,7 +4,7 @@ use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
 use delayline_core::{
     At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, Known, List, MessageId,
     Millis, NewMessage, NewResult, Op, Outcome, Redrive, Relay, Reply, Reschedule, Schedule,
-    Settlement, Status, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
+    Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use crate::{ack, claim, deliveries, enqueue};
@@ -30,8 +30,6 @@ pub enum Measured {
     HandOff,
     /// An ack with a result of 100 bytes.
     AckWithResult,
-    /// An ack and a claim in one call.
-    Turn,
     /// Gives leased messages back for an hour.
     Retry,
     /// Extends leases.
@@ -56,7 +54,7 @@ pub enum Measured {
 
 impl Measured {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::Enqueue,
         Self::OncePer,
         Self::Debounce,
@@ -65,7 +63,6 @@ impl Measured {
         Self::Ack,
         Self::HandOff,
         Self::AckWithResult,
-        Self::Turn,
         Self::Retry,
         Self::Extend,
         Self::Cancel,
@@ -85,7 +82,7 @@ impl Measured {
             Self::Get => MAX_LOOK_UP,
             Self::List => MAX_PAGE,
             Self::Stats | Self::Forecast => 1,
-            Self::HandOff | Self::Turn => MAX_BATCH / 2,
+            Self::HandOff => MAX_BATCH / 2,
             _ => MAX_BATCH,
         }
     }
@@ -145,14 +142,6 @@ impl Measured {
                     HandOff::new(settlement, Vec::new()).with_result(result)
                 });
                 Op::HandOff(items.collect())
-            }
-            Self::Turn => {
-                let Op::Settle(settlements) = ack(&claimed(queue, batch).await) else {
-                    unreachable!("it settles")
-                };
-                apply(queue, &enqueue(batch)).await;
-                let Op::Claim(claim) = claim(batch) else { unreachable!("it claims") };
-                Op::Turn(Turn::new(settlements, claim))
             }
             Self::Retry => {
                 let error = "no luck".to_owned();

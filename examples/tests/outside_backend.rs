@@ -12,7 +12,7 @@ use delayline::backend::{
     Enqueued, Error, ErrorKind, Extended, Follower, Forecast, Found, HandedOff, History,
     HistoryPoint, Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Op, Outcome,
     Page, Progress, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Settlement, Stats,
-    Status, Timestamp, Turned, Wakeup, async_trait,
+    Status, Timestamp, Wakeup, async_trait,
 };
 use delayline::{Bytes, Job, Queue, Worker};
 use delayline_testkit::workload;
@@ -43,10 +43,6 @@ impl Kept {
             }
             Op::Settle(items) => {
                 Reply::Settle(items.iter().map(|item| self.settle(item)).collect())
-            }
-            Op::Turn(turn) => {
-                let settled = turn.settlements.iter().map(|item| self.settle(item)).collect();
-                Reply::Turn(Turned::new(settled, self.claim(now, &turn.claim)))
             }
             Op::HandOff(items) => {
                 let results = items.iter().map(|item| match self.settle(&item.settlement) {
@@ -298,7 +294,6 @@ async fn it_answers_every_operation() {
         "resume",
         "settle",
         "stats",
-        "turn",
     ];
     assert!(names.iter().all(|name| seen.contains(name)), "seen: {seen:?}");
 }

@@ -6,7 +6,7 @@ use arbitrary::Unstructured;
 use delayline_core::{
     Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, HandOff,
     HandedOff, Lease, List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Redrive, Relay,
-    Reply, Reschedule, Resolution, Schedule, Settled, Settlement, Status, Turn,
+    Reply, Reschedule, Resolution, Schedule, Settled, Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -49,7 +49,6 @@ fn answers(op: &Op, reply: &Reply) -> bool {
     match (op, reply) {
         (Op::Enqueue(items), Reply::Enqueue(results)) => items.len() == results.len(),
         (Op::Settle(items), Reply::Settle(results)) => items.len() == results.len(),
-        (Op::Turn(turn), Reply::Turn(turned)) => turn.settlements.len() == turned.settled.len(),
         (Op::HandOff(items), Reply::HandOff(results)) => {
             let fits = |(item, result): (&HandOff, &HandedOff)| match result.settled {
                 Settled::Done { .. } => item.messages.len() == result.messages.len(),
@@ -85,12 +84,11 @@ fn operation(kind: u8, count: u8) -> Op {
     let lease = Lease { claim_id: ClaimId::from_bytes([7; ClaimId::BYTES]), epoch: 1 };
     let settlements = || ids().map(|id| Settlement::new(id, lease, Outcome::Ack));
     let consumer = ConsumerName::new("w").expect("a name of one byte");
-    let claim = || Claim::new(consumer.clone(), lease.claim_id, 10, Millis::MAX);
-    match kind % 21 {
-        20 => Op::Progress(ids().collect()),
-        18 => Op::Turn(Turn::new(settlements().collect(), claim())),
+    let claim = Claim::new(consumer.clone(), lease.claim_id, 10, Millis::MAX);
+    match kind % 20 {
+        18 => Op::Progress(ids().collect()),
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
-        1 => Op::Claim(claim()),
+        1 => Op::Claim(claim),
         2 => Op::Settle(settlements().collect()),
         3 => Op::Extend(Extend::new(ids().map(|id| (id, lease)).collect(), Millis::MAX)),
         4 => Op::Cancel(ids().collect()),

@@ -106,7 +106,6 @@ impl Effects {
             }
             Op::Settle(items) => items.iter().any(|item| touched(&item.id)),
             // Its claim may have touched any.
-            Op::Turn(_) => !self.places.is_empty(),
             Op::HandOff(items) => items.iter().any(|item| {
                 touched(&item.settlement.id) || item.messages.iter().any(|it| touched(&it.id))
             }),

@@ -74,7 +74,6 @@ impl Books {
                 }
             }
             (_, Reply::Claim(claimed)) => self.deliver_all(&claimed.deliveries)?,
-            (_, Reply::Turn(turned)) => self.deliver_all(&turned.claimed.deliveries)?,
             (_, Reply::Relay(relayed)) => relayed.ids.iter().for_each(|id| self.end(id)),
             (Op::Cancel(ids), Reply::Cancel(answers)) => {
                 let ended = ids.iter().zip(answers).filter(|(_, answer)| {

@@ -173,12 +173,6 @@ impl Totals {
                     self.saw(G::G32, usize::from(result.result_kept));
                 }
             }
-            (Op::Turn(turn), Reply::Turn(turned)) => {
-                let (settlements, settled) = (turn.settlements.clone(), turned.settled.clone());
-                self.note_answer(&Op::Settle(settlements), &Reply::Settle(settled), changed);
-                let claimed = Reply::Claim(turned.claimed.clone());
-                self.note_answer(&Op::Claim(turn.claim.clone()), &claimed, changed);
-            }
             (_, Reply::Claim(claimed)) => {
                 let deliveries = claimed.deliveries.len();
                 if changed {

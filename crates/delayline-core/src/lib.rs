@@ -58,7 +58,6 @@ mod retry;
 mod state;
 mod time;
 mod totals;
-mod turn;
 pub mod worker;
 
 pub use backend::{Backend, QueueBackend, Wakeup};
@@ -84,4 +83,3 @@ pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
 pub use time::{At, Millis, Schedule, Timestamp};
 pub use totals::Totals;
-pub use turn::{Turn, Turned};

@@ -26,8 +26,7 @@ pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
 pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, most settlements
-/// and messages together in one hand-off, or settlements and `max` in one turn, and most messages in
-/// one claim or relay.
+/// and messages together in one hand-off, and most messages in one claim or relay.
 pub const MAX_BATCH: usize = 1000;
 
 /// Most messages that follow from one settlement of a hand-off.

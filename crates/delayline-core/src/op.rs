@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::{
     ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
-    Schedule, Status, Timestamp, Turn, Violation,
+    Schedule, Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -36,9 +36,6 @@ pub enum Op {
     /// Ends leases, enqueues the messages that follow from each lease that it ends (G31), and keeps the
     /// results of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
     HandOff(Vec<HandOff>),
-    /// Ends leases, then claims. Repeated: returns `AlreadyDone` (G8), or `Stale` where the claim has
-    /// leased again what a settlement had given back, and the same leases (G16).
-    Turn(Turn),
     /// Extends leases. Repeated: extends them again.
     Extend(Extend),
     /// Cancels messages before they are delivered. Repeated: returns `Cancelled` again (G13).
@@ -316,7 +313,6 @@ impl Op {
                 settlements.iter().try_for_each(Settlement::validate)
             }
             Self::HandOff(items) => crate::hand_off::validate(items),
-            Self::Turn(turn) => crate::turn::validate(turn),
             Self::Extend(extend) => {
                 batch("the extension", extend.leases.iter().map(|(id, _)| id))?;
                 lease_duration(extend.lease)
@@ -360,7 +356,6 @@ impl Op {
             | Self::Relay(_)
             | Self::Settle(_)
             | Self::HandOff(_)
-            | Self::Turn(_)
             | Self::Cancel(_)
             | Self::Reschedule(_)
             | Self::Redrive(_)
@@ -404,7 +399,6 @@ impl Op {
             Self::Relay(_) => "relay",
             Self::Settle(_) => "settle",
             Self::HandOff(_) => "hand_off",
-            Self::Turn(_) => "turn",
             Self::Extend(_) => "extend",
             Self::Cancel(_) => "cancel",
             Self::Reschedule(_) => "reschedule",

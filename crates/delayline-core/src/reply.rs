@@ -5,7 +5,7 @@
 
 use crate::{
     DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Progress,
-    Status, Timestamp, Totals, Turned,
+    Status, Timestamp, Totals,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -45,8 +45,6 @@ pub enum Reply {
     Settle(Vec<Settled>),
     /// To [`Op::HandOff`](crate::Op::HandOff).
     HandOff(Vec<HandedOff>),
-    /// To [`Op::Turn`](crate::Op::Turn).
-    Turn(Turned),
     /// To [`Op::Extend`](crate::Op::Extend).
     Extend(Vec<Extended>),
     /// To [`Op::Cancel`](crate::Op::Cancel).

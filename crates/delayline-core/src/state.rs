@@ -12,7 +12,6 @@ mod read;
 mod relay;
 mod results;
 mod ring;
-mod turn;
 mod windows;
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +30,7 @@ use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
     DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Known, Lease,
     MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
-    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals, Turn, Turned,
+    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
 
 /// An index: the messages of one kind, by instant and then by sequence number.
@@ -127,7 +126,6 @@ impl State {
                 items.iter().map(|item| self.settle(now, item, &mut changes)).collect(),
             ),
             Op::HandOff(items) => Reply::HandOff(self.hand_off(now, items, &mut changes)),
-            Op::Turn(turn) => Reply::Turn(self.turn(now, turn, &mut changes)),
             Op::Extend(extend) => Reply::Extend(self.extend(now, extend, &mut changes)),
             Op::Cancel(ids) => {
                 Reply::Cancel(ids.iter().map(|id| self.cancel(now, id, &mut changes)).collect())
@@ -167,8 +165,7 @@ impl State {
         let applied = self.apply(now, op);
         let after = self.next_claimable();
         let hint = match (op, &applied.reply) {
-            (Op::Claim(claim), Reply::Claim(claimed))
-            | (Op::Turn(Turn { claim, .. }), Reply::Turn(Turned { claimed, .. })) => {
+            (Op::Claim(claim), Reply::Claim(claimed)) => {
                 let is_full = claimed.deliveries.len() >= claim.max;
                 after.is_some_and(|after| is_full || after <= now)
             }

@@ -38,10 +38,9 @@ use self::stage::Stage;
 pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
-use crate::limits::MAX_BATCH;
 use crate::{
     Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, NewMessage, NewResult, Op,
-    Outcome, Reply, Settlement, Stats, Timestamp, Turn,
+    Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -62,8 +61,6 @@ use crate::{
 /// - Handlers, plus messages that open claims may return, never exceed the slots.
 /// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
 ///   time.
-/// - With one slot, a settlement and a claim are one operation ([`Op::Turn`]) where
-///   [`QueuePlan::turns`] allows it.
 /// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
 ///   executed keeps its id (G16).
 /// - Once stopped, the worker ends within the grace period, [`AFTER_TOKENS`] and
@@ -123,36 +120,19 @@ impl Machine {
             (Op::Claim(claim), _) => {
                 lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
             }
-            (Op::Turn(turn), Ok(Applied { at, reply: Reply::Turn(turned), .. })) => {
-                let settled = turned.settled.into_iter().map(HandedOff::from).collect();
-                self.settled(now, queue, Lane::settles, turn.settlements, Ok((at, settled)), true);
-                self.claimed(now, queue, at, turned.claimed);
-            }
-            (Op::Turn(Turn { settlements, claim }), result) => {
-                // Apart again: a settlement is settled or not, and the claim keeps its id.
-                let unsupported = |error: &Error| matches!(error.kind(), ErrorKind::Unsupported(_));
-                let lacks_turns = result.as_ref().is_err_and(unsupported);
-                let result = result.map(|applied| (applied.at, Vec::new()));
-                self.settled(now, queue, Lane::settles, settlements, result, true);
-                let Self { lanes, dice, .. } = self;
-                lanes.change(queue, |lane| {
-                    lane.turns &= !lacks_turns;
-                    lane.claims.failed(now, claim, class, dice);
-                });
-            }
             (Op::Settle(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
                     Reply::Settle(all) => (at, all.into_iter().map(HandedOff::from).collect()),
                     _ => (at, Vec::new()),
                 });
-                self.settled(now, queue, Lane::settles, items, answers, false);
+                self.settled(now, queue, Lane::settles, items, answers);
             }
             (Op::HandOff(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
                     Reply::HandOff(all) => (at, all),
                     _ => (at, Vec::new()),
                 });
-                self.settled(now, queue, Lane::hand_offs, items, answers, false);
+                self.settled(now, queue, Lane::hand_offs, items, answers);
             }
             (Op::Extend(_), Ok(Applied { reply: Reply::Extend(items), .. })) => {
                 lanes.change(queue, |lane| lane.leases.extended(items, todo));
@@ -324,15 +304,13 @@ impl Machine {
         of: fn(&mut Lane) -> &mut Settles<T>,
         items: Vec<T>,
         answers: Result<(Timestamp, Vec<HandedOff>), Error>,
-        in_turn: bool,
     ) {
         let Self { lanes, dice, summary, .. } = self;
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
                 lanes.change(queue, |lane| {
                     let soon = of(lane).settled(at, &items, answers, summary);
-                    // The claim of a turn knows what its settlements have given back.
-                    if let Some(soon) = soon.filter(|_| !in_turn) {
+                    if let Some(soon) = soon {
                         lane.claims.hurry(now.after(soon));
                     }
                 });
@@ -377,33 +355,8 @@ impl Machine {
         for queue in self.lanes.due(Errand::Upkeep, now) {
             let Self { lanes, todo, dice, .. } = self;
             let ops = lanes.change(queue, |lane| lane.send(now, dice, todo));
-            for op in ops.into_iter().flatten().flatten() {
-                let op = match op {
-                    Op::Settle(settlements) => self.turn(now, queue, settlements),
-                    op => op,
-                };
-                self.todo.push_back(Action::Send { queue, op });
-            }
-        }
-    }
-
-    /// Settles, and claims with the same call if the queue may be claimed from now. Only for one
-    /// slot: several handlers do more with a settlement and a claim that are in progress at once.
-    fn turn(&mut self, now: Moment, queue: usize, settlements: Vec<Settlement>) -> Op {
-        let room = self.room().min(MAX_BATCH.saturating_sub(settlements.len()));
-        if room == 0 || self.slots > 1 {
-            return Op::Settle(settlements);
-        }
-        let claim = match self.lanes.least_served(now, room) {
-            Some((least, share)) if least == queue => {
-                let dice = &mut self.dice;
-                self.lanes.change(queue, |lane| lane.claim_in_turn(now, share, dice)).flatten()
-            }
-            _ => None,
-        };
-        match claim {
-            Some(claim) => Op::Turn(Turn { settlements, claim }),
-            None => Op::Settle(settlements),
+            let ops = ops.into_iter().flatten().flatten();
+            todo.extend(ops.map(|op| Action::Send { queue, op }));
         }
     }
 

@@ -23,8 +23,8 @@ use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
     MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, QueueName, Redrive, Relay,
-    Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Turn, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, Transport, all_scripts};
 use delayline_test_server::{Reply as Raw, Server};
@@ -113,15 +113,6 @@ pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
     let settlement = Settlement::new(id(text), lease(token), outcome);
     let messages = next.iter().map(|it| message(it)).collect();
     Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)])
-}
-
-/// A settlement, and a claim by another consumer.
-pub fn turn(text: &str, token: u8, outcome: Outcome, next: u8) -> Op {
-    let Op::Claim(claim) = claim(next, 10) else { unreachable!() };
-    let consumer = ConsumerName::new("t").unwrap();
-    let claim = Claim::new(consumer, claim.claim_id, claim.max, claim.lease);
-    let settlements = vec![Settlement::new(id(text), lease(token), outcome)];
-    Op::Turn(Turn::new(settlements, claim))
 }
 
 /// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
@@ -213,8 +204,6 @@ pub fn every_op() -> Vec<Op> {
         settle("leased", 1, Outcome::Release),
         hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),
         hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
-        turn("leased", 1, Outcome::Ack, 9),
-        turn("leased", 1, Outcome::Release, 9),
         Op::Extend(Extend::new(vec![(id("leased"), lease(1))], millis(9_000))),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),

@@ -9,7 +9,7 @@ use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
     Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op,
     Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State,
-    Status, Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
+    Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -134,13 +134,6 @@ pub mod scenes {
         let result = NewResult::new("42", millis(5_000));
         let op = Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]);
         scene(before, op, vec![Op::Cancel(vec![next])])
-    }
-    pub fn turn(n: u64) -> Scene {
-        let next = n + (1 << 32);
-        let before = vec![super::enqueue(n), super::claim(n), super::enqueue(next)];
-        let settlements = vec![Settlement::new(id(n), lease(n), Outcome::Ack)];
-        let Op::Claim(claim) = super::claim(next) else { unreachable!() };
-        scene(before, Op::Turn(Turn::new(settlements, claim)), vec![settle(next, Outcome::Ack)])
     }
     pub fn extend(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
@@ -370,7 +363,7 @@ impl<C: Connect> Lane<C> {
 macro_rules! wire_cases {
     ($connect:ty) => {
         $crate::each_scene!($connect: enqueue update throttle follow ack_of_a_followed_message
-            claim relay ack retry hand_off turn extend cancel reschedule redrive purge pause resume
+            claim relay ack retry hand_off extend cancel reschedule redrive purge pause resume
             get progress list stats forecast history check repair);
     };
 }

@@ -20,10 +20,17 @@
 
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
-local results, before_claim = {ANSWER_RESULTS, now, 0, 0, -1}, 3
+local results = {ANSWER_RESULTS, now, 0, 0, -1}
 local new_details, new_places, new_records, removed = {}, {}, {}, {}
+local delivered, deaths, changed = 0, {}, false
+local journaled, ring = false, false
+-- The due instant of the first message that stays where it is; nil if the queue is paused.
+local first_left
 
---@include claiming.lua
+--@include journal.lua
+--@include claimed_before.lua
+--@include reclaim.lua
+--@include take.lua
 --@include finish.lua
 --@include take_over.lua
 --@include write.lua
@@ -35,8 +42,35 @@ local is_repeated = last_claim and sub(last_claim, JOURNAL_CLAIM_ID) == claim_id
 local lease_end = first_end_of_lease('0')
 
 -- DECIDE
+if is_repeated then
+  claimed_before()
+  if control.paused == 0 then
+    local _
+    _, _, _, first_left = ready_messages(0)
+  end
+else
+  if lease_end and lease_end <= now then
+    reclaim()
+    lease_end = first_end_of_lease('0')
+  end
+  if control.paused == 0 then
+    take()
+    if delivered > 0 then
+      lease_end = math.min(lease_end or NEVER, deadline)
+    end
+  end
+end
+local leaving = #new_places / 2 + #removed
 local next, hands_on, is_news
-claim_all()
+next_claimable()
+local more = next and next <= now
+results[4], results[5] = more and 1 or 0, next or -1
+for i = 1, #deaths do
+  results[#results + 1] = deaths[i]
+end
+local sleeps = not more and delivered < max
+tell_sleepers()
+changed = changed or #new_places > 0 or #removed > 0
 
 -- WRITE
 if changed or hands_on or is_news then

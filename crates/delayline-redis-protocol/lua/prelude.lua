@@ -6,8 +6,7 @@
 --   DECIDE  computes the results, and lists what is to be written. In rare cases it reads more.
 --   WRITE   asks whether every write will be possible, and then makes them (write.lua). Redis does not
 --           roll back, so nothing may fail once it has begun.
--- Only `claim` and `turn` write twice: what they take back from expired leases, or what the settlements of a
--- turn change, before they look for ready messages.
+-- Only `claim` writes twice: it returns expired leases to the queue before it looks for ready messages.
 --
 -- All loops are bounded, by the arguments or by a constant. Numbers go to redis.call as numbers, or, where
 -- it has to be fast, as text that format('%d', ...) makes; `..` rounds long ones. The reply is an

@@ -71,7 +71,7 @@ local function take()
         new_details[m + 1], new_details[m + 2] = id, its_details
         delivered = delivered + 1
         taken[delivered], lengths[delivered] = id, #id
-        n = before_claim + 3 * delivered
+        n = 3 + 3 * delivered
         results[n], results[n + 1], results[n + 2] = id, whole, answer
       else
         bury_due()

@@ -11,7 +11,7 @@ use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
 use crate::script::{
     CANCEL, CLAIM, ENQUEUE, EXTEND, GET, HAND_OFF, Need, PROGRESS, RELAY, RESCHEDULE, RING, SETTLE,
-    STATS, Script, TURN, UPDATE, all_scripts,
+    STATS, Script, UPDATE, all_scripts,
 };
 use crate::transport::{CallError, Transport};
 
@@ -83,7 +83,7 @@ impl Role {
             Self::Producer => {
                 vec![&ENQUEUE, &UPDATE, &CANCEL, &RESCHEDULE, &GET, &PROGRESS, &STATS]
             }
-            Self::Worker => vec![&CLAIM, &SETTLE, &HAND_OFF, &TURN, &EXTEND, &STATS, &RING],
+            Self::Worker => vec![&CLAIM, &SETTLE, &HAND_OFF, &EXTEND, &STATS, &RING],
             Self::Relay => vec![&RELAY, &STATS, &RING],
             Self::Admin => all_scripts(),
         }

@@ -7,7 +7,7 @@ use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
     ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History, Message,
     MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Progress, Purged, Redriven,
-    Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals, Turned,
+    Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use crate::layout::codes::{
@@ -67,10 +67,6 @@ impl Reader {
             Op::Claim(claim) => Reply::Claim(self.claimed(claim, at)?),
             Op::Relay(_) => Reply::Relay(self.relayed()?),
             Op::HandOff(items) => Reply::HandOff(self.handed_off(items)?),
-            Op::Turn(turn) => {
-                let settled = self.each(turn.settlements.len(), Self::settled)?;
-                Reply::Turn(Turned::new(settled, self.claimed(&turn.claim, at)?))
-            }
             Op::Settle(items) => Reply::Settle(self.each(items.len(), Self::settled)?),
             Op::Extend(extend) => {
                 let deadline = at.after(extend.lease);

@@ -55,10 +55,6 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
         }
-        Op::Turn(turn) => {
-            args.settlements(&turn.settlements);
-            args.claim(&turn.claim);
-        }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
             for (id, lease) in &extend.leases {

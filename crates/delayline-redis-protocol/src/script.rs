@@ -48,8 +48,8 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
-    "next_claimable.lua" "sleepers.lua" "claiming.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
-    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "write_settlements.lua"
+    "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
+    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua"
 };
 
 macro_rules! scripts {
@@ -81,7 +81,6 @@ scripts! {
     SET_PAUSED: "set_paused.lua";
     UPDATE: "update.lua";
     HAND_OFF: "hand_off.lua";
-    TURN: "turn.lua";
     RELAY: "relay.lua";
     GET: "get.lua";
     PROGRESS: "progress.lua";
@@ -104,7 +103,6 @@ impl Script {
             Op::Claim(_) => &CLAIM,
             Op::Settle(_) => &SETTLE,
             Op::HandOff(_) => &HAND_OFF,
-            Op::Turn(_) => &TURN,
             Op::Extend(_) => &EXTEND,
             Op::Cancel(_) => &CANCEL,
             Op::Reschedule(_) => &RESCHEDULE,

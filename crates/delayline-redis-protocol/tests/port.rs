@@ -31,7 +31,7 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
 fn functions_of_state() -> Vec<String> {
     let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
     let mut functions = Vec::new();
-    let files = ["known.rs", "hand_off.rs", "turn.rs", "relay.rs", "history.rs", "read.rs"]
+    let files = ["known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"]
         .map(|file| core.join(file));
     for file in [core.with_extension("rs")].into_iter().chain(files) {
         for line in fs::read_to_string(file).unwrap().lines() {

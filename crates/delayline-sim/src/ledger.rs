@@ -107,15 +107,6 @@ impl Ledger {
                     self.handed_off(queue, item, result)?;
                 }
             }
-            (Op::Turn(turn), Reply::Turn(turned)) => {
-                let part = |reply| Applied::new(applied.at, applied.revision, reply);
-                let settled = part(Reply::Settle(turned.settled.clone()));
-                self.executed(now, queue, &Op::Settle(turn.settlements.clone()), &settled)?;
-                let claimed = part(Reply::Claim(turned.claimed.clone()));
-                let delivered = u64::try_from(turned.claimed.deliveries.len()).unwrap_or(u64::MAX);
-                self.totals.met.note_many(Met::Turn, delivered);
-                self.executed(now, queue, &Op::Claim(turn.claim.clone()), &claimed)?;
-            }
             (Op::Claim(claim), Reply::Claim(claimed)) => {
                 for delivery in &claimed.deliveries {
                     let info = &delivery.message.info;

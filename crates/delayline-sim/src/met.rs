@@ -39,7 +39,6 @@ pub(crate) enum Met {
     Postponed,
     Redelivery,
     SameLease,
-    Turn,
     HandOff,
     Result,
     LastSlot,
@@ -59,7 +58,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 48] = [
+    const ALL: [(Self, &'static str); 47] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -92,7 +91,6 @@ impl Met {
         (Self::Postponed, "deliveries that a handler had put off, none before that"),
         (Self::Redelivery, "deliveries of messages that were delivered before"),
         (Self::SameLease, "deliveries repeated under the lease that they had"),
-        (Self::Turn, "messages delivered by the call that settled others"),
         (Self::HandOff, "messages sent by the call that settled others"),
         (Self::Result, "results kept by the call that acked their messages"),
         (Self::LastSlot, "handlers begun in the last free slot"),

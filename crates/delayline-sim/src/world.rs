@@ -9,8 +9,8 @@ use std::time::Duration;
 use delayline_core::worker::{Machine, Moment, Slot};
 use delayline_core::{
     Applied, Destination, DestinationKey, Error, Known, MessageId, Millis, NewMessage, Op,
-    Priority, Redrive, Relay, Reply, Reschedule, Schedule, State, Timestamp, Turn, Turned, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    Priority, Redrive, Relay, Reply, Reschedule, Schedule, State, Timestamp, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 
 use crate::dice::Dice;
@@ -374,11 +374,9 @@ impl<'a> World<'a> {
     fn answer(&mut self, worker: Worker, queue: usize, op: Op, result: Result<Applied, Error>) {
         let now = self.moment();
         let left_nothing = match (&op, &result) {
-            (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. }))
-            | (
-                Op::Turn(Turn { claim, .. }),
-                Ok(Applied { reply: Reply::Turn(Turned { claimed, .. }), .. }),
-            ) => !claimed.more && claimed.deliveries.len() < claim.max,
+            (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+                !claimed.more && claimed.deliveries.len() < claim.max
+            }
             _ => false,
         };
         if let Some(machine) = self.machine(worker.process) {

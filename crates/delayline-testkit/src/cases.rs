@@ -25,7 +25,6 @@ mod results;
 mod settle;
 mod throttle;
 mod totals;
-mod turn;
 mod update;
 mod wakeup;
 
@@ -59,7 +58,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 24] = [
+    let topics: [fn() -> Vec<Case>; 23] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -67,7 +66,6 @@ pub(crate) fn all() -> Vec<Case> {
         settle::cases,
         hand_off::cases,
         results::cases,
-        turn::cases,
         cancel::cases,
         dead::cases,
         dedup::cases,

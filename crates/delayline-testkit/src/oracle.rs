@@ -209,7 +209,6 @@ fn ids_of(op: &Op) -> Vec<MessageId> {
     match op {
         Op::Enqueue(items) => items.iter().map(|item| item.id.clone()).collect(),
         Op::Settle(items) => items.iter().map(|item| item.id.clone()).collect(),
-        Op::Turn(turn) => turn.settlements.iter().map(|item| item.id.clone()).collect(),
         Op::HandOff(items) => {
             let messages = items.iter().flat_map(|item| &item.messages).map(|item| &item.id);
             items.iter().map(|item| &item.settlement.id).chain(messages).cloned().collect()

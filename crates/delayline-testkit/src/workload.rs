@@ -67,8 +67,6 @@ pub enum Action {
     /// ack. Without a message that has an id of its own, and without a result, it is an
     /// [`Op::Settle`].
     HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>, Option<NewResult>),
-    /// [`Op::Turn`], with at most the room that the settlements leave to its claim.
-    Turn(Vec<(MessageId, LeaseRef, Outcome)>, Claim, ClaimToken),
     /// [`Op::Extend`].
     Extend(Vec<(MessageId, LeaseRef)>, Millis),
     /// A claim with a token that no earlier claim had.
@@ -81,15 +79,6 @@ pub enum Action {
     Repair(Cursor, usize),
     /// Repeats one of the latest operations unchanged: the retry after a lost reply.
     Again(usize),
-}
-
-/// The token of a turn's claim.
-#[derive(Clone, Copy, Debug)]
-pub enum ClaimToken {
-    /// The claim's own, which an earlier one may have had.
-    Own,
-    /// One that no earlier claim had.
-    New,
 }
 
 /// A lease, by origin.

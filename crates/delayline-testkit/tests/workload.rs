@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use delayline_core::{Extended, Found, Reply, Settled, State, Turned};
+use delayline_core::{Extended, Found, Reply, Settled, State};
 use delayline_testkit::{Trace, workload};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -82,14 +82,6 @@ fn kinds(reply: &Reply) -> Vec<String> {
             let kept = items.iter().filter(|item| item.result_kept);
             let sent = sent.chain(kept.map(|_| "hand_off, result kept".to_owned()));
             items.iter().map(|item| settled("hand_off", &item.settled)).chain(sent).collect()
-        }
-        Reply::Turn(turned) => {
-            let Turned { settled: items, claimed, .. } = turned;
-            let claims = [
-                format!("turn, claim of {}", claimed.deliveries.len().min(2)),
-                format!("turn, more: {}", claimed.more),
-            ];
-            items.iter().map(|item| settled("turn", item)).chain(claims).collect()
         }
         Reply::Extend(items) => items
             .iter()
@@ -266,21 +258,4 @@ const EXPECTED: &[&str] = &[
     "settle Missing",
     "settle Stale",
     "stats",
-    "turn AlreadyDone None",
-    "turn AlreadyDone Some(Acked)",
-    "turn AlreadyDone Some(Cancelled)",
-    "turn AlreadyDone Some(Dead)",
-    "turn Done Acked",
-    "turn Done Cancelled",
-    "turn Done Dead",
-    "turn Done Ready",
-    "turn Done Replaced",
-    "turn Done Scheduled",
-    "turn Missing",
-    "turn Stale",
-    "turn, claim of 0",
-    "turn, claim of 1",
-    "turn, claim of 2",
-    "turn, more: false",
-    "turn, more: true",
 ];

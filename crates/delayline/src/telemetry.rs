@@ -191,7 +191,6 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
         Op::Enqueue(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::Settle(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::HandOff(items) => (items.len(), items.first().map(|item| &item.settlement.id)),
-        Op::Turn(turn) => (turn.settlements.len(), turn.settlements.first().map(|item| &item.id)),
         Op::Extend(extend) => (extend.leases.len(), extend.leases.first().map(|(id, _)| id)),
         Op::Reschedule(items) => (items.len(), items.first().map(|item| &item.id)),
         Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),

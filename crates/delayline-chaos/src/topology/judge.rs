@@ -181,11 +181,6 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
         (Op::Claim(claim), Some(Reply::Claim(claimed))) => deliver(lives, claim, claimed),
         (Op::Settle(items), Some(Reply::Settle(answers))) => settle(lives, items, answers),
         (Op::Settle(items), _) => settle(lives, items, &[]),
-        (Op::Turn(turn), Some(Reply::Turn(turned))) => {
-            settle(lives, &turn.settlements, &turned.settled);
-            deliver(lives, &turn.claim, &turned.claimed);
-        }
-        (Op::Turn(turn), _) => settle(lives, &turn.settlements, &[]),
         (Op::Extend(extend), Some(Reply::Extend(answers))) if !is_lossy => {
             for ((id, lease), answer) in extend.leases.iter().zip(answers) {
                 if let Extended::Done { deadline, .. } = answer {

@@ -26,8 +26,7 @@ impl Slot {
 pub enum Action {
     /// Apply an operation to a queue, and report the result with
     /// [`handle_answer`](super::Machine::handle_answer). A claim, a settlement, a hand-off, an
-    /// extension and a count may be in progress at once, but never two of one kind; a turn is both a
-    /// claim and a settlement.
+    /// extension and a count may be in progress at once, but never two of one kind.
     Send {
         /// The queue.
         queue: usize,

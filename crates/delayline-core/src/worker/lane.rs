@@ -27,8 +27,6 @@ pub(super) struct Lane {
     /// Pauses while handlers give everything back at once.
     give_backs: Pauses,
     pub(super) weight: u64,
-    /// Whether a call may both settle and claim.
-    pub(super) turns: bool,
     /// The maximum number of its handlers at once.
     most: usize,
     /// How much it has been served, relative to its weight.
@@ -65,7 +63,6 @@ impl Lane {
             bell: Bell::new(),
             give_backs: Pauses::of_give_backs(),
             weight: u64::from(plan.weight.get()),
-            turns: plan.turns,
             most: plan.most,
             served: 0,
         }
@@ -142,16 +139,6 @@ impl Lane {
         }
         let extend = self.leases.beat_at(now, todo);
         [settle.map(Op::Settle), hand_off.map(Op::HandOff), extend.map(Op::Extend)]
-    }
-
-    /// Returns a claim to send with settlements, if that is allowed.
-    pub(super) fn claim_in_turn(
-        &mut self,
-        now: Moment,
-        room: usize,
-        dice: &mut Dice,
-    ) -> Option<Claim> {
-        self.turns.then(|| self.claim(now, room, dice))
     }
 
     /// Returns the claim to send: the unanswered one, or a new one for `room` free slots.

@@ -29,10 +29,6 @@ pub struct QueuePlan {
     pub weight: NonZeroU16,
     /// The maximum number of handlers of this queue at once.
     pub most: usize,
-    /// Whether a worker with one slot may settle and claim with one call
-    /// ([`Op::Turn`](crate::Op::Turn)). Better not if settlements must be durable: what is claimed
-    /// with them would wait for that, too.
-    pub turns: bool,
     /// The age beyond which a lease is no longer extended.
     pub max_lease_age: Option<Duration>,
     /// The time after which a running handler is reported as stuck.
@@ -73,7 +69,6 @@ mod tests {
             lease: Millis::saturating(30_000),
             weight: NonZeroU16::MIN,
             most: 1,
-            turns: true,
             max_lease_age: None,
             stuck_after: None,
         };

@@ -3,9 +3,9 @@
 mod answers;
 mod ending;
 mod leases;
+mod one_slot;
 mod random;
 mod sim;
-mod turns;
 
 use std::cell::Cell;
 use std::rc::Rc;

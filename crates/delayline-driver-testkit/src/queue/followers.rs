@@ -142,9 +142,7 @@ pub async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
     let ack = || Outcome::Ack;
-    for op in
-        [settle("leased", 1, ack()), turn("leased", 1, ack(), 9), hand_off("leased", 1, ack(), &[])]
-    {
+    for op in [settle("leased", 1, ack()), hand_off("leased", 1, ack(), &[])] {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
         apply(&queue, 4, Op::Enqueue(vec![update("leased", 1)])).await;
@@ -168,7 +166,6 @@ pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connec
         None,
         Some(settle("a", 1, Outcome::Ack)),
         Some(settle("a", 1, Outcome::Release)),
-        Some(turn("a", 1, Outcome::Ack, 2)),
         Some(hand_off("a", 1, Outcome::Ack, &[])),
         // The lease is over.
         Some(claim(2, 1)),

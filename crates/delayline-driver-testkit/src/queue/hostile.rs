@@ -444,8 +444,7 @@ pub async fn a_large_message_is_buried_with_its_content<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     let details = queue.keys().all()[DETAILS].clone();
     let payload = vec![b'l'; 5_000];
-    let turn = turn("none", 9, Outcome::Ack, 1);
-    for bury in [claim(1, 1), turn, relay_to_list(1, None), Op::Repair(Check::new(100))] {
+    for bury in [claim(1, 1), relay_to_list(1, None), Op::Repair(Check::new(100))] {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a").payload(payload.clone())])).await;
         server.binary_command(&[b"HSET", &details[..], b"a", b"junk"]);

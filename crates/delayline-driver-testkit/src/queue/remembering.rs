@@ -115,7 +115,7 @@ pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     let index = queue.keys().all()[INDEX].clone();
     let relay = relay_to_list(10, None);
-    let ops = [claim(2, 10), turn("none", 9, Outcome::Ack, 2), relay, Op::Repair(Check::new(10))];
+    let ops = [claim(2, 10), relay, Op::Repair(Check::new(10))];
     for (op, is_leased) in ops.iter().flat_map(|op| [(op, false), (op, true)]) {
         server.command(&["FLUSHALL"]);
         apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;

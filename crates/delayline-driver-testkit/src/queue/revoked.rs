@@ -189,13 +189,6 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         (5 * MINUTES, hand_off("leased", 1, Outcome::Release, &["new"])),
         (4_500, hand_off_of_every_kind()),
         // What is remembered of finished messages and of claims makes room, and a bell rings.
-        (12 * MINUTES, turn("leased", 1, Outcome::Ack, 9)),
-        (70 * MINUTES, turn("leased", 1, Outcome::Ack, 9)),
-        (130 * MINUTES, turn("leased", 1, Outcome::Release, 9)),
-        (6_000, turn("leased", 1, Outcome::Ack, 9)),
-        (4_500, turn("held", 3, Outcome::Ack, 9)),
-        (4_500, turn("held", 3, Outcome::Release, 9)),
-        (4_500, turn("nobody", 3, Outcome::Release, 9)),
         // A repeated claim.
         (4_500, claim(2, 1)),
         (4_500, enqueue_large()),
@@ -229,8 +222,6 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
         (4_500, Op::Purge(vec![id("dead")])),
         (4_500, settle("leased", 1, Outcome::Ack)),
         (4_500, hand_off("leased", 1, Outcome::Ack, &["new"])),
-        (4_500, turn("leased", 1, Outcome::Ack, 9)),
-        (4_500, turn("leased", 1, Outcome::Release, 9)),
         (4_500, claim(9, 10)),
         (6_000, claim(9, 10)),
         (4_500, relay_to_list(10, None)),

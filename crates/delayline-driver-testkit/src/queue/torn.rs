@@ -396,14 +396,6 @@ impl<'a> Before<'a> {
                 let is_settled = |it: &Settled| !matches!(it, Settled::Stale | Settled::Missing);
                 assert!(told.iter().all(is_settled), "{told:?}: {what}");
             }
-            Reply::Turn(told) => {
-                // It may have leased again what it has given back.
-                let Op::Turn(Turn { settlements, .. }) = &self.tear.op else { panic!() };
-                let ends = settlements.iter().zip(&told.settled);
-                for (_, it) in ends.filter(|(item, _)| item.outcome == Outcome::Ack) {
-                    assert!(!matches!(it, Settled::Stale | Settled::Missing), "{it:?}: {what}");
-                }
-            }
             Reply::HandOff(told) => {
                 self.look_for_results(queue, &told, what).await;
                 for HandedOff { settled, messages, .. } in told {

@@ -76,9 +76,6 @@ fn numbers() -> Vec<(String, String)> {
         ("SAFETY_POLL", SAFETY_POLL_MS),
         // An idle worker notes when it comes back only if that differs from what is noted by more.
         ("STEADY", 10_000),
-        // The most ends of messages that a turn writes together with its claim. Servers search small hashes from the
-        // beginning: more of them would be in the way of the claim.
-        ("MAX_ENDED_WITH_CLAIM", 32),
         ("LAST_LATENESS", Totals::LATENESS_BUCKETS as u64 - 1),
         ("MINUTE", Resolution::Minutes.unit_ms()),
         ("HOUR", Resolution::Hours.unit_ms()),

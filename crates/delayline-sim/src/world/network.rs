@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{Applied, Error, ErrorKind, Message, Op, Reply, Turned};
+use delayline_core::{Applied, Error, ErrorKind, Message, Op, Reply};
 
 use super::{Caller, Event, PATIENCE, Sleeper, Worker, World};
 use crate::ledger::Violation;
@@ -17,7 +17,7 @@ impl World<'_> {
         let (applied, hint) = hosted.state.apply_and_hint(now, op);
         hosted.state.check_invariants()?;
         self.ledger.executed(self.now, queue, op, &applied)?;
-        if let Reply::Claim(claimed) | Reply::Turn(Turned { claimed, .. }) = &applied.reply {
+        if let Reply::Claim(claimed) = &applied.reply {
             for delivery in &claimed.deliveries {
                 self.no_other_holds(queue, &delivery.message, delivery.lease.epoch)?;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
 use delayline_core::{
-    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Turn,
+    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
 };
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
@@ -36,7 +36,6 @@ impl World<'_> {
             lease,
             weight: NonZeroU16::MIN.saturating_add(u16::try_from(number).unwrap_or(0)),
             most: usize::MAX,
-            turns: true,
             max_lease_age,
             stuck_after: None,
         };
@@ -244,9 +243,7 @@ impl World<'_> {
         self.check_pace(process)?;
         let Some(process) = self.processes.get(process) else { return Ok(()) };
         match op {
-            Op::Claim(claim) | Op::Turn(Turn { claim, .. })
-                if claim.max + process.running.len() > self.story.slots =>
-            {
+            Op::Claim(claim) if claim.max + process.running.len() > self.story.slots => {
                 let (running, slots) = (process.running.len(), self.story.slots);
                 Err(format!("a claim of {} while {running} of {slots} run", claim.max))
             }

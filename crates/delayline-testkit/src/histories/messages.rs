@@ -71,10 +71,6 @@ impl Books {
                 })
             }
             (Op::Claim(claim), Reply::Claim(claimed)) => self.deliver_all(at, claim, claimed),
-            (Op::Turn(turn), Reply::Turn(turned)) => {
-                self.settle_all(at, &turn.settlements, &turned.settled)?;
-                self.deliver_all(at, &turn.claim, &turned.claimed)
-            }
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 relayed.ids.iter().try_for_each(|id| self.relay(at, id))
             }

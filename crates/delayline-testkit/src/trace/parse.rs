@@ -6,7 +6,7 @@ use delayline_core::{
     Backlog, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Extend, FinishedIds,
     GroupName, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
     Position, Priority, Redrive, Relay, Reschedule, Resolution, Schedule, Settlement, Status,
-    Timestamp, Turn, Update, UpdateContent, UpdateDue, UpdateToken,
+    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::bytes::decode;
@@ -50,10 +50,6 @@ impl FromStr for Step {
                 Op::Relay(Relay::new(destination(&mut words)?, max))
             }
             "settle" => Op::Settle(words.items(settlement)?),
-            "turn" => {
-                let claim = claim(&mut words)?;
-                Op::Turn(Turn::new(words.items(settlement)?, claim))
-            }
             "hand_off" => Op::HandOff(words.items(hand_off)?),
             "extend" => {
                 let duration = millis(words.required("lease")?)?;

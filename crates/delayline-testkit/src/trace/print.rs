@@ -38,13 +38,6 @@ impl fmt::Display for Step {
                     message(f, follow_up)
                 })
             }),
-            Op::Turn(turn) => {
-                claim(f, &turn.claim)?;
-                turn.settlements.iter().try_for_each(|item| {
-                    f.write_str(" ;")?;
-                    settlement(f, item)
-                })
-            }
             Op::Extend(extend) => {
                 write!(f, " lease={}", extend.lease.as_ms())?;
                 extend.leases.iter().try_for_each(|(leased, fence)| {

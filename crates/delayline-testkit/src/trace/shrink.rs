@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use delayline_core::{Extend, Op, Redrive, Turn};
+use delayline_core::{Extend, Op, Redrive};
 
 use super::{Step, Trace};
 
@@ -54,7 +54,6 @@ const fn items(op: &Op) -> usize {
         Op::Enqueue(items) => items.len(),
         Op::Settle(items) => items.len(),
         Op::HandOff(items) => items.len(),
-        Op::Turn(turn) => turn.settlements.len(),
         Op::Extend(extend) => extend.leases.len(),
         Op::Reschedule(items) => items.len(),
         Op::Redrive(redrive) => redrive.ids.len(),
@@ -68,7 +67,6 @@ fn without_item(op: &Op, n: usize) -> Option<Op> {
         Op::Enqueue(items) => Op::Enqueue(without(items, n)?),
         Op::Settle(items) => Op::Settle(without(items, n)?),
         Op::HandOff(items) => Op::HandOff(without(items, n)?),
-        Op::Turn(turn) => Op::Turn(Turn::new(without(&turn.settlements, n)?, turn.claim.clone())),
         Op::Extend(extend) => Op::Extend(Extend::new(without(&extend.leases, n)?, extend.lease)),
         Op::Reschedule(items) => Op::Reschedule(without(items, n)?),
         Op::Redrive(redrive) => {

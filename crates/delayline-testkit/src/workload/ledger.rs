@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Check, Claim, ClaimId, Delivery, Enqueued, Extend, Extended, HandOff, Lease, List, MessageId,
-    Millis, NewMessage, NewResult, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement,
-    Status, Timestamp, Turn, Turned,
+    Check, ClaimId, Delivery, Enqueued, Extend, Extended, HandOff, Lease, List, MessageId, Millis,
+    NewMessage, NewResult, Op, Outcome, Position, Redriven, Reply, Rescheduled, Settlement, Status,
+    Timestamp,
 };
 
-use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, Tick};
+use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
 
 /// The number of operations that can be repeated.
 const REMEMBERED: usize = 6;
@@ -62,16 +61,6 @@ impl Ledger {
             Action::HandOff(items, messages, result) => {
                 hand_off(self.settlements(items), messages, result.as_ref())
             }
-            Action::Turn(items, claim, token) => {
-                let settlements = self.settlements(items);
-                let claim_id = match token {
-                    ClaimToken::Own => claim.claim_id,
-                    ClaimToken::New => self.new_token(),
-                };
-                let max = claim.max.min(MAX_BATCH - settlements.len());
-                let claim = Claim::new(claim.consumer.clone(), claim_id, max, claim.lease);
-                Op::Turn(Turn::new(settlements, claim))
-            }
             Action::Extend(leases, lease) => {
                 let leases = leases.iter().map(|(id, lease)| {
                     let (id, lease) = self.lease(id, *lease);
@@ -122,7 +111,7 @@ impl Ledger {
                 let answers = items.iter().flat_map(|item| &item.messages);
                 self.instants.extend(answers.filter_map(created));
             }
-            Reply::Claim(claimed) | Reply::Turn(Turned { claimed, .. }) => {
+            Reply::Claim(claimed) => {
                 self.instants.extend(claimed.next);
                 claimed
                     .deliveries
@@ -153,7 +142,7 @@ impl Ledger {
     }
 
     fn observe_lease(&mut self, op: &Op, now: Timestamp, delivery: &Delivery) {
-        if let Op::Claim(claim) | Op::Turn(Turn { claim, .. }) = op {
+        if let Op::Claim(claim) = op {
             self.instants.insert(now.after(claim.lease));
         }
         let id = &delivery.message.info.id;

@@ -1,8 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, MessageId, Millis, NewResult, Op,
-    Outcome, Redrive, Relay, Reschedule, Resolution, Settlement, Status, Turn,
+    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewResult, Op, Outcome, Redrive,
+    Relay, Reschedule, Resolution, Settlement, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use super::content::{
     memory_span, message, outcome, position, result, schedule,
 };
 use super::destinations::{list, stream};
-use super::{Action, ClaimToken, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
+use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
 /// Random runs. Shrinking one drops moves first, then simplifies them.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -39,8 +39,6 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         let messages = messages.map(|message| message.known(Known::Refuse).once_per(None));
         Action::HandOff(settlements, messages.collect(), result)
     });
-    let token = prop_oneof![4 => Just(ClaimToken::New), 1 => Just(ClaimToken::Own)];
-    let turn = (settlements(), claim(), token);
     let extend = (for_ids(lease_ref()), lease_duration());
     prop_oneof![
         7 => for_ids(content()).prop_map(|items| {
@@ -50,7 +48,6 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
         3 => hand_off,
-        4 => turn.prop_map(|(settlements, claim, token)| Action::Turn(settlements, claim, token)),
         2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
@@ -104,15 +101,12 @@ fn delays() -> impl Strategy<Value = Vec<Millis>> {
 
 /// Operations that exceed a limit, which backends refuse.
 fn invalid() -> impl Strategy<Value = Op> {
-    let ack = |id| Settlement::new(id, no_lease(), Outcome::Ack);
-    let beyond = move |(claim, id): (Claim, MessageId)| {
+    let beyond = |claim: Claim| {
         let with = |max, lease| Claim::new(claim.consumer.clone(), claim.claim_id, max, lease);
         select(vec![
             Op::Claim(with(0, claim.lease)),
             Op::Claim(with(1001, claim.lease)),
             Op::Claim(with(claim.max, Millis::ZERO)),
-            Op::Turn(Turn::new(Vec::new(), claim.clone())),
-            Op::Turn(Turn::new(vec![ack(id)], with(1000, claim.lease))),
         ])
     };
     prop_oneof![
@@ -128,13 +122,16 @@ fn invalid() -> impl Strategy<Value = Op> {
         }),
         id().prop_map(move |id| {
             let result = NewResult::new("", Millis::ZERO);
-            Op::HandOff(vec![HandOff::new(ack(id), Vec::new()).with_result(result)])
+            Op::HandOff(vec![
+                HandOff::new(Settlement::new(id, no_lease(), Outcome::Ack), Vec::new())
+                    .with_result(result),
+            ])
         }),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
         Just(Op::Relay(Relay::new(list("a-list", Some(0)), 1))),
         Just(Op::Relay(Relay::new(stream("a-stream", None), 1001))),
         id().prop_map(|id| Op::Extend(Extend::new(vec![(id, no_lease())], Millis::MAX))),
-        (claim(), id()).prop_flat_map(beyond),
+        claim().prop_flat_map(beyond),
     ]
 }
 

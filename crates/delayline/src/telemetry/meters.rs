@@ -218,7 +218,7 @@ mod otel {
     pub(super) fn operation(queue: &Label, op: &'static str, result: &'static str, took: Duration) {
         let kind = match op {
             "enqueue" => Some("send"),
-            "claim" | "turn" => Some("receive"),
+            "claim" => Some("receive"),
             "settle" | "hand_off" => Some("settle"),
             _ => None,
         };

@@ -42,7 +42,6 @@ impl Observed {
             Ok(applied) => {
                 let claimed = match &applied.reply {
                     Reply::Claim(claimed) => Some(claimed),
-                    Reply::Turn(turned) => Some(&turned.claimed),
                     _ => None,
                 };
                 if let Some(claimed) = claimed {
@@ -82,10 +81,6 @@ impl Observed {
             }
             (Op::Claim(_), Reply::Claim(claimed)) => self.tell_claimed(applied.at, claimed, tell),
             // Its batches count as those of a settlement and of a claim.
-            (Op::Turn(turn), Reply::Turn(turned)) => {
-                self.tell_settled(&turn.settlements, &turned.settled, tell);
-                self.tell_claimed(applied.at, &turned.claimed, tell);
-            }
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 if !relayed.ids.is_empty() {
                     meters::batch(&self.queue, op.name(), relayed.ids.len());

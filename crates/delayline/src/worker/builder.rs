@@ -207,14 +207,12 @@ impl<T, C> fmt::Debug for WorkerBuilder<T, C> {
 }
 
 impl Config {
-    /// `turns`: whether a call may both settle and claim.
-    pub(super) fn queue_plan(&self, weight: NonZeroU16, turns: bool) -> QueuePlan {
+    pub(super) fn queue_plan(&self, weight: NonZeroU16) -> QueuePlan {
         QueuePlan {
             consumer: self.consumer.clone(),
             lease: self.lease,
             weight,
             most: self.concurrency,
-            turns,
             max_lease_age: self.max_lease_age,
             stuck_after: self.stuck_after,
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use delayline_core::worker::{Action, Machine, Moment, Plan, QueuePlan, Slot};
 use delayline_core::{
     Applied, Delivery, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op, Reply,
-    Settled, Settlement, Timestamp, Turn, Turned, Wakeup,
+    Settled, Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -79,8 +79,7 @@ enum Report {
 
 impl Lane {
     fn plan(&self) -> QueuePlan {
-        // What a turn claims would wait until its settlements are confirmed.
-        self.config.queue_plan(self.weight, !self.client.is_durable())
+        self.config.queue_plan(self.weight)
     }
 }
 
@@ -293,10 +292,6 @@ impl Run {
             }
             Err(error) => error,
         };
-        if matches!((op, error.kind()), (Op::Turn(_), ErrorKind::Unsupported(_))) {
-            // The machine settles and claims by two calls then.
-            return;
-        }
         let is_refused = error.class() == ErrorClass::Rejected;
         if self.complaints.failed(queue, op.name(), error.kind()) {
             if is_refused {
@@ -357,11 +352,9 @@ impl Running {
 /// Whether a claim has seen that nothing else is due.
 fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     match (op, result) {
-        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. }))
-        | (
-            Op::Turn(Turn { claim, .. }),
-            Ok(Applied { reply: Reply::Turn(Turned { claimed, .. }), .. }),
-        ) => !claimed.more && claimed.deliveries.len() < claim.max,
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+            !claimed.more && claimed.deliveries.len() < claim.max
+        }
         _ => false,
     }
 }
@@ -376,9 +369,6 @@ fn log_late(op: &Op, reply: &Reply) {
     match (op, reply) {
         (Op::Settle(items), Reply::Settle(settled)) => {
             items.iter().zip(settled.iter().copied()).for_each(late);
-        }
-        (Op::Turn(turn), Reply::Turn(turned)) => {
-            turn.settlements.iter().zip(turned.settled.iter().copied()).for_each(late);
         }
         (Op::HandOff(items), Reply::HandOff(results)) => {
             let settlements = items.iter().map(|item| &item.settlement);

@@ -14,7 +14,6 @@ struct Story {
     queues: Vec<u16>,
     latency: u64,
     max_age: Option<u64>,
-    turns: bool,
     /// When it is sent, to which queue, and its delay.
     messages: Vec<(u64, usize, u64)>,
     /// How long handlers run, and how they end; 6 is never.
@@ -34,25 +33,15 @@ fn stories() -> impl Strategy<Value = Story> {
         1..5_usize,
         vec(1..5_u16, 1..3),
         prop_oneof![0..5_u64, 0..4_000_u64],
-        (proptest::option::of(100..10_000_u64), any::<bool>()),
+        proptest::option::of(100..10_000_u64),
         vec((0..20_000_u64, 0..2_usize, 0..10_000_u64), 0..30),
         vec((prop_oneof![0..50_u64, 0..9_000_u64], 0..7_u8), 1..20),
         vec(fault, 1..40),
         (0..40_000_u64, 0..10_000_u64),
     )
-        .prop_map(
-            |(slots, queues, latency, (max_age, turns), messages, handlers, faults, stop)| Story {
-                slots,
-                queues,
-                latency,
-                max_age,
-                turns,
-                messages,
-                handlers,
-                faults,
-                stop,
-            },
-        )
+        .prop_map(|(slots, queues, latency, max_age, messages, handlers, faults, stop)| {
+            Story { slots, queues, latency, max_age, messages, handlers, faults, stop }
+        })
 }
 
 fn outcome(kind: u8) -> Option<Outcome> {
@@ -67,11 +56,8 @@ fn outcome(kind: u8) -> Option<Outcome> {
 }
 
 fn play(story: &Story) {
-    let queue = |weight: &u16| QueuePlan {
-        max_lease_age: story.max_age.map(ms),
-        turns: story.turns,
-        ..queue_plan(*weight)
-    };
+    let queue =
+        |weight: &u16| QueuePlan { max_lease_age: story.max_age.map(ms), ..queue_plan(*weight) };
     let queues: Vec<_> = story.queues.iter().map(queue).collect();
     let (count, slots) = (queues.len(), story.slots);
     let mut handlers = story.handlers.clone().into_iter().cycle();
@@ -96,10 +82,8 @@ fn play(story: &Story) {
     // Every delivery whose handler ended was settled with its outcome, was lost, or is reported as
     // unsettled.
     let mut settled = std::collections::HashMap::new();
-    for (_, op) in [sim.sent("settle"), sim.sent("turn")].concat() {
-        let (Op::Settle(items) | Op::Turn(Turn { settlements: items, .. })) = op else {
-            unreachable!()
-        };
+    for (_, op) in sim.sent("settle") {
+        let Op::Settle(items) = op else { unreachable!() };
         for item in items {
             let known = settled.insert((item.id, item.lease), item.outcome.clone());
             assert!(known.is_none_or(|known| known == item.outcome), "settled in two ways");

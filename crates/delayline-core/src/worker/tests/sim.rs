@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::*;
 use crate::{
-    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State, Turned,
+    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
 };
 
 /// What happens to an operation.
@@ -19,8 +19,6 @@ pub(super) enum Fault {
     LostRequest,
     /// Refused for now.
     Busy,
-    /// Refused for good.
-    Unsupported,
 }
 
 enum Event {
@@ -76,7 +74,6 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         weight: NonZeroU16::new(weight).unwrap(),
         most: usize::MAX,
         // Most tests are about claims and settlements by themselves.
-        turns: false,
         max_lease_age: None,
         stuck_after: None,
     }
@@ -246,7 +243,6 @@ impl Sim {
                     }
                     Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
                     Fault::Busy => Err(Error::new(ErrorKind::Busy)),
-                    Fault::Unsupported => Err(Error::new(ErrorKind::Unsupported("this"))),
                 };
                 self.push(later, Event::Answer(queue, op, result));
             }
@@ -289,7 +285,7 @@ impl Sim {
     fn check(&self, op: &Op) {
         op.validate().unwrap();
         match op {
-            Op::Claim(claim) | Op::Turn(Turn { claim, .. }) => {
+            Op::Claim(claim) => {
                 assert!(claim.max + self.running.len() <= self.slots, "{op:?}");
             }
             Op::Extend(extend) => {
@@ -343,11 +339,9 @@ impl Sim {
 
 fn left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     match (op, result) {
-        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. }))
-        | (
-            Op::Turn(Turn { claim, .. }),
-            Ok(Applied { reply: Reply::Turn(Turned { claimed, .. }), .. }),
-        ) => !claimed.more && claimed.deliveries.len() < claim.max,
+        (Op::Claim(claim), Ok(Applied { reply: Reply::Claim(claimed), .. })) => {
+            !claimed.more && claimed.deliveries.len() < claim.max
+        }
         _ => false,
     }
 }

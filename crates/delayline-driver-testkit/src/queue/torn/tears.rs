@@ -56,10 +56,6 @@ pub(super) fn tears() -> Vec<Tear> {
         let result = || NewResult::new("42", millis(3_600_000));
         Op::HandOff(items.into_iter().map(|item| item.with_result(result())).collect())
     };
-    let turn = |settlements: Op| match (settlements, claim(9, 100)) {
-        (Op::Settle(settlements), Op::Claim(claim)) => Op::Turn(Turn::new(settlements, claim)),
-        _ => unreachable!(),
-    };
     let mut tears = vec![
         Tear { creates: vec!["new"], ..tear("enqueue", &[], Op::Enqueue(vec![content("new")])) },
         Tear {
@@ -125,19 +121,6 @@ pub(super) fn tears() -> Vec<Tear> {
             creates: new.to_vec(),
             finishes: flagged.to_vec(),
             ..tear("hand-off after releases", &LEASED, hand_off(&Outcome::Release))
-        },
-        Tear {
-            finishes: LEASED.to_vec(),
-            ..tear("turn after acks", &[&due[..], &LEASED[..]].concat(), turn(each(&Outcome::Ack)))
-        },
-        Tear {
-            finishes: vec!["leased", "flagged"],
-            ..tear("turn of all kinds", &all_due, turn(one_each()))
-        },
-        Tear {
-            before: vec![Op::Pause],
-            finishes: flagged.to_vec(),
-            ..tear("turn that only settles", &LEASED, turn(each(&Outcome::Release)))
         },
         tear(
             "extend",

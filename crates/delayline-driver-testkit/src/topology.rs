@@ -129,7 +129,9 @@ macro_rules! topology_cases {
             ],
             sentinel: [
                 a_killed_primary_is_replaced a_failover_by_hand_is_followed
-                a_sentinel_that_is_away_does_no_harm logins_of_sentinels_and_servers_differ
+                a_failover_that_takes_long_loses_nothing_after_the_next_look
+                a_sentinel_that_is_away_does_no_harm one_sentinel_of_three_is_not_believed
+                logins_of_sentinels_and_servers_differ
                 the_documented_permissions_are_enough
             ],
             mistakes: [

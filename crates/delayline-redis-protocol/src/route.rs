@@ -12,7 +12,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,10 +20,10 @@ use delayline_core::{Error, ErrorKind, QueueName};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use self::directory::Directory;
+use self::directory::{Directory, was_silent};
 use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
-use self::map::{Map, Moved};
+use self::map::{Map, Moved, View};
 pub(crate) use self::queues::scan;
 pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
@@ -32,6 +32,8 @@ use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};
 
+/// So often somebody is asked again because the topology changed meanwhile.
+const MOST_OVERTAKEN: usize = 5;
 /// So often a call goes on to the server that the last one named.
 const MOST_HOPS: usize = 5;
 /// The time between two looks, at least.
@@ -56,6 +58,8 @@ struct Shared<D: Driver> {
     map: watch::Sender<Arc<Nodes<D>>>,
     /// When the latest look began that a call waited for, and whether anybody knew.
     latest_look: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    /// Why nothing is sent: the latest look could not tell whether the primary was replaced.
+    refusal: Mutex<Option<Error>>,
     /// Who knows of the latest change.
     witness: Mutex<Option<HostPort>>,
     /// The task that looks is alive.
@@ -77,10 +81,11 @@ impl<D: Driver> Router<D> {
             directory,
             map: watch::Sender::new(Arc::default()),
             latest_look: tokio::sync::Mutex::default(),
+            refusal: Mutex::default(),
             witness: Mutex::default(),
             is_watched: Arc::default(),
         });
-        shared.look().await?;
+        shared.look().await.map_err(|error| tls_hint(error, &options.topology, is_encrypted))?;
         Ok(Self(shared))
     }
 
@@ -118,6 +123,10 @@ impl<D: Driver> Router<D> {
         let mut map = shared.map.subscribe();
         let mut hops = 0;
         loop {
+            if let Some(error) = lock(&shared.refusal).clone() {
+                shared.noticed(None);
+                return Err(error.into());
+            }
             let nodes = Arc::clone(&map.borrow_and_update());
             let Some((name, node)) = nodes.owner(slot) else {
                 shared.noticed(None);
@@ -269,23 +278,69 @@ impl Errand for Info<'_> {
 
 impl<D: Driver> Shared<D> {
     /// Asks who serves what, and goes by it. Answers whether it has changed.
+    ///
+    /// Behind sentinels nothing is sent while nobody knows: the primary may have been replaced.
     async fn look(&self) -> Result<bool, Error> {
-        let witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let current = Arc::clone(&self.map.borrow());
-        let view = self.directory.look(&self.fleet, &current, witness.as_ref()).await?;
-        // `MOVED` may have changed it meanwhile, and its links are to be kept.
-        let current = Arc::clone(&self.map.borrow());
-        let next = Map::of(&view, |name| self.fleet.node(name, &current))?;
-        let has_changed = !next.is_like(&current);
-        if !has_changed && next.epoch == current.epoch {
-            return Ok(false);
+        let outcome = self.ask().await;
+        let refusal = match (&self.directory, &outcome) {
+            (Directory::Sentinel { .. }, Err(error)) => {
+                let detail = format!("nobody confirms the primary: {}", error.detail());
+                Some(Error::with_detail(ErrorKind::Unreachable, detail))
+            }
+            _ => None,
+        };
+        if refusal.is_some()
+            && let Some((_, node)) = self.map.borrow().owner(0)
+        {
+            // It may have been replaced before it answers what is under way.
+            node.doubt.raise();
         }
-        if has_changed {
-            let nodes: Vec<_> = next.nodes().iter().map(|(name, _)| name.to_string()).collect();
+        *lock(&self.refusal) = refusal;
+        outcome
+    }
+
+    async fn ask(&self) -> Result<bool, Error> {
+        let mut witness = lock(&self.witness).take();
+        for _ in 0..MOST_OVERTAKEN {
+            let current = Arc::clone(&self.map.borrow());
+            let view = self.directory.look(&self.fleet, &current, witness.as_ref()).await?;
+            if let Some(has_changed) = self.publish(&view, &current)? {
+                return Ok(has_changed);
+            }
+            witness = lock(&self.witness).take();
+        }
+        Err(Error::with_detail(ErrorKind::Busy, "the topology keeps changing"))
+    }
+
+    /// Goes by a view that was asked for when the map was `asked`. Answers whether it shows a change;
+    /// `None` if another change came first: the view may be older than that.
+    fn publish(&self, view: &View, asked: &Arc<Nodes<D>>) -> Result<Option<bool>, Error> {
+        let (mut outcome, mut nodes) = (Ok(None), Vec::new());
+        self.map.send_if_modified(|map| {
+            if !Arc::ptr_eq(map, asked) && view.epoch <= map.epoch {
+                return false;
+            }
+            // The links of the map are kept.
+            let next = match Map::of(view, |name| self.fleet.node(name, map)) {
+                Ok(next) => next,
+                Err(error) => {
+                    outcome = Err(error);
+                    return false;
+                }
+            };
+            let has_changed = !next.is_like(map);
+            outcome = Ok(Some(has_changed));
+            if !has_changed && next.epoch == map.epoch {
+                return false;
+            }
+            nodes = next.nodes().iter().map(|(name, _)| name.to_string()).collect();
+            *map = Arc::new(next);
+            true
+        });
+        if matches!(outcome, Ok(Some(true))) {
             tracing::info!(topology = %self.topology, epoch = view.epoch, ?nodes, "new topology");
         }
-        self.map.send_replace(Arc::new(next));
-        Ok(has_changed)
+        outcome
     }
 
     /// A server says that another one has the slot. Answers whether that one can be asked.
@@ -306,7 +361,7 @@ impl<D: Driver> Shared<D> {
     /// Something hints at a change, of which `witness` knows.
     fn noticed(&self, witness: Option<HostPort>) {
         if witness.is_some() {
-            *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness;
+            *lock(&self.witness) = witness;
         }
         self.fleet.sign().notify_one();
     }
@@ -400,6 +455,24 @@ fn directory<D: Driver>(options: &ConnectOptions) -> Result<(Directory<D>, bool)
         Topology::Single(_) | Topology::Cluster { .. } => Directory::Cluster { seeds: names },
     };
     Ok((directory, is_encrypted))
+}
+
+/// A server that waits for the first message of TLS is silent.
+fn tls_hint(error: Error, topology: &Topology, is_encrypted: bool) -> Error {
+    if error.kind() != &ErrorKind::Unreachable || is_encrypted || !was_silent(&error) {
+        return error;
+    }
+    let scheme = match topology {
+        Topology::Single(_) => return error,
+        Topology::Sentinel { .. } => "rediss-sentinel",
+        Topology::Cluster { .. } => "rediss-cluster",
+    };
+    let detail = format!("{}; if the servers expect TLS, use {scheme}://", error.detail());
+    Error::with_detail(ErrorKind::Unreachable, detail)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a failure may come from a change of the topology.

@@ -267,7 +267,8 @@ impl Stage {
         }
         self.tell_sentinel(&["SENTINEL", "FAILOVER", "primary"]).await?;
         let healed = self.await_promotion(&before, victim).await?;
-        // The old primary takes writes until it is demoted. The sentinels are asked every second.
+        // "What is not promised" in the guarantees.
+        let until = begin + LEARNED_WITHIN;
         let start = Instant::now();
         while !blocking(|| self.ground.have_all_left(victim)) {
             if start.elapsed() > LONGEST_FAILOVER {
@@ -276,7 +277,6 @@ impl Stage {
             }
             self.wait(20).await;
         }
-        let until = self.setting.elapsed() + Duration::from_secs(3);
         let called = self.not_replicated(begin)..=until;
         Ok(Outcome { healed, loss: Some(Loss { called, returned_by: until + DOUBT }) })
     }
@@ -425,6 +425,8 @@ const PROCESSES: f64 = 2.0;
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for so long is not believed any more.
 const DOUBT: Duration = Duration::from_secs(1);
+/// After this each process has asked the sentinels, and sends nothing to the old primary.
+const LEARNED_WITHIN: Duration = Duration::from_secs(2);
 const LONGEST_FAILOVER: Duration = Duration::from_secs(60);
 /// How soon clients must be back (G21). They are much sooner; a machine that has much else to do may
 /// take its time.

@@ -48,14 +48,66 @@ pub async fn a_failover_by_hand_is_followed<C: Connect>() {
     assert!(has(&queue, "kept").await);
 }
 
+/// Until all replicas follow the new primary, the leading sentinel describes the old one, and that one
+/// accepts writes.
+pub async fn a_failover_that_takes_long_loses_nothing_after_the_next_look<C: Connect>() {
+    let sentinels = Sentinels::builder().replicas(2).start();
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    // The one that is not promoted cannot follow the one that is.
+    for replica in &sentinels.servers()[1..] {
+        replica.command(&["CONFIG", "SET", "masterauth", "wrong"]);
+    }
+    let old = sentinels.primary();
+    sentinels.sentinels()[0].command(&["SENTINEL", "FAILOVER", "primary"]);
+    let (begin, mut kept) = (Instant::now(), Vec::new());
+    while std::ptr::eq(sentinels.primary(), old) {
+        let id = format!("at-{}", begin.elapsed().as_micros());
+        // One look a second, which hears all sentinels.
+        let is_aware = begin.elapsed() > Duration::from_secs(2);
+        if enqueue(&queue, &id).await.is_ok() && is_aware {
+            kept.push(id);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "the failover does not end");
+    }
+    assert!(kept.len() > 20, "{} messages while the failover lasted", kept.len());
+    for id in &kept {
+        assert!(has(&queue, id).await, "{id} is lost");
+    }
+}
+
 pub async fn a_sentinel_that_is_away_does_no_harm<C: Connect>() {
     let sentinels = Sentinels::start();
-    for away in &sentinels.sentinels()[..2] {
-        away.pause();
-    }
+    sentinels.sentinels()[0].pause();
     let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
     enqueue(&queue, "a").await.unwrap();
     assert!(has(&queue, "a").await);
+}
+
+/// The others may have replaced the primary meanwhile.
+pub async fn one_sentinel_of_three_is_not_believed<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    for away in &sentinels.sentinels()[..2] {
+        away.pause();
+    }
+    let (begin, mut number) = (Instant::now(), 0);
+    let error = loop {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it is believed");
+        number += 1;
+        match enqueue(&queue, &number.to_string()).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    // What was under way may have been executed.
+    let kinds = [delayline_core::ErrorKind::Unreachable, delayline_core::ErrorKind::ConnectionLost];
+    assert!(kinds.contains(error.kind()), "{error}");
+    for away in &sentinels.sentinels()[..2] {
+        away.resume();
+    }
+    while enqueue(&queue, "again").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub async fn the_documented_permissions_are_enough<C: Connect>() {

@@ -167,10 +167,16 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
     let is_healthy = field("cluster_state").is_none_or(|state| state == "ok");
     let reply = node.link.request("CLUSTER", words(&["SLOTS"])).await.map_err(refusal)?;
     let view = View::of_slots(epoch, &reply, &name).ok_or_else(|| no_answer("CLUSTER SLOTS"))?;
+    if view.ranges.is_empty() && reply != Value::Array(Vec::new()) {
+        return Err(no_address());
+    }
     Ok((view, is_healthy))
 }
 
 /// The primary that the sentinels with the newest knowledge name, if it takes itself for one.
+///
+/// Fewer than a majority of the sentinels are not believed: they may be cut off together with a primary
+/// that the others have replaced.
 async fn sentinel<D: Driver>(
     fleet: &Fleet,
     current: &Nodes<D>,
@@ -182,9 +188,9 @@ async fn sentinel<D: Driver>(
         let answer = primary_of(Arc::clone(node), service.to_owned());
         asked.spawn(in_time(name.clone(), answer));
     }
-    // The one that leads a failover is the last to name the new primary, so all are heard if the old one
-    // was silent: it must not be believed because the others have not heard yet.
-    let is_doubted = current.owner(0).is_some_and(|(_, node)| node.doubt.is_raised());
+    let majority = sentinels.len() / 2 + 1;
+    let known = current.owner(0);
+    let is_doubted = known.is_some_and(|(_, node)| node.doubt.is_raised());
     let mut answers: Vec<Told> = Vec::new();
     while let Some(answer) = asked.join_next().await {
         match answer {
@@ -192,29 +198,55 @@ async fn sentinel<D: Driver>(
             Ok((name, Err(error))) => failures.add(&name, error),
             Err(_) => {}
         }
-        if answers.len() > sentinels.len() / 2 && !is_doubted {
+        // The one that leads a failover is the first to know of it: with a primary to lose, all are heard.
+        if answers.len() >= majority && known.is_none() {
             break;
         }
     }
-    let is_passing = is_doubted && answers.iter().any(|told| told.is_down);
+    if answers.len() < majority {
+        let error = failures.into_error();
+        let (answers, all) = (answers.len(), sentinels.len());
+        let detail = format!("{answers} of {all} sentinels answered, {majority} are needed: ");
+        return Err(Error::with_detail(error.kind().clone(), detail + error.detail()));
+    }
     let newest = answers.iter().map(|told| told.epoch).max().unwrap_or(0);
-    // Sentinels that were set up anew count from the beginning; one that is cut off is alone.
-    let are_anew = newest < current.epoch && answers.len() > sentinels.len() / 2;
-    for Told { epoch, name, .. } in answers {
-        if epoch < newest || epoch < current.epoch && !are_anew {
+    // Sentinels that were set up anew count from the beginning. A failover may have reached one of
+    // them only, so all of them must say the same.
+    let are_anew = newest < current.epoch
+        && answers.len() == sentinels.len()
+        && answers.iter().all(|told| told.name == answers[0].name);
+    if newest < current.epoch
+        && !are_anew
+        && !is_doubted
+        && let Some((name, _)) = known
+    {
+        // Whoever told us of it is silent, and nobody knows of a newer one.
+        return Ok(View::of_one(current.epoch, name.clone(), current.left().to_vec()));
+    }
+    let is_passing = |name: &HostPort| {
+        let mut passing = answers.iter().filter(|told| told.name == *name);
+        passing.any(|told| told.is_ordered || is_doubted && told.is_down)
+    };
+    for Told { epoch, name, .. } in &answers {
+        let (epoch, name) = (*epoch, name.clone());
+        let is_left = epoch == current.epoch && current.left().contains(&name);
+        if epoch < newest || epoch < current.epoch && !are_anew || is_left {
             failures.add(&name, no_news());
             continue;
         }
-        if current.owner(0).is_some_and(|(known, _)| *known == name) {
-            if is_passing {
-                failures.add(&name, is_being_replaced());
-                continue;
-            }
-            return Ok(View::of_one(epoch, name));
+        if is_passing(&name) {
+            failures.add(&name, is_being_replaced());
+            continue;
+        }
+        let mut left = if epoch == current.epoch { current.left().to_vec() } else { Vec::new() };
+        match known {
+            Some((known, _)) if *known == name => return Ok(View::of_one(epoch, name, left)),
+            Some((known, _)) => left.push(known.clone()),
+            None => {}
         }
         let node = fleet.node(&name, current)?;
         match in_time(name.clone(), is_primary(node)).await.1 {
-            Ok(true) => return Ok(View::of_one(epoch, name)),
+            Ok(true) => return Ok(View::of_one(epoch, name, left)),
             Ok(false) => failures.add(&name, no_primary()),
             Err(error) => failures.add(&name, error),
         }
@@ -229,16 +261,42 @@ struct Told {
     name: HostPort,
     /// The sentinel does not hear of it, or is about to replace it.
     is_down: bool,
+    /// The sentinel is about to replace it although it is well, as an operator has asked it to.
+    is_ordered: bool,
 }
 
+/// Asks for the address before and after the epoch, so that both belong together.
+///
+/// `SENTINEL MASTER` has an address, too, but during a failover it has the new epoch beside the old
+/// address until all replicas follow the new primary. Of a primary that was just promoted,
+/// `GET-MASTER-ADDR-BY-NAME` tells from the moment of the new epoch on.
 async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<Told, Error> {
-    let fields = service_of(&node, &service).await?;
-    let name = name_in(&fields).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
+    let before = address_of(&node, &service);
+    let after = address_of(&node, &service);
+    let (before, fields, after) = tokio::try_join!(before, service_of(&node, &service), after)?;
+    if before != after {
+        return Err(is_changing());
+    }
+    let described = name_in(&fields);
+    let is_promoted = after.is_some() && after != described;
+    let name = after.or(described).ok_or_else(|| no_answer("SENTINEL MASTER"))?;
     let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let flags = fields.get("flags").map_or("", String::as_str);
-    let is_down =
-        flags.split(',').any(|flag| ["s_down", "o_down", "failover_in_progress"].contains(&flag));
-    Ok(Told { epoch, name, is_down })
+    // The flags are those of the old one.
+    let flags = fields.get("flags").filter(|_| !is_promoted).map_or("", String::as_str);
+    let has = |flag| flags.split(',').any(|it| it == flag);
+    let is_failing_over = has("failover_in_progress");
+    let is_down = is_failing_over || has("s_down") || has("o_down");
+    Ok(Told { epoch, name, is_down, is_ordered: is_failing_over && !has("o_down") })
+}
+
+/// Where clients find the primary of a service; `None` if the sentinel does not say.
+async fn address_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Option<HostPort>, Error> {
+    let question = words(&["GET-MASTER-ADDR-BY-NAME", service]);
+    let reply = node.link.request("SENTINEL", question).await;
+    let Value::Array(parts) = reply.map_err(refusal)? else { return Ok(None) };
+    let [Value::Bytes(host), Value::Bytes(port)] = &parts[..] else { return Ok(None) };
+    let (host, port) = (String::from_utf8_lossy(host), String::from_utf8_lossy(port));
+    Ok(port.parse().ok().and_then(|port| HostPort::told(&host, port)))
 }
 
 /// What a sentinel knows of a service.
@@ -286,9 +344,16 @@ async fn in_time<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> (HostPort, Result<T, Error>) {
     let answer = timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
-        Err(Error::with_detail(ErrorKind::Unreachable, format!("no answer within {PATIENCE:?}")))
+        Err(Error::with_detail(ErrorKind::Unreachable, format!("{NO_ANSWER} within {PATIENCE:?}")))
     });
     (name, answer)
+}
+
+const NO_ANSWER: &str = "no answer";
+
+/// Whether somebody who was asked did not answer.
+pub(super) fn was_silent(error: &Error) -> bool {
+    error.detail().contains(NO_ANSWER)
 }
 
 pub(super) fn words(words: &[&str]) -> Vec<Bytes> {
@@ -308,6 +373,14 @@ pub(super) fn refusal(error: CallError) -> Error {
                 "the server is not a sentinel: its URL begins with redis:// or rediss://",
             )
         }
+        // Nor do sentinels know this one.
+        CallError::Reply(line) if line.to_ascii_lowercase().contains("command 'cluster'") => {
+            Error::with_detail(
+                ErrorKind::Unsupported("a cluster URL"),
+                "the server is not in cluster mode; if it is a sentinel, its URL is \
+                 redis-sentinel://HOST:PORT/SERVICE",
+            )
+        }
         CallError::Reply(line) => classify(&line),
         CallError::Failed(error) => error,
     }
@@ -317,12 +390,24 @@ pub(super) fn no_answer(command: &str) -> Error {
     Error::with_detail(ErrorKind::Protocol, format!("unexpected reply to {command}"))
 }
 
+fn no_address() -> Error {
+    Error::with_detail(
+        ErrorKind::Unsupported("a cluster without addresses"),
+        "it lists no server by an address that can be dialed: set cluster-announce-hostname on \
+         each, or another cluster-preferred-endpoint-type",
+    )
+}
+
 fn no_news() -> Error {
     Error::with_detail(ErrorKind::Unreachable, "it was the primary before a failover")
 }
 
 fn is_being_replaced() -> Error {
-    Error::with_detail(ErrorKind::Unreachable, "it was silent and may be about to be replaced")
+    Error::with_detail(ErrorKind::Unreachable, "it may be about to be replaced")
+}
+
+fn is_changing() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "it has just named another primary")
 }
 
 fn no_primary() -> Error {

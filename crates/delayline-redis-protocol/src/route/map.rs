@@ -64,6 +64,8 @@ pub(crate) struct View {
     /// Rises with each change. An older view is out of date.
     pub(crate) epoch: u64,
     pub(crate) ranges: Vec<Range>,
+    /// See [`Map::left`].
+    pub(crate) left: Vec<HostPort>,
 }
 
 /// Some slots and the primary that serves them.
@@ -76,9 +78,9 @@ pub(crate) struct Range {
 }
 
 impl View {
-    /// One node that serves everything.
-    pub(crate) fn of_one(epoch: u64, node: HostPort) -> Self {
-        Self { epoch, ranges: vec![Range { slots: 0..=SLOTS - 1, node, also: Vec::new() }] }
+    /// One node that serves everything, in place of those that did.
+    pub(crate) fn of_one(epoch: u64, node: HostPort, left: Vec<HostPort>) -> Self {
+        Self { epoch, ranges: vec![Range { slots: 0..=SLOTS - 1, node, also: Vec::new() }], left }
     }
 
     /// Reads the answer to `CLUSTER SLOTS` of the node that was asked as `asked`. A range whose
@@ -88,7 +90,7 @@ impl View {
     /// not know its own name leaves it empty, and means the one that it was asked by.
     pub(crate) fn of_slots(epoch: u64, reply: &Value, asked: &HostPort) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
-        let mut view = Self { epoch, ranges: Vec::new() };
+        let mut view = Self { epoch, ..Self::default() };
         for range in ranges {
             let Value::Array(parts) = range else { return None };
             let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &parts[..]
@@ -179,6 +181,7 @@ pub(crate) struct Map<N> {
     nodes: Vec<(HostPort, N)>,
     /// Other names of nodes.
     also: Vec<(HostPort, u16)>,
+    left: Vec<HostPort>,
 }
 
 /// The owner of a slot that nobody serves.
@@ -187,7 +190,7 @@ const NOBODY: u16 = u16::MAX;
 impl<N> Default for Map<N> {
     fn default() -> Self {
         let owners = vec![NOBODY; usize::from(SLOTS)];
-        Self { epoch: 0, owners, nodes: Vec::new(), also: Vec::new() }
+        Self { epoch: 0, owners, nodes: Vec::new(), also: Vec::new(), left: Vec::new() }
     }
 }
 
@@ -201,7 +204,7 @@ impl<N: Clone> Map<N> {
         view: &View,
         mut node: impl FnMut(&HostPort) -> Result<N, E>,
     ) -> Result<Self, E> {
-        let mut map = Self { epoch: view.epoch, ..Self::default() };
+        let mut map = Self { epoch: view.epoch, left: view.left.clone(), ..Self::default() };
         for Range { slots, node: name, also } in &view.ranges {
             let index = map.index(name, &mut node)?;
             for slot in slots.clone() {
@@ -231,6 +234,12 @@ impl<N: Clone> Map<N> {
             *owner = index;
         }
         Ok(map)
+    }
+
+    /// The servers that were replaced before this epoch began, or during it. Whoever names one of them
+    /// does not know yet.
+    pub(crate) fn left(&self) -> &[HostPort] {
+        &self.left
     }
 
     /// Who serves a slot.
@@ -318,8 +327,10 @@ mod tests {
             node: (*node).clone(),
             also: Vec::new(),
         };
-        let Ok(map) =
-            Map::of(&View { epoch: 1, ranges: ranges.iter().map(range).collect() }, known);
+        let Ok(map) = Map::of(
+            &View { epoch: 1, ranges: ranges.iter().map(range).collect(), left: Vec::new() },
+            known,
+        );
         map
     }
 

@@ -274,6 +274,191 @@ async fn an_idle_transport_asks_one_node_in_half_a_minute() {
     assert_eq!(world.sent().len(), before, "nobody looks for a transport that is gone");
 }
 
+const SENTINELS: &str = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
+
+/// What a sentinel answers to `SENTINEL MASTER` and `GET-MASTER-ADDR-BY-NAME`.
+fn sentinel(command: &str, epoch: u64, described: &str, flags: &str, address: &str) -> Value {
+    let fields = match command {
+        "SENTINEL MASTER primary" => {
+            let epoch = &epoch.to_string();
+            ["ip", described, "port", "1", "config-epoch", epoch, "flags", flags]
+                .map(|it| text(it.to_owned()))
+                .to_vec()
+        }
+        "SENTINEL GET-MASTER-ADDR-BY-NAME primary" => {
+            vec![text(address.to_owned()), text("1")]
+        }
+        "connect" => Vec::new(),
+        command => panic!("{command}"),
+    };
+    Value::Array(fields)
+}
+
+fn is_sentinel(server: &str) -> bool {
+    server.ends_with(":26379")
+}
+
+fn primary() -> Answer {
+    Answer::Value(Value::Array(vec![text("master")]))
+}
+
+/// A replica is silent, so the failover takes long: until its end the leading sentinel describes the
+/// old primary beside the new epoch, and the others know nothing of it.
+#[tokio::test(start_paused = true)]
+async fn nobody_returns_to_the_old_primary_while_a_failover_takes_its_time() {
+    for (leader_ms, others_ms) in [(0, 0), (0, 150), (150, 0), (500, 10), (900, 0)] {
+        let begin = Instant::now();
+        let world = World::new(move |server, command| {
+            let since = begin.elapsed().as_secs();
+            let told = |epoch, described, flags, address| {
+                sentinel(command, epoch, described, flags, address)
+            };
+            let wait = |ms| Duration::from_millis(ms);
+            match server {
+                "s1:26379" if (30..40).contains(&since) => Answer::Never,
+                "s1:26379" if since < 5 => {
+                    Answer::After(wait(leader_ms), told(1, "a", "master", "a"))
+                }
+                "s1:26379" => {
+                    let flags = "master,failover_in_progress,force_failover";
+                    Answer::After(wait(leader_ms), told(2, "a", flags, "b"))
+                }
+                server if is_sentinel(server) => {
+                    Answer::After(wait(others_ms), told(1, "a", "master", "a"))
+                }
+                // The old primary does not know either.
+                _ if command == "ROLE" => primary(),
+                _ => done(),
+            }
+        });
+        let transport = world.connect(SENTINELS).await.unwrap();
+        assert!(call(&transport).await.is_ok());
+        sleep(Duration::from_secs(8)).await;
+        while begin.elapsed() < Duration::from_secs(60) {
+            assert!(call(&transport).await.is_ok());
+            sleep(Duration::from_millis(50)).await;
+        }
+        let calls = calls(&world);
+        assert_eq!(calls[0], "a:1");
+        assert!(calls[1..].iter().all(|server| server == "b:1"), "{leader_ms} {others_ms}");
+    }
+}
+
+/// A replica that is promoted at once loses what the old primary accepts from then on.
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_being_replaced_on_request_gets_no_calls() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| match begin.elapsed().as_secs() {
+        _ if command == "ROLE" => primary(),
+        _ if !is_sentinel(server) => done(),
+        5..10 if server == "s2:26379" => {
+            let flags = "master,failover_in_progress,force_failover";
+            Answer::Value(sentinel(command, 1, "a", flags, "a"))
+        }
+        0..10 => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        _ => Answer::Value(sentinel(command, 2, "b", "master", "b")),
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    sleep(Duration::from_millis(6_500)).await;
+    let before = calls(&world).len();
+    while begin.elapsed() < Duration::from_secs(10) {
+        assert_eq!(kind(call(&transport).await), ErrorKind::Unreachable);
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(calls(&world).len(), before, "nothing was sent");
+    sleep(Duration::from_secs(2)).await;
+    assert!(call(&transport).await.is_ok());
+    assert_eq!(calls(&world), ["a:1", "b:1"]);
+}
+
+/// Cut off with one sentinel of three and the primary, which the others replace.
+#[tokio::test(start_paused = true)]
+async fn a_minority_of_the_sentinels_is_not_believed() {
+    let begin = Instant::now();
+    let is_cut = move || (5..20).contains(&begin.elapsed().as_secs());
+    let world = World::new(move |server, command| match server {
+        "s2:26379" | "s3:26379" if is_cut() => Answer::Never,
+        server if is_sentinel(server) => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        _ if command == "ROLE" => primary(),
+        _ => done(),
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    let mut last = Duration::ZERO;
+    while begin.elapsed() < Duration::from_secs(20) {
+        match call(&transport).await {
+            Ok(_) => last = begin.elapsed(),
+            Err(error) => assert_eq!(kind(Err(error)), ErrorKind::Unreachable),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    // One look a second, which waits for a second.
+    assert!(last < Duration::from_millis(7_300), "{last:?}");
+    sleep(Duration::from_secs(2)).await;
+    assert!(call(&transport).await.is_ok(), "they can be asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_of_the_sentinels_opens_nothing() {
+    let world = World::new(move |server, command| match server {
+        "s1:26379" => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        _ if command == "ROLE" => primary(),
+        _ => Answer::Never,
+    });
+    let error = world.connect(SENTINELS).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unreachable);
+    let detail = error.detail();
+    assert!(detail.contains("1 of 3 sentinels answered, 2 are needed"), "{detail}");
+    assert!(detail.contains("s2:26379") && detail.contains("rediss-sentinel://"), "{detail}");
+}
+
+/// The view was asked for before a server said that another one has the slot.
+#[tokio::test(start_paused = true)]
+async fn an_older_view_does_not_overwrite_what_was_learned_meanwhile() {
+    let begin = Instant::now();
+    let is_moved = move || begin.elapsed() > Duration::from_millis(30_200);
+    let world = World::new(move |server, command| match (server, command) {
+        (_, "CLUSTER INFO") => Answer::Value(info(1)),
+        (_, "CLUSTER SLOTS") if is_moved() => Answer::Value(slots("b")),
+        (_, "CLUSTER SLOTS") => Answer::After(Duration::from_millis(150), slots("a")),
+        ("a:1", command) if command.starts_with("EVAL") && is_moved() => {
+            Answer::Line("MOVED 7629 b:1".to_owned())
+        }
+        _ => done(),
+    });
+    let transport = world.connect("redis-cluster://a:1").await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    // The look of every thirty seconds is under way.
+    sleep(Duration::from_millis(30_250) - begin.elapsed()).await;
+    for _ in 0..100 {
+        assert!(call(&transport).await.is_ok());
+        sleep(Duration::from_millis(5)).await;
+    }
+    let calls = calls(&world);
+    assert_eq!(calls.iter().filter(|server| *server == "a:1").count(), 2, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_of_servers_that_cannot_be_dialed_does_not_open() {
+    let world = World::new(move |_, command| match command {
+        "CLUSTER INFO" => Answer::Value(info(1)),
+        "CLUSTER SLOTS" => Answer::Value(slots("?")),
+        _ => done(),
+    });
+    let error = world.connect(URL).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+    assert!(error.detail().contains("cluster-announce-hostname"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_url_at_a_sentinel_says_which_url_to_use() {
+    let line = "ERR unknown command 'CLUSTER', with args beginning with: 'INFO' ";
+    let world = World::new(move |_, _| Answer::Line(line.to_owned()));
+    let error = world.connect(URL).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unsupported("a cluster URL"));
+    assert!(error.detail().contains("redis-sentinel://HOST:PORT/SERVICE"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_newest_answer_of_most_sentinels_counts() {
     let epoch_of_b = Arc::new(AtomicU64::new(1));
@@ -294,8 +479,7 @@ async fn the_newest_answer_of_most_sentinels_counts() {
             _ => done(),
         }
     });
-    let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
-    let transport = world.connect(url).await.unwrap();
+    let transport = world.connect(SENTINELS).await.unwrap();
     assert!(call(&transport).await.is_ok());
     assert_eq!(calls(&world), ["a:1"]);
     epoch_of_b.store(2, Ordering::Relaxed);
@@ -329,8 +513,7 @@ async fn a_silent_primary_is_not_believed_while_it_is_being_replaced() {
             _ if command == "ROLE" => Answer::Value(Value::Array(vec![text("master")])),
             _ => Answer::After(Duration::from_millis(1_500), Value::Array(vec![Value::Int(1)])),
         });
-        let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
-        let transport = world.connect(url).await.unwrap();
+        let transport = world.connect(SENTINELS).await.unwrap();
         let answer = call(&transport).await;
         assert_eq!(answer.is_ok(), is_believed, "{flags}: {answer:?}");
         assert_eq!(calls(&world).len(), 1);
@@ -351,8 +534,7 @@ async fn sentinels_may_begin_to_count_anew() {
         "ROLE" => Answer::Value(Value::Array(vec![text("master")])),
         _ => done(),
     });
-    let url = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";
-    let transport = world.connect(url).await.unwrap();
+    let transport = world.connect(SENTINELS).await.unwrap();
     assert!(call(&transport).await.is_ok());
     *epoch_and_host.lock().unwrap() = (0, "b");
     sleep(Duration::from_secs(3)).await;

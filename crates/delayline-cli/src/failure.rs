@@ -52,6 +52,12 @@ impl Failure {
         self
     }
 
+    /// Replaces the exit code.
+    pub(crate) const fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
     /// Says it on stderr.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("delayline: {}", harmless(&self.sentence));

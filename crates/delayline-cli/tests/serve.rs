@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use delayline_test_server::Server;
+use delayline_test_server::{Cluster, Server};
 use support::{Running, bare, count, ended, on, run, send, send_signal, start};
 
 /// Starts it on a free port, and waits until it listens. Answers where.
@@ -76,6 +76,46 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn all_queues_are_served_while_a_primary_is_away() {
+    let cluster = Cluster::start();
+    let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let named = |node: &Server| {
+        let is_there = |name: &String| std::ptr::eq(cluster.owner(first, cluster.slot(name)), node);
+        (0..).map(|number| format!("queue-{number}")).find(is_there).unwrap()
+    };
+    let names = [first, second, third].map(named);
+    let url = cluster.url_of(&[first, third]);
+    for name in &names {
+        let mut send = bare(&["--queue", name, "send", "--payload", "7"]);
+        send.env("DELAYLINE_URL", &url);
+        run(send).code(0);
+    }
+    second.kill();
+    let mut serve = bare(&["serve", "--all", "--listen", "127.0.0.1:0"]);
+    serve.env("DELAYLINE_URL", &url);
+    let (mut child, address) = listening(start(&mut serve));
+    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let away = format!("127.0.0.1:{}", second.port());
+    let (status, page) = get("/queues");
+    assert_eq!(status, 200);
+    for (name, is_shown) in names.iter().zip([true, false, true]) {
+        assert_eq!(page.contains(&format!("queue?queue={name}\"")), is_shown, "{name}: {page}");
+    }
+    assert!(page.contains("some servers cannot be listed") && page.contains(&away), "{page}");
+    let (_, list) = get("/api/v1/queues");
+    assert!(list.contains(r#""complete":false"#) && list.contains(&away), "{list}");
+    assert_eq!(get(&format!("/queue?queue={}", names[0])).0, 200);
+    send_signal(&child, "-TERM");
+    let code = child.wait().unwrap().code();
+    let ended = ended(child);
+    assert_eq!(code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&away), "{}", ended.stderr);
 }
 
 #[test]

@@ -269,6 +269,34 @@ fn queues_of_all_primaries_of_a_cluster_are_listed() {
 }
 
 #[test]
+fn queues_are_listed_while_a_primary_is_away() {
+    let cluster = Cluster::start();
+    let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
+    // The cluster would refuse calls to its other slots.
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let names: Vec<_> = (10..22).map(|number| format!("queue-{number}")).collect();
+    create(&cluster.url(), &names);
+    let is_on = |node, name: &&String| {
+        std::ptr::eq::<Server>(cluster.owner(first, cluster.slot(name)), node)
+    };
+    let (lost, left): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_on(second, name));
+    assert!(!lost.is_empty() && !left.is_empty(), "{lost:?}, {left:?}");
+    second.kill();
+    let url = cluster.url_of(&[first, third]);
+    for driver in DRIVERS {
+        let ended = run(at(&url, driver, &["queues"])).code(1);
+        assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), left);
+        assert!(ended.stderr.contains("incomplete"), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&address(second)), "{}", ended.stderr);
+        assert!(!ended.stderr.contains(&address(third)), "{}", ended.stderr);
+        let json = run(at(&url, driver, &["queues", "--json"])).code(1);
+        assert_eq!(json.lines(), [serde_json::json!(left)]);
+    }
+}
+
+#[test]
 fn queues_behind_sentinels_are_listed() {
     let sentinels = Sentinels::start();
     let names = ["a", "b"].map(str::to_owned);

@@ -1,19 +1,18 @@
 //! [`DriverTransport`]: what a driver crate exports.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Error, ErrorKind, QueueName};
+use delayline_core::{Error, ErrorKind};
 
 use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
 use crate::route::{Router, scan, survey};
-use crate::{CallError, ConnectOptions, ScriptCall, Survey, Topology, Transport, Value};
+use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, Transport, Value};
 
 /// A [`Transport`] over any [`Driver`].
 ///
@@ -152,9 +151,8 @@ impl<D: Driver> Transport for DriverTransport<D> {
         }
     }
 
-    async fn queues(&self, most_keys: u64) -> Result<(BTreeSet<QueueName>, bool), Error> {
-        let mut found = BTreeSet::new();
-        let complete = match &self.0 {
+    async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
+        match &self.0 {
             Way::Single(link) => {
                 // A user who may not ask is told below what else is missing.
                 if let Ok(info) = link.info().await
@@ -162,11 +160,12 @@ impl<D: Driver> Transport for DriverTransport<D> {
                 {
                     return Err(error);
                 }
-                scan(link, most_keys, &mut found).await?
+                let mut found = QueueList::default();
+                found.complete = scan(link, most_keys, &mut found.names).await?;
+                Ok(found)
             }
-            Way::Routed(router) => router.queues(most_keys, &mut found).await?,
-        };
-        Ok((found, complete))
+            Way::Routed(router) => router.queues(most_keys).await,
+        }
     }
 }
 

@@ -47,4 +47,4 @@ pub use options::{Address, ConnectOptions, Resp, Topology};
 pub use route::{HostPort, SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
-pub use transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
+pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};

@@ -7,7 +7,6 @@ mod queues;
 mod slot;
 mod survey;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayline_core::{Error, ErrorKind, QueueName};
+use delayline_core::{Error, ErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
@@ -25,12 +24,13 @@ use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved, View};
 pub(crate) use self::queues::scan;
+use self::queues::scan_all;
 pub(crate) use self::slot::slot_of;
 pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 use crate::link::Link;
 use crate::link::driver::Driver;
-use crate::{CallError, ConnectOptions, ScriptCall, Topology, Value, classify};
+use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Topology, Value, classify};
 
 /// So often somebody is asked again because the topology changed meanwhile.
 const MOST_OVERTAKEN: usize = 5;
@@ -101,19 +101,11 @@ impl<D: Driver> Router<D> {
         self.route(&Info(key)).await
     }
 
-    /// The names of all queues, by the latest view of who serves what.
-    pub(crate) async fn queues(
-        &self,
-        most_keys: u64,
-        found: &mut BTreeSet<QueueName>,
-    ) -> Result<bool, Error> {
+    /// The names of all queues, by the latest view of the topology.
+    pub(crate) async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
         self.0.look().await?;
         let map = Arc::clone(&self.0.map.borrow());
-        let mut complete = true;
-        for (_, node) in map.owners() {
-            complete &= scan(&node.link, most_keys, found).await?;
-        }
-        Ok(complete)
+        scan_all(&map, most_keys).await
     }
 
     async fn route<E: Errand>(&self, errand: &E) -> Result<E::Answer, CallError> {

@@ -92,6 +92,18 @@ impl From<Error> for CallError {
     }
 }
 
+/// The queues that [`Transport::queues`] has found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QueueList {
+    /// Their names.
+    pub names: BTreeSet<QueueName>,
+    /// Whether all keys of all primaries were read; otherwise there may be more queues.
+    pub complete: bool,
+    /// The error of the primaries that could not be read, with the address of each.
+    pub failure: Option<Error>,
+}
+
 /// What the protocol needs from a Redis driver.
 ///
 /// # Requirements
@@ -152,8 +164,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// nothing.
     ///
     /// Reads the names of keys with `SCAN`, 1,000 at a time, and of about `most_keys` keys of each
-    /// server at most; answers whether these were all. A queue that is created meanwhile, or moves to another node of a cluster, may
-    /// be missing.
+    /// server at most. All primaries are asked at once. A queue that is created meanwhile, or moves
+    /// to another node of a cluster, may be missing.
     ///
     /// # Cancel safety
     ///
@@ -161,9 +173,10 @@ pub trait Transport: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// One of the servers cannot be reached, or the user may not run `SCAN`.
+    /// No server can be reached, or the user may not run `SCAN` on any. If only some primaries of a
+    /// cluster fail, the queues of the others are returned, with [`QueueList::failure`].
     /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) by default.
-    async fn queues(&self, most_keys: u64) -> Result<(BTreeSet<QueueName>, bool), Error> {
+    async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
         let _ = most_keys;
         Err(Error::new(ErrorKind::Unsupported("a list of queues")))
     }

@@ -33,6 +33,8 @@ pub(crate) struct Search {
     pub(crate) left_out: usize,
     /// The first queues that could not be opened, and why.
     pub(crate) refused: Vec<(String, String)>,
+    /// Why the queues of some primaries could not be read; those that were known remain.
+    pub(crate) unread: Option<String>,
     /// Why the list could not be read when it last should have been.
     pub(crate) failure: Option<String>,
     /// When that was tried, and ended.
@@ -47,7 +49,7 @@ impl Search {
 
     /// Whether there are queues that are not in the list, or may be.
     pub(crate) const fn is_partial(&self) -> bool {
-        self.cut || self.left_out > 0 || !self.refused.is_empty()
+        self.cut || self.left_out > 0 || !self.refused.is_empty() || self.unread.is_some()
     }
 }
 
@@ -55,7 +57,8 @@ impl Known {
     /// Whether the server must be asked again.
     fn is_old(&self) -> bool {
         let Some(search) = &self.search else { return false };
-        let age = if search.failure.is_some() { RETRY } else { MOST_AGE };
+        let has_failed = search.failure.is_some() || search.unread.is_some();
+        let age = if has_failed { RETRY } else { MOST_AGE };
         search.tried.is_none_or(|tried| tried.elapsed() >= age)
     }
 
@@ -134,7 +137,12 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
         Err(error) => return failed(before, &error),
     };
     let mut queues = added.clone();
-    let mut search = Search { read: Some(begin), cut: !found.complete, ..Search::default() };
+    let mut search = Search {
+        read: Some(begin),
+        cut: !found.complete && found.failure.is_none(),
+        unread: found.failure.map(|error| error.to_string()),
+        ..Search::default()
+    };
     let mut names = found.names;
     if !found.complete {
         // What was not seen this time may well be there.
@@ -191,8 +199,9 @@ fn told(before: &Known, now: &Known) {
         _ => {}
     }
     if now.is_partial() && !before.is_partial() {
-        let (cut, left_out, refused) = (now.cut, now.left_out, now.refused.len());
-        tracing::warn!(cut, left_out, refused, "not all queues of the server are shown");
+        let Search { cut, left_out, unread, .. } = now;
+        let refused = now.refused.len();
+        tracing::warn!(cut, left_out, refused, unread, "not all queues of the server are shown");
     }
 }
 

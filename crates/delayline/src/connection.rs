@@ -165,12 +165,16 @@ impl Connection {
     /// [`Error::Backend`] if one of the primaries cannot be reached, or if the user may not run
     /// `SCAN`.
     pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
-        Ok(self.find_queues(u64::MAX).await?.names)
+        let found = self.find_queues(u64::MAX).await?;
+        found.failure.map_or(Ok(found.names), Err)
     }
 
     /// Like [`queues`](Self::queues), and stops after about `most_keys` keys of each server, of
     /// whatever kind, so that it costs a server with many other keys a bounded time: for programs
     /// that look again and again. The result says whether it is complete. In memory it always is.
+    ///
+    /// If some primaries of a cluster fail, the result has the queues of the others and the
+    /// [`failure`](FoundQueues::failure).
     ///
     /// # Cancel safety
     ///
@@ -178,16 +182,22 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Like [`queues`](Self::queues).
+    /// [`Error::Backend`] if no primary can be reached, or if the user may not run `SCAN` on any.
     pub async fn find_queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
         let _ = most_keys;
         match &self.0 {
             #[cfg(feature = "memory")]
-            Way::Memory(memory) => Ok(FoundQueues { names: memory.names(), complete: true }),
+            Way::Memory(memory) => {
+                Ok(FoundQueues { names: memory.names(), complete: true, failure: None })
+            }
             #[cfg(any(feature = "redis", feature = "fred"))]
             Way::Server { transport, .. } => {
-                let (names, complete) = transport.queues(most_keys).await?;
-                Ok(FoundQueues { names: names.into_iter().collect(), complete })
+                let found = transport.queues(most_keys).await?;
+                Ok(FoundQueues {
+                    names: found.names.into_iter().collect(),
+                    complete: found.complete,
+                    failure: found.failure.map(Error::Backend),
+                })
             }
             #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
             _ => Err(crate::connect::unsupported("any queue")),
@@ -219,13 +229,16 @@ impl Connection {
 }
 
 /// The queues that [`Connection::find_queues`] has found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FoundQueues {
     /// Their names, in order.
     pub names: Vec<QueueName>,
-    /// Whether all keys were looked at; otherwise there may be more queues.
+    /// Whether all keys of all primaries were read; otherwise there may be more queues.
     pub complete: bool,
+    /// The error of the primaries of a cluster that could not be read, with the address of each.
+    /// Their queues are missing from `names`.
+    pub failure: Option<Error>,
 }
 
 /// The queues in this process.

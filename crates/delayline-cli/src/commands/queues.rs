@@ -2,18 +2,26 @@
 
 use std::process::ExitCode;
 
+use delayline::Error;
+
 use crate::args::{Queues, Target};
-use crate::failure::Failure;
+use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: &Queues) -> Result<ExitCode, Failure> {
     let opened = target.connect()?.connect().await;
-    let names = opened.map_err(|error| target.not_opened(&error))?.queues().await?;
-    let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+    let connection = opened.map_err(|error| target.not_opened(&error))?;
+    let found = connection.find_queues(u64::MAX).await?;
+    let names: Vec<_> = found.names.iter().map(ToString::to_string).collect();
     write(&if args.json {
         serde_json::Value::from(names).to_string() + "\n"
     } else {
         names.into_iter().map(|name| name + "\n").collect()
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(found.failure.map_or(ExitCode::SUCCESS, |error| incomplete(&error).report()))
+}
+
+/// Some primaries could not be read: exit code 1.
+fn incomplete(error: &Error) -> Failure {
+    Failure::from(error.clone()).about("the list is incomplete").code(SOME_BAD)
 }

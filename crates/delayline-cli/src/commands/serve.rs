@@ -42,7 +42,11 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     if args.all || names.is_empty() {
         // What is wrong with the server is told before anything is served.
-        connection.find_queues(1).await.map_err(|error| target.not_opened(&error))?;
+        let found = connection.find_queues(1).await.map_err(|error| target.not_opened(&error))?;
+        if let Some(error) = found.failure {
+            // The page says so as well, and the list is read again.
+            Failure::from(error).about("not all servers can be read").report();
+        }
         dashboard = dashboard.discover(connection.clone());
     }
     for name in names {

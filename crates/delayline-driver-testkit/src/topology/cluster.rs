@@ -60,7 +60,8 @@ pub async fn relays_stay_in_the_slot_of_their_queue<C: Connect>() {
 pub async fn queues_are_listed_across_a_failover<C: Connect>() {
     let cluster = Cluster::builder().replicas(1).start();
     let transport = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
-    assert_eq!(transport.queues(u64::MAX).await.unwrap(), (BTreeSet::new(), true));
+    let none = transport.queues(u64::MAX).await.unwrap();
+    assert!(none.names.is_empty() && none.complete && none.failure.is_none(), "{none:?}");
     let primaries = &cluster.nodes()[..3];
     let mut names = Vec::new();
     for node in primaries {
@@ -69,19 +70,25 @@ pub async fn queues_are_listed_across_a_failover<C: Connect>() {
         enqueue(&queue, "a").await.unwrap();
         names.push(name);
     }
-    let names = (BTreeSet::from_iter(names), true);
-    assert_eq!(transport.queues(u64::MAX).await.unwrap(), names);
+    let names = BTreeSet::from_iter(names);
+    let all = transport.queues(u64::MAX).await.unwrap();
+    assert!(all.names == names && all.complete && all.failure.is_none(), "{all:?}");
     until("the replicas have it", || primaries.iter().all(replicas_are_level)).await;
     primaries[0].kill();
     let begin = Instant::now();
     loop {
         match transport.queues(u64::MAX).await {
-            Ok(found) => break assert_eq!(found, names),
-            Err(error) => {
+            Ok(found) if found.failure.is_none() => break assert_eq!(found.names, names),
+            Ok(found) => {
+                let error = found.failure.unwrap();
+                assert!(!found.complete && found.names.is_subset(&names), "{:?}", found.names);
+                assert_eq!(found.names.len(), 2, "the other primaries answer");
+                assert!(error.detail().contains(&primaries[0].port().to_string()), "{error}");
                 assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
-                assert!(begin.elapsed() < PATIENCE, "{error}");
             }
+            Err(error) => assert_ne!(error.class(), ErrorClass::Rejected, "{error}"),
         }
+        assert!(begin.elapsed() < PATIENCE, "the queues of the killed node are missing");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod fake;
+mod queues;
 
 use std::collections::HashSet;
 use std::sync::Arc;

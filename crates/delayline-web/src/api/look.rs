@@ -20,7 +20,7 @@ pub(super) async fn queues(context: Context) -> Response {
     if let Some(search) = &context.known.search {
         value["age_seconds"] = search.read.map(|read| read.elapsed().as_secs()).into();
         value["complete"] = search.is_complete().into();
-        value["failure"] = search.failure.as_deref().into();
+        value["failure"] = search.failure.as_deref().or(search.unread.as_deref()).into();
     }
     answer(StatusCode::OK, &value)
 }

@@ -101,6 +101,12 @@ fn searched(search: &Search) -> Markup {
         @if let Some(why) = &search.failure {
             p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(why)) "." }
         }
+        @if let Some(why) = &search.unread {
+            p.alert role="alert" {
+                "The queues of some servers cannot be listed: " (harmless_line(why)) ". Those that \
+                 were listed before are shown."
+            }
+        }
         @if search.cut {
             p.notice {
                 "There may be more queues: the server has more than " (number(MOST_KEYS)) " keys, and \

@@ -148,12 +148,12 @@ impl<D: Driver> Router<D> {
                 return E::replaced(name);
             };
             match &answer {
-                Ok(_) if node.doubt.is_raised() => {
+                Ok(_) if node.doubt.concerns(errand.is_durable()) => {
                     let is_sure = shared.look_after(Instant::now()).await;
                     if !is_sure || is_replaced(&shared.map.borrow()) {
                         return E::replaced(name);
                     }
-                    node.doubt.settle();
+                    node.doubt.settle(errand.is_durable());
                     return answer;
                 }
                 Err(CallError::Reply(line)) if line.starts_with("MOVED ") => {
@@ -206,6 +206,11 @@ trait Errand: Sync {
     /// Where it goes.
     fn key(&self) -> &[u8];
 
+    /// Whether its reply waits for a confirmation.
+    fn is_durable(&self) -> bool {
+        false
+    }
+
     fn run<D: Driver>(
         &self,
         link: &Link<D>,
@@ -227,6 +232,10 @@ impl Errand for Call<'_> {
 
     fn key(&self) -> &[u8] {
         self.0.keys.first().map_or(&[], |key| key)
+    }
+
+    fn is_durable(&self) -> bool {
+        self.0.fence.is_some()
     }
 
     async fn run<D: Driver>(&self, link: &Link<D>) -> Result<Value, CallError> {

@@ -17,17 +17,26 @@ const DOUBT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Doubt {
     is_raised: Arc<AtomicBool>,
+    /// A confirmation took long. Replicas and disks may be slow where the server is not, so this
+    /// concerns durable calls only.
+    is_slow_to_confirm: Arc<AtomicBool>,
     /// Whoever looks for changes of the topology waits for this.
     sign: Arc<Notify>,
 }
 
 impl Doubt {
     pub(crate) fn new(sign: &Arc<Notify>) -> Self {
-        Self { is_raised: Arc::default(), sign: Arc::clone(sign) }
+        let (is_raised, is_slow_to_confirm) = Default::default();
+        Self { is_raised, is_slow_to_confirm, sign: Arc::clone(sign) }
     }
 
     pub(crate) fn is_raised(&self) -> bool {
         self.is_raised.load(Ordering::Acquire)
+    }
+
+    /// Whether the reply to a call needs a look first.
+    pub(crate) fn concerns(&self, is_durable: bool) -> bool {
+        self.is_raised() || is_durable && self.is_slow_to_confirm.load(Ordering::Acquire)
     }
 
     pub(crate) fn raise(&self) {
@@ -35,9 +44,17 @@ impl Doubt {
         self.sign.notify_one();
     }
 
-    /// Somebody has looked, and the server still serves.
-    pub(crate) fn settle(&self) {
+    fn raise_for_durable_calls(&self) {
+        self.is_slow_to_confirm.store(true, Ordering::Release);
+        self.sign.notify_one();
+    }
+
+    /// After the reply to such a call there was a look, and the server still serves.
+    pub(crate) fn settle(&self, is_durable: bool) {
         self.is_raised.store(false, Ordering::Release);
+        if is_durable {
+            self.is_slow_to_confirm.store(false, Ordering::Release);
+        }
     }
 
     /// Awaits a connection, and raises the doubt each time that [`DOUBT`] has passed.
@@ -59,15 +76,30 @@ impl Doubt {
         limit: Duration,
         reply: F,
     ) -> Result<F::Output, Elapsed> {
+        Self::timeout_of_wait(doubt, Duration::ZERO, limit, reply).await
+    }
+
+    /// The same for the reply of a server that was asked to wait for up to `wait` before it: until
+    /// then, slowness raises the doubt for durable calls only.
+    pub(crate) async fn timeout_of_wait<F: Future>(
+        doubt: Option<&Self>,
+        wait: Duration,
+        limit: Duration,
+        reply: F,
+    ) -> Result<F::Output, Elapsed> {
         let Some(doubt) = doubt else { return timeout(limit, reply).await };
-        let (mut reply, mut left) = (pin!(reply), limit);
-        while left > DOUBT {
+        let (mut reply, mut passed) = (pin!(reply), Duration::ZERO);
+        while limit - passed > DOUBT {
             if let Ok(reply) = timeout(DOUBT, &mut reply).await {
                 return Ok(reply);
             }
-            doubt.raise();
-            left -= DOUBT;
+            passed += DOUBT;
+            if passed <= wait {
+                doubt.raise_for_durable_calls();
+            } else {
+                doubt.raise();
+            }
         }
-        timeout(left, reply).await
+        timeout(limit - passed, reply).await
     }
 }

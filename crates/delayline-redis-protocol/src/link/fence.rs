@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::driver::{Connection as _, Driver};
 use super::facts::{Proof, may_wait, proof_of, run_id};
 use super::line::{Held, Line};
+use super::no_reply;
 use crate::CallError;
 
 /// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and more.
@@ -128,25 +129,28 @@ impl<D: Driver> Shared<D> {
         let wait = LONGEST_WAIT.min(self.limit / 2);
         let write = vec![key, Bytes::new(), "PX".into(), KEY_LIFE_MS.into()];
         let (command, args) = proof.wait(wait);
-        let replies = self.line.within(self.limit, async {
+        let replies = async {
+            let no_reply = |_| CallError::from(no_reply(self.limit));
+            let write = self.line.within(self.limit, held.connection.request("SET", write));
+            let waited = held.connection.request(command, args);
+            let waited = self.line.within_after(wait, self.limit, waited);
             // In this order: the wait is for the write before it.
             tokio::try_join!(
                 biased;
-                held.connection.request("SET", write),
-                held.connection.request(command, args),
+                async { write.await.map_err(no_reply).flatten() },
+                async { waited.await.map_err(no_reply).flatten() },
             )
-        });
+        };
         let why = match replies.await {
-            Ok(Ok((_, reply))) if proof.is_given_by(&reply) => {
+            Ok((_, reply)) if proof.is_given_by(&reply) => {
                 self.line.served(held);
                 return Ok(());
             }
-            Ok(Ok((_, reply))) => {
+            Ok((_, reply)) => {
                 return Err(unconfirmed(format!("{} within {wait:?}", proof.lack(&reply))));
             }
-            Ok(Err(CallError::Reply(line))) => crate::classify(&line).detail().to_owned(),
-            Ok(Err(CallError::Failed(error))) => error.to_string(),
-            Err(_) => format!("no reply to {command} within {:?}", self.limit),
+            Err(CallError::Reply(line)) => crate::classify(&line).detail().to_owned(),
+            Err(CallError::Failed(error)) => error.to_string(),
         };
         // Whatever it was may have happened to the calls as well: a server that was demoted, say.
         self.line.retire(held);

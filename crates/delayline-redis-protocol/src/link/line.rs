@@ -149,6 +149,20 @@ impl<D: Driver> Line<D> {
         Doubt::timeout(self.doubt.as_ref(), limit, reply).await
     }
 
+    /// The same for the reply to a command that waits for up to `wait`.
+    ///
+    /// # Errors
+    ///
+    /// It took longer than `limit`.
+    pub(crate) async fn within_after<F: Future>(
+        &self,
+        wait: Duration,
+        limit: Duration,
+        reply: F,
+    ) -> Result<F::Output, Elapsed> {
+        Doubt::timeout_of_wait(self.doubt.as_ref(), wait, limit, reply).await
+    }
+
     /// Whether the connection is still the one to use.
     pub(crate) fn uses(&self, held: &Arc<Held<D::Connection>>) -> bool {
         !held.connection.is_closed() && self.shared.lock().holds(held)

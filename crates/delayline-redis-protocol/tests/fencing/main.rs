@@ -345,6 +345,85 @@ async fn a_change_of_the_topology_before_the_confirmation_ends_the_call() {
     assert_eq!(servers.map(|sent| sent.server).collect::<Vec<_>>(), ["a:1", "b:1"]);
 }
 
+/// The server may have been frozen meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_that_lasted_is_believed_after_a_look_only() {
+    for (replaced_after, is_believed) in [(60_000, true), (1_499, false)] {
+        let begin = Instant::now();
+        let world = World::new(move |_, command| match command {
+            "CLUSTER INFO" => Answer::Value(text("cluster_current_epoch:1\r\n")),
+            "CLUSTER SLOTS" if begin.elapsed() > ms(replaced_after) => slots("b"),
+            "CLUSTER SLOTS" => slots("a"),
+            "WAIT 1 2000" => Answer::After(ms(1_500), Value::Int(1)),
+            _ => plain(command).unwrap_or(Answer::Value(Value::Int(1))),
+        });
+        let transport = world.connect("redis-cluster://a:1,b:1").await.unwrap();
+        let result = call(&transport, ONE).await;
+        assert_eq!(result.is_ok(), is_believed, "{result:?}");
+    }
+}
+
+/// A replica and a sentinel are silent. Calls that need neither do not wait for them.
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_that_lasts_delays_no_other_call() {
+    let world = World::new(|server, command| match (server, command) {
+        ("s3:1", _) => Answer::Never,
+        (_, command) if command.starts_with("SENTINEL") => {
+            let fields = ["ip", "a", "port", "1", "config-epoch", "1"];
+            Answer::Value(Value::Array(fields.map(text).to_vec()))
+        }
+        (_, "ROLE") => Answer::Value(Value::Array(vec![text("master")])),
+        (_, "WAIT 1 2000") => Answer::After(ms(2_000), Value::Int(0)),
+        _ => plain(command).unwrap_or(Answer::Value(Value::Int(1))),
+    });
+    let url = "redis-sentinel://s1:1,s2:1,s3:1/primary";
+    let transport = Arc::new(world.connect(url).await.unwrap());
+    let mut durable = JoinSet::new();
+    for start in [0, 1_000, 2_000, 3_000] {
+        let transport = Arc::clone(&transport);
+        durable.spawn(async move {
+            sleep(ms(start)).await;
+            unconfirmed(call(&transport, ONE).await)
+        });
+    }
+    let plain_calls = async {
+        while !durable.is_empty() {
+            let begin = Instant::now();
+            call(&transport, Durability::None).await.unwrap();
+            assert!(begin.elapsed() < ms(10), "{:?}", begin.elapsed());
+            sleep(ms(50)).await;
+            while let Some(ended) = durable.try_join_next() {
+                ended.unwrap();
+            }
+        }
+    };
+    timeout(ms(20_000), plain_calls).await.unwrap();
+}
+
+/// The server itself is silent: it answers neither the write before the wait nor other calls.
+#[tokio::test(start_paused = true)]
+async fn a_write_before_a_confirmation_that_lasts_delays_all_calls() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| match (server, command) {
+        (_, "CLUSTER INFO") => Answer::Value(text("cluster_current_epoch:1\r\n")),
+        (_, "CLUSTER SLOTS") if begin.elapsed() > ms(1_250) => slots("b"),
+        (_, "CLUSTER SLOTS") => slots("a"),
+        ("a:1", _) if command.starts_with("SET") => Answer::After(ms(4_000), text("OK")),
+        // It was sent before the doubt, and is answered after the server was replaced.
+        ("a:1", _) if command.ends_with("slow") => {
+            Answer::After(ms(800), Value::Array(vec![Value::Int(1)]))
+        }
+        _ => plain(command).unwrap_or(Answer::Value(Value::Int(1))),
+    });
+    let transport = world.connect("redis-cluster://a:1,b:1").await.unwrap();
+    let (durable, slow) = tokio::join!(call(&transport, ONE), async {
+        sleep(ms(500)).await;
+        named_call(&transport, "slow", Durability::None).await
+    });
+    durable.unwrap_err();
+    assert_eq!(slow.unwrap_err().kind(), &ErrorKind::ConnectionLost);
+}
+
 /// The slot moves between the call and its confirmation. Only the call's own `MOVED` sends it on.
 #[tokio::test(start_paused = true)]
 async fn a_refused_confirmation_does_not_repeat_the_call() {

@@ -128,6 +128,7 @@ macro_rules! durability_cases {
             disk: [
                 the_disk_confirms_or_is_refused a_reply_is_enough_where_each_write_is_synced
                 a_server_without_a_file_is_refused
+                a_server_that_never_syncs_is_refused
             ],
             failover: [
                 what_all_replicas_confirmed_survives_a_killed_primary

@@ -54,7 +54,14 @@ pub async fn the_disk_confirms_or_is_refused<C: Connect>() {
     assert!(a.is_ok() && b.is_ok() && plain.is_ok(), "{a:?} {b:?} {plain:?}");
     // One that asks for the permission, and the waits.
     assert!((2..=3).contains(&calls(&server, "waitaof")));
-    assert_eq!(calls(&server, "config|get"), 0, "it need not be permitted");
+}
+
+pub async fn a_server_that_never_syncs_is_refused<C: Connect>() {
+    let server = Server::builder().append_only("no").start();
+    let options = options(&server.url());
+    let advice =
+        if waits_for_its_disk(&server) { "appendfsync no" } else { "appendfsync to always" };
+    refused::<C>(&options, &server, advice).await;
 }
 
 pub async fn a_reply_is_enough_where_each_write_is_synced<C: Connect>() {

@@ -58,7 +58,9 @@ impl Proof {
             (Self::Replicas(count), Value::Int(confirmed)) => {
                 format!("{confirmed} of {count} replicas confirmed it")
             }
-            _ => "it was not on disk".to_owned(),
+            _ => {
+                "it was not on disk (the server never confirms it if appendfsync is no)".to_owned()
+            }
         }
     }
 }
@@ -128,10 +130,6 @@ async fn disk_proof<D: Driver>(
     if field(&info, "aof_enabled") != Some("1") {
         return Err(refusal(&server.name, "has no append-only file; set appendonly to yes"));
     }
-    if server.waits_for_its_disk {
-        return Ok(Some(Proof::File));
-    }
-    // Where each write is synced before its reply is sent, the reply is the proof.
     let args = ["GET", "*appendfsync*"].map(Bytes::from).to_vec();
     let settings = match line.request(held, limit, "CONFIG", args).await {
         Ok(Value::Array(settings)) => settings,
@@ -142,6 +140,16 @@ async fn disk_proof<D: Driver>(
         let pair = [name, value].map(|text| Value::Bytes(text.into()));
         settings.chunks_exact(2).any(|setting| setting == pair)
     };
+    if server.waits_for_its_disk {
+        // It does not sync then, so it would never confirm. A user who may not ask finds out later.
+        if is("appendfsync", "no") {
+            let why =
+                "has appendfsync no, so it never confirms a sync; set it to everysec or always";
+            return Err(refusal(&server.name, why));
+        }
+        return Ok(Some(Proof::File));
+    }
+    // Where each write is synced before its reply is sent, the reply is the proof.
     if is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no") {
         return Ok(None);
     }

@@ -1,7 +1,10 @@
 //! What a server cannot confirm is refused before the call is sent (G26).
 
+use std::time::Duration;
+
 use delayline_core::{Durability, Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::Value;
+use tokio::time::Instant;
 
 use super::fake::{Answer, World};
 use super::{ONE, call, text};
@@ -37,19 +40,44 @@ fn everysec() -> Answer {
     settings("everysec", "no")
 }
 
+const WAITING: [(&str, &str); 4] = [
+    ("Redis 7.2.4", "redis_version:7.2.4\r\naof_enabled:1\r\n"),
+    ("Redis 8.0.0", "redis_version:8.0.0\r\naof_enabled:1\r\n"),
+    ("Redis 8.6.2", "redis_version:8.6.2\r\nserver_name:redis\r\naof_enabled:1\r\n"),
+    ("Redis 10.0.0", "redis_version:10.0.0\r\naof_enabled:1\r\n"),
+];
+
 #[tokio::test(start_paused = true)]
 async fn the_disk_is_waited_for_where_the_server_does() {
-    for info in [
-        "redis_version:7.2.4\r\naof_enabled:1\r\n",
-        "redis_version:8.0.0\r\naof_enabled:1\r\n",
-        "redis_version:8.6.2\r\nserver_name:redis\r\naof_enabled:1\r\n",
-        "redis_version:10.0.0\r\naof_enabled:1\r\n",
-    ] {
-        let (result, commands) = outcome(Durability::Disk, info, Answer::Never).await;
-        result.unwrap();
-        assert_eq!(commands.len(), 2, "{info}: {commands:?}");
-        assert_eq!(commands[1], "WAITAOF 1 0 2000", "{info}");
+    for (_, info) in WAITING {
+        // A user who may not ask for the settings is not refused.
+        for settings in [everysec(), settings("always", "yes"), denied()] {
+            let (result, commands) = outcome(Durability::Disk, info, settings).await;
+            result.unwrap();
+            assert_eq!(commands.len(), 2, "{info}: {commands:?}");
+            assert_eq!(commands[1], "WAITAOF 1 0 2000", "{info}");
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_disk_is_refused_at_once_where_the_server_never_syncs() {
+    for (name, info) in WAITING {
+        let begin = Instant::now();
+        let (result, commands) = outcome(Durability::Disk, info, settings("no", "no")).await;
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unsupported("the durability"));
+        assert_eq!(error.class(), ErrorClass::Rejected);
+        for word in [name, "appendfsync no", "set it to everysec or always"] {
+            assert!(error.detail().contains(word), "{error}");
+        }
+        assert!(commands.is_empty(), "nothing was sent: {commands:?}");
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+}
+
+fn denied() -> Answer {
+    Answer::Line("NOPERM this user has no permissions to run 'config|get'".into())
 }
 
 const OTHERS: [(&str, &str); 8] = [
@@ -77,7 +105,6 @@ async fn elsewhere_the_reply_is_proof_if_each_write_is_synced_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_disk_is_refused_where_nothing_tells_about_it() {
-    let denied = || Answer::Line("NOPERM this user has no permissions to run 'config|get'".into());
     let no_file = ("Redis 8.0.0", "redis_version:8.0.0\r\naof_enabled:0\r\n");
     let mut cases = vec![(no_file, settings("always", "no"), "appendonly")];
     for server in OTHERS {

@@ -1,6 +1,8 @@
 //! `delayline serve`.
 
 mod listen;
+mod patient;
+mod slots;
 mod users;
 
 use std::net::IpAddr;
@@ -68,7 +70,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
                    before this"
         );
     }
-    listen::serve(listener, router, signals.next()).await;
+    let limits = listen::Limits::of_this_process();
+    listen::serve(listener, router, limits, signals.next()).await;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,66 +1,238 @@
-//! Connections from clients, who may be slow, many or gone.
+//! Connections from clients, which may be slow, many or gone.
+//!
+//! A client that opens many connections, or that sends requests and reads no answers, takes neither
+//! the others' connections nor those of health checks and Prometheus.
 
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use super::patient::Patient;
+use super::slots::{Client, Reserve, Slots};
+
+/// How many connections there may be, and how long they may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Connections that may make any request.
+    connections: usize,
+    /// Connections beyond these, for health and metrics only.
+    reserve: usize,
+    /// For the head of a request, and for the next one to begin.
+    head: Duration,
+    /// For an answer that the client does not read.
+    stall: Duration,
+    /// For a connection of the reserve.
+    reserved: Duration,
+}
+
+impl Limits {
+    /// The usual ones, or fewer connections if this process may not open as many files.
+    pub(super) fn of_this_process() -> Self {
+        let files = usize::try_from(most_files()).unwrap_or(usize::MAX);
+        let usual = Self {
+            connections: 1_024,
+            reserve: 64,
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            reserved: Duration::from_secs(10),
+        };
+        let connections = files.saturating_sub(usual.reserve + OTHER_FILES);
+        Self { connections: usual.connections.min(connections), ..usual }
+    }
+}
+
+/// Raises the limit of open files as far as it is needed and permitted; returns what it is then.
+fn most_files() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let now = current.unwrap_or(u64::MAX);
+    let wanted = WANTED_FILES.min(maximum.unwrap_or(u64::MAX));
+    let raised = Rlimit { current: Some(wanted), maximum };
+    if now < wanted && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { now }
+}
+
 /// Serves until `end`; then what is under way may come to its end within some seconds.
-pub(super) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
-    let service = TowerToHyperService::new(router);
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    end: impl Future<Output = ()>,
+) {
+    let few = TowerToHyperService::new(router.clone().layer(from_fn(only_health_and_metrics)));
+    let all = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    let mut once = http.clone();
+    once.keep_alive(false);
     let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Slots::new(limits.connections);
+    let mut reserve = Reserve::new(limits.reserve);
     let mut end = std::pin::pin!(end);
     loop {
-        let stream = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = &mut end => break,
-            stream = accept(&listener, &slots) => stream,
+            accepted = accept(&listener) => accepted,
         };
-        let Ok((stream, slot)) = stream else { continue };
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            // Whoever goes away in between has nobody to be told.
-            let _ = connection.await;
-            drop(slot);
-        });
+        let Ok((stream, address)) = accepted else { continue };
+        let client = Client::of(address.ip());
+        let io = TokioIo::new(Patient::new(stream, limits.stall));
+        if let Some(slot) = slots.take(client) {
+            let connection = graceful.watch(http.serve_connection(io, all.clone()));
+            tokio::spawn(async move {
+                // If the client has disconnected, there is no one to answer.
+                let _ = connection.await;
+                drop(slot);
+            });
+        } else {
+            let connection = graceful.watch(once.serve_connection(io, few.clone()));
+            let task = tokio::spawn(async move {
+                let _ = timeout(limits.reserved, connection).await;
+            });
+            reserve.add(client, task.abort_handle());
+        }
     }
     drop(listener);
     let _ = timeout(LAST_ANSWERS, graceful.shutdown()).await;
 }
 
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, Option<OwnedSemaphorePermit>)> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok();
+/// Answers what health checks and Prometheus ask for, where there is no room for more.
+async fn only_health_and_metrics(request: Request, next: Next) -> Response {
+    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    if reads && ["/health", "/metrics"].contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    let text = "there are too many connections; try again later\n";
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], text).into_response()
+}
+
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, address)) => {
             let _ = stream.set_nodelay(true);
-            Ok((stream, slot))
+            Ok((stream, address))
         }
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
-            // Such as for want of file descriptors, which are free again when others go.
+            // File descriptors, for example, are free again when other connections end.
             sleep(Duration::from_millis(100)).await;
             Err(error)
         }
     }
 }
 
-/// How long a client may take for the head of a request, and for the next one to begin.
-const HEADERS: Duration = Duration::from_secs(30);
-const MOST_CONNECTIONS: usize = 1_024;
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Files beside the connections of clients: those to servers, and what the runtime needs.
+const OTHER_FILES: usize = 256;
+const WANTED_FILES: u64 = 2_048;
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        connections: 16,
+        reserve: 4,
+        head: Duration::from_secs(60),
+        stall: Duration::from_secs(60),
+        reserved: Duration::from_secs(60),
+    };
+
+    /// Serves on a free port, until the sender is dropped.
+    async fn serving(limits: Limits) -> (SocketAddr, oneshot::Sender<()>) {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let router = Router::new()
+            .route("/health", get(|| async { "ok\n" }))
+            .route("/large", get(|| async { vec![b'x'; 8 * 1_024 * 1_024] }));
+        let (end, ended) = oneshot::channel::<()>();
+        let ended = async {
+            let _ = ended.await;
+        };
+        tokio::spawn(serve(listener, router, limits, ended));
+        (SocketAddr::from(([127, 0, 0, 1], port)), end)
+    }
+
+    async fn connect(from: &str, to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    fn request(path: &str) -> Vec<u8> {
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes()
+    }
+
+    /// The first line of the answer to a request.
+    async fn status(from: &str, to: SocketAddr, path: &str) -> String {
+        let mut stream = connect(from, to).await;
+        stream.write_all(&request(path)).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.contains(&b'\r') {
+            let read = stream.read_buf(&mut answer).await.unwrap();
+            assert!(read > 0, "the connection was closed");
+        }
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// Sends requests and reads no answer: the server cannot write any more then.
+    async fn deaf(from: &str, to: SocketAddr) -> TcpStream {
+        let mut stream = connect(from, to).await;
+        stream.write_all(&request("/large")).await.unwrap();
+        stream
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn clients_that_read_nothing_lock_out_neither_health_nor_other_addresses() {
+        let (to, _end) = serving(LIMITS).await;
+        let mut deaf_clients = Vec::new();
+        for _ in 0..50 {
+            deaf_clients.push(deaf("127.0.0.2", to).await);
+        }
+        for from in ["127.0.0.2", "127.0.0.3"] {
+            assert_eq!(status(from, to, "/health").await, "HTTP/1.1 200 OK", "{from}");
+        }
+        assert_eq!(status("127.0.0.3", to, "/").await, "HTTP/1.1 404 Not Found");
+        assert_eq!(status("127.0.0.2", to, "/").await, "HTTP/1.1 503 Service Unavailable");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_reads_nothing_is_disconnected() {
+        let (to, _end) = serving(Limits { stall: Duration::from_millis(200), ..LIMITS }).await;
+        let stream = deaf("127.0.0.2", to).await;
+        // Without reading: what has arrived stays where it is.
+        let closed = async {
+            loop {
+                stream.writable().await.unwrap();
+                if stream
+                    .try_write(&request("/large"))
+                    .is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+                {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(30), closed).await.expect("the server closes the connection");
+        assert_eq!(status("127.0.0.2", to, "/").await, "HTTP/1.1 404 Not Found");
+    }
+}

@@ -1,0 +1,157 @@
+//! Connections whose other end must read.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Fails writes that wait for longer than `patience` because the other end does not read.
+///
+/// One that reads slowly gains time by what it reads, at [`SLOWEST`] bytes a second, but never more
+/// than `patience`.
+pub(super) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    /// Until when the data that has to be written may wait, once it waits.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    pub(super) const fn new(stream: S, patience: Duration) -> Self {
+        Self { stream, patience, deadline: None }
+    }
+
+    /// Looks at the clock if a write waits, and gives time for what was written if it does not.
+    fn judged(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let latest = Instant::now() + self.patience;
+        match written {
+            Poll::Pending => {
+                let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(latest)));
+                ready!(deadline.as_mut().poll(context));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Ready(Ok(bytes)) => {
+                if let Some(deadline) = &mut self.deadline {
+                    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                    let gained = Duration::from_millis(bytes.saturating_mul(1_000) / SLOWEST);
+                    let longer = deadline.deadline().checked_add(gained).unwrap_or(latest);
+                    deadline.as_mut().reset(longer.min(latest));
+                }
+                Poll::Ready(Ok(bytes))
+            }
+            failed @ Poll::Ready(Err(_)) => failed,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judged(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.judged(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            // Everything is written: the next answer has all the time again.
+            self.deadline = None;
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Bytes a second.
+const SLOWEST: u64 = 4 * 1_024;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_to_a_client_that_does_not_read_fails() {
+        let (mut client, server) = duplex(1_000);
+        let mut server = Patient::new(server, PATIENCE);
+        // What fits is written, at any distance.
+        server.write_all(&[0; 1_000]).await.unwrap();
+        tokio::time::sleep(PATIENCE * 5).await;
+        let begin = Instant::now();
+        let error = server.write_all(&[0; 1]).await.unwrap_err();
+        assert_eq!((error.kind(), begin.elapsed()), (io::ErrorKind::TimedOut, PATIENCE));
+        client.read_exact(&mut [0; 1_000]).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_has_time_and_one_that_trickles_has_not() {
+        for (bytes, pause, passes) in [(16_384, 3, true), (1, 1, false)] {
+            let (mut client, server) = duplex(1_000);
+            let mut server = Patient::new(server, PATIENCE);
+            let reads = tokio::spawn(async move {
+                let mut buffer = vec![0; bytes];
+                while client.read_exact(&mut buffer).await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(pause)).await;
+                }
+            });
+            let written = server.write_all(&[0; 1_000_000]).await;
+            assert_eq!(written.is_ok(), passes, "{bytes} bytes in {pause} s: {written:?}");
+            drop(server);
+            reads.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_has_all_the_time() {
+        let (mut client, server) = duplex(10);
+        let mut server = Patient::new(server, PATIENCE);
+        for _ in 0..5 {
+            let reads = async {
+                tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+                client.read_exact(&mut [0; 20]).await.unwrap();
+            };
+            let (written, ()) = tokio::join!(server.write_all(&[0; 20]), reads);
+            written.unwrap();
+            server.flush().await.unwrap();
+        }
+    }
+}

@@ -160,7 +160,8 @@ pub fn lateness_series(resolution: Resolution, history: &History) -> Vec<Vec<u64
 }
 
 /// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
-/// below 128 ms`. `None` if there were none.
+/// below 128 ms`, or `50 % below 2 ms, 99 % below 64 ms, 3 of 4711 32.8 s or more` if some are in the
+/// last bucket. `None` if there were none.
 #[must_use]
 pub fn lateness_in_words(history: &History) -> Option<String> {
     let (first, last) = (history.points.first()?, history.points.last()?);
@@ -185,12 +186,19 @@ pub fn lateness_shares(counts: &[u64]) -> Option<String> {
             sum += u128::from(*count);
             sum * 100 >= total * percent
         });
-        bucket.and_then(Totals::lateness_bound).map_or_else(
-            || format!("{} or more", shown(LAST_BOUND)),
-            |bound| format!("below {}", shown(bound)),
-        )
+        bucket.and_then(Totals::lateness_bound)
     };
-    Some(format!("50 % {}, 99 % {}, all {}", below(50), below(99), below(100)))
+    // A share without a bound reaches into the last bucket, which the end of the sentence is about.
+    let shares = [50, 99].into_iter().filter_map(|percent| {
+        below(percent).map(|bound| format!("{percent} % below {}", shown(bound)))
+    });
+    let late = counts.get(Totals::LATENESS_BUCKETS - 1).copied().unwrap_or_default();
+    let end = match below(100) {
+        Some(bound) => format!("all below {}", shown(bound)),
+        None if u128::from(late) == total => format!("all {} or more", shown(LAST_BOUND)),
+        None => format!("{late} of {total} {} or more", shown(LAST_BOUND)),
+    };
+    Some(shares.chain([end]).collect::<Vec<_>>().join(", "))
 }
 
 /// The lateness that a bucket of [`Totals::lateness`] begins at: `0 ms`, `2 ms`, `32.8 s`.
@@ -325,8 +333,17 @@ mod tests {
         (counts[0], counts[5], counts[12]) = (60, 39, 1);
         let expected = "50 % below 2 ms, 99 % below 64 ms, all below 8.2 s";
         assert_eq!(words(counts).as_deref(), Some(expected));
-        counts[15] = 1_000;
-        let expected = "50 % 32.8 s or more, 99 % 32.8 s or more, all 32.8 s or more";
-        assert_eq!(words(counts).as_deref(), Some(expected));
+        // Deliveries in the last bucket change nothing in what is said about the others.
+        for (late, expected) in [
+            (1, "50 % below 2 ms, 99 % below 8.2 s, 1 of 101 32.8 s or more"),
+            (3, "50 % below 2 ms, 3 of 103 32.8 s or more"),
+            (1_000, "1000 of 1100 32.8 s or more"),
+        ] {
+            counts[15] = late;
+            assert_eq!(words(counts).as_deref(), Some(expected));
+        }
+        counts = [0; 16];
+        counts[15] = 1;
+        assert_eq!(words(counts).as_deref(), Some("all 32.8 s or more"));
     }
 }

@@ -52,14 +52,20 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
             page.open(&site.at("dead?queue=orders")).await?;
             page.click("Filter, or act on all that match").await?;
             page.type_into("Error contains", "timed out").await?;
+            // What was typed counts, though it was not sent.
+            page.click("Redrive all that match...").await?;
+            page.says("timed out").await?;
+            page.click("Back").await?;
             page.click("Filter").await?;
             page.says_no_more("no such customer").await?;
             page.click("Count all that match").await?;
             settles(page, scripts, "Count: finished.").await?;
             page.says("Match\n1,500").await?;
             page.click("To these letters").await?;
+            page.click("Redrive all that match...").await?;
+            page.says("Redrive all dead letters that match?").await?;
             // Fifty a second, unless told.
-            page.click("Redrive all that match").await?;
+            page.click("Redrive").await?;
             page.says("Redrive: running.").await?;
             page.click("Stop").await?;
             settles(page, scripts, "Redrive: stopped.").await?;

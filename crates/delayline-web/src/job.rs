@@ -15,6 +15,7 @@ use crate::Role;
 use crate::act::{self, Action, Audit};
 use crate::asked::Asked;
 use crate::context::{Context, counted};
+use crate::dashboard::Served;
 use crate::failure::Failure;
 
 /// What is to be done to each letter.
@@ -204,14 +205,8 @@ pub(crate) async fn start(
     if served.job.running().is_some() {
         return Err(busy());
     }
-    let filter = order.asked.filter()?;
-    let listing = served.queue.dead_letters().await?;
-    let (stats, started) = counted(&served.queue).await?;
-    let wanted = filter.at(listing.until().unwrap_or(started));
-    // What visitors are not to see does not count.
-    let (shown, passing, of) = (context.shared.redactor(), wanted.clone(), name.to_owned());
-    let passes = move |letter: &MessageInfo| passing.passes(&shown(&of, letter.clone()));
-    let letters = Letters::new(listing, wanted, order.limit.unwrap_or(u64::MAX)).passing(passes);
+    let limit = order.limit.unwrap_or(u64::MAX);
+    let (letters, dead, started) = find(context, name, served, &order.asked, limit).await?;
 
     let mut slot = locked(&served.job.0);
     // Somebody else may have been faster.
@@ -224,7 +219,7 @@ pub(crate) async fn start(
         by: context.visitor.name.clone(),
         started,
         begin: Instant::now(),
-        dead: stats.dead,
+        dead,
         progress: Arc::default(),
         stop,
         order,
@@ -237,6 +232,52 @@ pub(crate) async fn start(
     tokio::spawn(task.in_current_span());
     *slot = Some(Arc::clone(&job));
     Ok(job)
+}
+
+/// The letters that are dead now and match, how many are dead in all, and the time of the server.
+async fn find(
+    context: &Context,
+    name: &str,
+    served: &Served,
+    asked: &Asked,
+    limit: u64,
+) -> Result<(Letters<'static>, u64, Timestamp), Failure> {
+    let filter = asked.filter()?;
+    let listing = served.queue.dead_letters().await?;
+    let (stats, now) = counted(&served.queue).await?;
+    let wanted = filter.at(listing.until().unwrap_or(now));
+    // What visitors are not to see does not count.
+    let (shown, passing, of) = (context.shared.redactor(), wanted.clone(), name.to_owned());
+    let passes = move |letter: &MessageInfo| passing.passes(&shown(&of, letter.clone()));
+    Ok((Letters::new(listing, wanted, limit).passing(passes), stats.dead, now))
+}
+
+/// What a visitor is asked about before a job starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Dead letters of the queue.
+    pub(crate) dead: u64,
+    /// Those that were looked at.
+    pub(crate) examined: u64,
+    /// Those of them that match.
+    pub(crate) matched: u64,
+    /// Whether all of them were looked at.
+    pub(crate) complete: bool,
+}
+
+/// Looks at up to [`MOST_SURVEYED`] dead letters for those that match.
+pub(crate) async fn survey(context: &Context, queue: &str, asked: &Asked) -> Result<Seen, Failure> {
+    let (name, served) = context.served(queue)?;
+    let (mut letters, dead, _) = find(context, name, served, asked, u64::MAX).await?;
+    let mut seen = Seen { dead, examined: 0, matched: 0, complete: false };
+    // The queue's own count is all there is to know.
+    while !asked.is_everything() && !seen.complete && seen.examined < MOST_SURVEYED {
+        letters.read().await?;
+        letters.take(usize::MAX);
+        (seen.examined, seen.matched) = (letters.examined(), letters.matched());
+        seen.complete = letters.has(usize::MAX);
+    }
+    Ok(seen)
 }
 
 struct Work {
@@ -313,3 +354,5 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 pub(crate) const MOST_RATE: u32 = 100_000;
 pub(crate) const MOST_LIMIT: u64 = 1_000_000_000;
+/// As many as a page of dead letters looks at.
+const MOST_SURVEYED: u64 = 1_000;

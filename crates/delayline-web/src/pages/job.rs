@@ -14,7 +14,7 @@ use crate::asked::Asked;
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::job::{self, Deed, Job, MOST_LIMIT, MOST_RATE, Order, Progress};
+use crate::job::{self, Deed, Job, MOST_LIMIT, MOST_RATE, Order, Progress, Seen};
 use crate::when::{span, time};
 
 /// The job that runs, and what there is to find letters and to deal with all that match.
@@ -32,85 +32,82 @@ pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
         }
         details open[!asked.is_everything()] {
             summary { (if offers { "Filter, or act on all that match" } else { "Filter" }) }
-            (filters(queue, asked))
-            @if offers { (offer(context.may(Role::Admin), queue, asked)) }
+            (filters(queue, asked, offers, context.may(Role::Admin)))
         }
     }
 }
 
-/// The fields to filter a list of dead letters with.
-fn filters(queue: &str, asked: &Asked) -> Markup {
+/// The fields to filter a list of dead letters with, and what can be done to all that match. It is
+/// one form, so that every button acts on what the fields say when it is pressed.
+fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
+    let to = format!("bulk?queue={}", encoded(queue.as_bytes()));
+    let act = |action: &str, danger: bool, text: &str| {
+        html! {
+            button.danger[danger] formmethod="post" formaction=(to) name="action" value=(action) {
+                (text)
+            }
+        }
+    };
     html! {
-        form.line method="get" action="dead" role="search" {
+        form method="get" action="dead" role="search" {
             input type="hidden" name="queue" value=(queue);
-            label {
-                "Reason "
-                select name="reason" {
-                    option value="" { "any" }
-                    @for reason in DeathReason::ALL {
-                        option value=(reason.name()) selected[asked.has_reason(*reason)] {
-                            (reason.name().replace('_', " "))
+            div.actions {
+                label {
+                    "Reason "
+                    select name="reason" {
+                        option value="" { "any" }
+                        @for reason in DeathReason::ALL {
+                            option value=(reason.name()) selected[asked.has_reason(*reason)] {
+                                (reason.name().replace('_', " "))
+                            }
                         }
                     }
                 }
+                @for (name, label) in [
+                    ("error", "Error contains "),
+                    ("died_after", "Died after "),
+                    ("died_before", "Died before "),
+                ] {
+                    label {
+                        (label)
+                        input name=(name) value=(asked.text(name)) maxlength="1024" autocomplete="off"
+                            placeholder=[(name != "error").then_some("2h, or 2030-01-31T14:00:00Z")];
+                    }
+                }
+                // The first button is what the Enter key presses.
+                button { "Filter" }
             }
-            @for (name, label) in [
-                ("error", "Error contains "),
-                ("died_after", "Died after "),
-                ("died_before", "Died before "),
-            ] {
-                label {
-                    (label)
-                    input name=(name) value=(asked.text(name)) maxlength="1024" autocomplete="off"
-                        placeholder=[(name != "error").then_some("2h, or 2030-01-31T14:00:00Z")];
+            @if offers {
+                div.actions {
+                    (act("count", false, "Count all that match"))
+                    (act("redrive", false, "Redrive all that match..."))
+                    @if deletes { (act("purge", true, "Delete all that match...")) }
                 }
             }
-            button { "Filter" }
         }
     }
 }
 
-/// What can be done to all letters that match: a form for each, with what it heeds.
-fn offer(deletes: bool, queue: &str, asked: &Asked) -> Markup {
-    let which = if asked.is_everything() { "all dead letters" } else { "all that match" };
-    let to = format!("bulk?queue={}", encoded(queue.as_bytes()));
-    html! {
-        form.actions method="post" action=(to) {
-            (hidden(asked))
-            button name="action" value="count" { "Count " (which) }
-        }
-        form.actions method="post" action=(to) {
-            (hidden(asked))
-            (bounds(","))
-            label {
-                "due in "
-                input.short name="when" placeholder="now" maxlength="64" autocomplete="off";
-                ":"
-            }
-            button name="action" value="redrive" { "Redrive " (which) }
-        }
-        @if deletes {
-            form.actions method="post" action=(to) {
-                (hidden(asked))
-                (bounds(":"))
-                button.danger name="action" value="purge" { "Delete " (which) "..." }
-            }
-        }
-    }
-}
-
-/// How fast and how many, and what stands behind that.
-fn bounds(end: &str) -> Markup {
+/// How fast and how many, and when it is due.
+fn bounds(order: &Order, when: Option<&str>) -> Markup {
+    let rate = order.rate.unwrap_or(USUAL_RATE);
     html! {
         label {
             "At most "
-            input.short type="number" name="rate" value="50" min="1" max=(MOST_RATE);
+            input.short type="number" name="rate" value=(rate) min="1" max=(MOST_RATE);
             " a second, "
         }
         label {
             "in all "
-            input.short type="number" name="limit" min="1" max=(MOST_LIMIT) placeholder="any";
-            (end)
+            input.short type="number" name="limit" value=[order.limit] min="1" max=(MOST_LIMIT)
+                placeholder="any";
+        }
+        @if matches!(order.deed, Deed::Redrive(_)) {
+            label {
+                "due in "
+                input.short name="when" value=[when] placeholder="now" maxlength="64"
+                    autocomplete="off";
+            }
         }
     }
 }
@@ -138,39 +135,59 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     let rate = number("rate").map(Order::rate).transpose()?;
     let limit = number("limit").map(Order::limit).transpose()?;
     let order = Order { deed, asked, rate, limit };
-    if matches!(deed, Deed::Purge) && fields.text("sure").is_none() {
-        return Ok(ask(&context, name, &order));
+    if !matches!(deed, Deed::Count) && fields.text("sure").is_none() {
+        let seen = job::survey(&context, name, &order.asked).await?;
+        return Ok(ask(&context, name, &order, &seen, fields.text("when")));
     }
     job::start(&context, name, order).await?;
     Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
 }
 
-fn ask(context: &Context, queue: &str, order: &Order) -> Response {
+/// Asks whether to act on all that match, with the filter and how many there are.
+fn ask(context: &Context, queue: &str, order: &Order, seen: &Seen, when: Option<&str>) -> Response {
     let asked = &order.asked;
-    let title = if asked.is_everything() {
-        "Delete all dead letters?"
-    } else {
-        "Delete all dead letters that match?"
-    };
+    let deletes = matches!(order.deed, Deed::Purge);
+    let verb = if deletes { "Delete" } else { "Redrive" };
+    let which = if asked.is_everything() { "" } else { " that match" };
+    let title = format!("{verb} all dead letters{which}?");
     let content = html! {
         h1 { (title) }
-        p { "This cannot be undone. A count says first how many there are." }
-        @if let Some(limit) = order.limit { p { (at_most(limit)) } }
+        p { strong { (how_many(asked, seen)) } @if deletes { " This cannot be undone." } }
         (told(asked))
         form method="post" {
             (hidden(asked))
-            @if let Some(rate) = order.rate { input type="hidden" name="rate" value=(rate); }
-            @if let Some(limit) = order.limit { input type="hidden" name="limit" value=(limit); }
-            input type="hidden" name="action" value="purge";
+            input type="hidden" name="action" value=(order.deed.name());
+            div.actions { (bounds(order, when)) }
             div.actions {
-                button.danger name="sure" value="yes" { "Delete" }
+                button.danger[deletes] name="sure" value="yes" { (verb) }
                 a.button href=(format!("dead?queue={}{}", encoded(queue.as_bytes()), asked.query())) {
                     "Back"
                 }
             }
         }
     };
-    Frame { context, title, queue: Some(queue), here: "dead", live: None }.page(&content)
+    Frame { context, title: &title, queue: Some(queue), here: "dead", live: None }.page(&content)
+}
+
+fn how_many(asked: &Asked, seen: &Seen) -> String {
+    let letters = |count: u64| match count {
+        1 => "1 dead letter".to_owned(),
+        many => format!("{} dead letters", number(many)),
+    };
+    let Seen { dead, examined, matched, complete } = *seen;
+    if asked.is_everything() {
+        return format!("The queue has {}.", letters(dead));
+    }
+    if complete {
+        let match_ = if matched == 1 { "matches" } else { "match" };
+        return format!("{} {match_}.", letters(matched));
+    }
+    format!(
+        "Of the {} that died first, {} match. The queue has {}; a count says how many of them match.",
+        number(examined),
+        number(matched),
+        letters(dead),
+    )
 }
 
 fn at_most(limit: u64) -> String {
@@ -274,3 +291,6 @@ pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
     job.ok_or_else(|| Failure::Unknown("there is no such job, or a later one".to_owned()))?.stop();
     Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
 }
+
+/// What a redrive or a purge is offered with.
+const USUAL_RATE: u32 = 50;

@@ -10,7 +10,7 @@ use delayline_web::{Access, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
 
 use crate::audit::Lines;
-use crate::support::{Raws, ask, call, get, let_die, open, orders, post, send, site};
+use crate::support::{Answer, Raws, ask, call, get, let_die, open, orders, post, send, site};
 use crate::trouble::Trouble;
 
 const JOBS: &str = "/queues/orders/dead/jobs";
@@ -89,6 +89,10 @@ async fn those_that_match_are_counted_then_redriven() {
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/dead?queue=orders&error=bank").await.status(200);
     page.has("Redrive all that match").has(r#"name="error" value="bank""#).lacks("Delete");
+    let asked = post(&site, "/bulk?queue=orders", "action=redrive&error=bank").await.status(200);
+    asked.has("Of the 1,000 that died first, 1,000 match. The queue has 1,500 dead letters;");
+    let page = get(&site, "/dead?queue=orders&error=bank").await;
+    page.has(r#"name="error" value="bank""#);
     get(&site, "/job?queue=orders").await.status(200).has("No job was started");
     let next = post(&site, "/bulk?queue=orders", "action=count&rate=1&error=bank").await.leads_to();
     let done = async {
@@ -109,13 +113,73 @@ async fn those_that_match_are_counted_then_redriven() {
     assert_eq!((stats.dead, stats.scheduled), (300, 1_200));
 }
 
+/// The fields that a browser sends with the button of this text, if the error is typed first.
+fn sent_with(page: &str, button: &str, error: &str) -> (String, String) {
+    let of = |tag: &str, name: &str| {
+        let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+        Some(rest.split_once('"')?.0.replace("&amp;", "&"))
+    };
+    let before = &page[..page.find(&format!(">{button}<")).unwrap()];
+    let tag = before.rsplit_once('<').unwrap().1;
+    let form = page[..before.len()].rsplit_once("<form").unwrap().1;
+    let form = format!("{form}{}", page[before.len()..].split_once("</form>").unwrap().0);
+    let to = of(tag, "formaction").or_else(|| of(&form, "action")).unwrap();
+    let mut fields = vec![format!("{}={}", of(tag, "name").unwrap(), of(tag, "value").unwrap())];
+    for input in form.split("<input").skip(1).map(|it| it.split('>').next().unwrap()) {
+        let name = of(input, "name").unwrap();
+        let is_typed = name == "error" && of(input, "type").is_none();
+        let value =
+            if is_typed { error.to_owned() } else { of(input, "value").unwrap_or_default() };
+        fields.push(format!("{name}={value}"));
+    }
+    (format!("/{to}"), fields.join("&"))
+}
+
+#[tokio::test]
+async fn a_filter_that_was_typed_and_not_sent_is_heeded() {
+    let orders = orders().await;
+    die(&orders, 3, "the bank is down").await;
+    die(&orders, 5, "no such shop").await;
+    let site = site(&orders, Role::Admin);
+    let page = get(&site, "/dead?queue=orders").await.status(200);
+    for (button, verb) in
+        [("Redrive all that match...", "Redrive"), ("Delete all that match...", "Delete")]
+    {
+        let (to, fields) = sent_with(page.text(), button, "bank");
+        let asked = post(&site, &to, &fields).await.status(200).has("<dd>bank</dd>");
+        let asked = asked.has(&format!("{verb} all dead letters that match?"));
+        drop(asked.has("3 dead letters match."));
+        assert_eq!(orders.stats().await.unwrap().dead, 8, "{button}");
+    }
+    let finished = async |next: String| {
+        let done = async {
+            while get(&site, &next).await.status(200).text().contains(": running.") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
+        get(&site, &next).await
+    };
+    let (to, fields) = sent_with(page.text(), "Count all that match", "bank");
+    finished(post(&site, &to, &fields).await.leads_to()).await.has("<dt>Match</dt><dd>3</dd>");
+    // And so is what the page that asks says.
+    let (to, fields) = sent_with(page.text(), "Redrive all that match...", "bank");
+    let asked = post(&site, &to, &fields).await.status(200);
+    let (_, fields) =
+        sent_with(&asked.text().replace("<form ", "<form action=\"\" "), "Redrive", "");
+    finished(post(&site, &to, &fields).await.leads_to()).await;
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.ready), (5, 3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rate_is_kept_and_a_job_is_stopped() {
     let orders = orders().await;
     die(&orders, 100, "no").await;
     let site = site(&orders, Role::Operator);
     let begin = tokio::time::Instant::now();
-    let next = post(&site, "/bulk?queue=orders", "action=redrive&rate=10").await.leads_to();
+    let next =
+        post(&site, "/bulk?queue=orders", "action=redrive&sure=yes&rate=10").await.leads_to();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let dead = orders.stats().await.unwrap().dead;
     assert!((45..=55).contains(&dead), "{dead}");
@@ -158,7 +222,7 @@ async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
         tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
         get(&site, next).await.status(200)
     };
-    let fields = "action=redrive&error=bank&rate=&limit=120&when=1h";
+    let fields = "action=redrive&sure=yes&error=bank&rate=&limit=120&when=1h";
     let next = post(&site, "/bulk?queue=orders", fields).await.leads_to();
     let page = finished(&next).await.has("Redrive: finished.").has("At most 120 in all");
     drop(page.has("Due 1 h after the redrive of each.").has("<dt>Done</dt><dd>120</dd>"));
@@ -278,20 +342,24 @@ async fn roles_and_bad_input_are_refused() {
     }
     let admin = site(&orders, Role::Admin);
     post(&admin, "/bulk?queue=orders", "action=purge&sure=yes&when=1h").await.status(400);
-    let page = get(&admin, "/dead?queue=orders").await.status(200);
-    let heeds = |action: &str| {
-        let button = page.text().find(&format!("value=\"{action}\"")).unwrap();
-        let form = page.text()[..button].rsplit_once("<form").unwrap().1;
-        ["rate", "limit", "when"].map(|name| form.contains(&format!("name=\"{name}\"")))
+    let heeds = |page: &Answer| {
+        ["rate", "limit", "when"].map(|name| page.text().contains(&format!("name=\"{name}\"")))
     };
-    assert_eq!(heeds("count"), [false; 3]);
-    assert_eq!(heeds("redrive"), [true; 3]);
-    assert_eq!(heeds("purge"), [true, true, false]);
+    let redrive = "action=redrive&error=n%22o&rate=7&limit=1200&when=1h";
+    let page = post(&admin, "/bulk?queue=orders", redrive).await.status(200);
+    assert_eq!(heeds(&page), [true; 3]);
+    let page = page.has("Redrive all dead letters that match?").has("0 dead letters match.");
+    drop(page.has(r#"name="when" value="1h""#).lacks("cannot be undone"));
     let asked = "action=purge&error=n%22o&rate=7&limit=1200";
     let page = post(&admin, "/bulk?queue=orders", asked).await.status(200).has("cannot be undone");
+    assert_eq!(heeds(&page), [true, true, false]);
     let page = page.has(r#"name="error" value="n&quot;o""#).has(r#"name="rate" value="7""#);
-    let page = page.has(r#"name="limit" value="1200""#).has("At most 1,200 in all");
-    drop(page.has("Delete all dead letters that match?"));
+    let page = page.has(r#"name="limit" value="1200""#).has("Delete all dead letters that match?");
+    drop(page);
+    let page = post(&admin, "/bulk?queue=orders", "action=purge").await.status(200);
+    drop(page.has("Delete all dead letters?").has("The queue has 2 dead letters."));
+    let page = post(&admin, "/bulk?queue=orders", "action=redrive&error=no").await.status(200);
+    drop(page.has("2 dead letters match."));
     assert_eq!(orders.stats().await.unwrap().dead, 2);
     let told =
         ended(&admin, &start(&admin, &json!({"action": "purge", "error": "no"})).await).await;

@@ -58,7 +58,9 @@ use crate::{
 ///
 /// # Behaviour
 ///
-/// - Handlers, plus messages that open claims may return, never exceed the slots.
+/// - Handlers never exceed the slots, and neither do handlers plus the messages that open claims may
+///   return. Only if a claim has been open for longer than usual, other queues borrow its slots; what
+///   it then returns beyond the free slots is released (G10).
 /// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
 ///   time.
 /// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
@@ -231,7 +233,8 @@ impl Machine {
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let lanes = &self.lanes;
-        let always = [Errand::Upkeep, Errand::Resend, Errand::HandOn].map(|e| lanes.next(e));
+        let always = [Errand::Upkeep, Errand::Resend, Errand::Lend, Errand::HandOn];
+        let always = always.map(|errand| lanes.next(errand));
         let by_room = if self.room() > 0 {
             [lanes.next_claim(), lanes.next(Errand::Wait)]
         } else {
@@ -258,42 +261,47 @@ impl Machine {
     }
 
     fn claimed(&mut self, now: Moment, queue: usize, at: Timestamp, claimed: Claimed) {
-        let Self { lanes, todo, dice, next_slot, least_served, stage, census, .. } = self;
+        let Self { lanes, dice, stage, census, .. } = self;
         if let Some(census) = census {
             census.ask_again(queue);
         }
-        let brought = claimed.deliveries.len();
-        lanes.change(queue, |lane| {
-            let Leased { since, lasting, run_out } = lane.claims.answered(now, at, &claimed, dice);
+        let answered = lanes.change(queue, |lane| {
+            let leased = lane.claims.answered(now, at, &claimed, dice);
             lane.bell.hint |= lane.claims.promised && !stage.is_working();
-            if brought == 0 {
-                return;
-            }
+            leased
+        });
+        let Some(Leased { since, lasting, run_out }) = answered else { return };
+        if claimed.deliveries.is_empty() {
+            return;
+        }
+        // Other queues may have borrowed its slots.
+        let startable = if run_out { 0 } else { self.free().min(claimed.deliveries.len()) };
+        let Self { lanes, todo, next_slot, least_served, .. } = self;
+        if run_out {
+            let ids = claimed.deliveries.iter().map(|one| one.message.info.id.clone());
+            let (ids, round_trip) = (ids.collect(), now.since(since));
+            todo.push_back(Action::LateClaim { queue, at, ids, lease: lasting, round_trip });
+        }
+        lanes.change(queue, |lane| {
             let before = lane.served.max(*least_served);
-            lane.serve(count(brought), *least_served);
+            lane.serve(count(startable), *least_served);
             *least_served = before;
-            if run_out {
-                let ids = claimed.deliveries.iter().map(|one| one.message.info.id.clone());
-                let (ids, round_trip) = (ids.collect(), now.since(since));
-                todo.push_back(Action::LateClaim { queue, at, ids, lease: lasting, round_trip });
-            }
-            for delivery in claimed.deliveries {
+            let mut deliveries = claimed.deliveries.into_iter();
+            for delivery in deliveries.by_ref().take(startable) {
                 let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
-                if run_out || !stage.is_working() {
-                    let settlement = Settlement { id, lease, outcome: Outcome::Release };
-                    lane.settle(HandOff::new(settlement, Vec::new()));
-                    continue;
-                }
                 *next_slot = next_slot.wrapping_add(1);
                 let slot = Slot { queue, number: *next_slot };
                 lane.leases.insert((slot, id, lease), (now, since), todo);
                 let lateness = at.since(delivery.message.info.due);
                 todo.push_back(Action::Start { slot, delivery: Box::new(delivery), lateness });
             }
+            for delivery in deliveries {
+                let (id, lease) = (delivery.message.info.id, delivery.lease);
+                let settlement = Settlement { id, lease, outcome: Outcome::Release };
+                lane.settle(HandOff::new(settlement, Vec::new()));
+            }
         });
-        if brought > 0 {
-            self.something_happened();
-        }
+        self.something_happened();
     }
 
     /// Takes the answers to settlements, or to hand-offs: those that stand in `of` of their lane.
@@ -361,7 +369,7 @@ impl Machine {
     }
 
     /// Claims from the queue that was served least, at most its share of the free slots among the
-    /// queues that want some. A repeated claim already has its slots.
+    /// queues that want some. A repeated claim already has its slots, or has lent them.
     fn claim(&mut self, now: Moment) {
         let (room, resend) = (self.room(), self.lanes.due(Errand::Resend, now));
         let (queue, share) = match resend.first() {
@@ -413,9 +421,13 @@ impl Machine {
         }
     }
 
-    /// Enters the next stage of shutdown when it is time.
+    /// Lends the slots of claims that have been open for too long, and enters the next stage of
+    /// shutdown, when it is time.
     fn advance(&mut self, now: Moment) {
         let Self { lanes, todo, .. } = self;
+        for queue in lanes.due(Errand::Lend, now) {
+            lanes.change(queue, |lane| lane.claims.lend());
+        }
         if let Stage::Draining { until } = self.stage
             && now >= until
         {
@@ -438,11 +450,16 @@ impl Machine {
 
     /// Free slots to claim for. Limits how many settlements pile up.
     fn room(&self) -> usize {
+        let unsettled = self.lanes.totals().unsettled;
+        self.free().saturating_sub(unsettled.saturating_sub(self.slots))
+    }
+
+    /// Slots without a handler that no open claim has to itself.
+    fn free(&self) -> usize {
         if !self.stage.is_working() {
             return 0;
         }
-        let Totals { handlers, reserved, unsettled } = self.lanes.totals();
-        let taken = handlers.saturating_add(reserved);
-        self.slots.saturating_sub(taken).saturating_sub(unsettled.saturating_sub(self.slots))
+        let Totals { handlers, reserved, .. } = self.lanes.totals();
+        self.slots.saturating_sub(handlers.saturating_add(reserved))
     }
 }

@@ -29,6 +29,10 @@ pub(super) struct Claims {
     /// something, so others are not woken for it.
     pub(super) promised: bool,
     failing: bool,
+    /// Whether other queues may use the slots of the open claim.
+    lent: bool,
+    /// How long replies have taken recently, at most [`LONGEST_USUAL`].
+    usual: Duration,
     pauses: Pauses,
 }
 
@@ -65,6 +69,8 @@ impl Claims {
             answered: Moment::START,
             promised: false,
             failing: false,
+            lent: false,
+            usual: Duration::ZERO,
             pauses: Pauses::of_failures(),
         }
     }
@@ -85,13 +91,31 @@ impl Claims {
     /// The number of slots to keep free for the open claim.
     pub(super) const fn reserved(&self) -> usize {
         match &self.open {
-            Open::None => 0,
-            Open::UnderWay { max, .. } => *max,
-            Open::Unanswered { claim, .. } => claim.max,
+            Open::UnderWay { max, .. } if !self.lent => *max,
+            Open::Unanswered { claim, .. } if !self.lent => claim.max,
+            _ => 0,
         }
     }
 
-    /// When to repeat the open claim. It already has its slots.
+    /// When to lend the slots of the open claim to other queues, if they have it to themselves now.
+    pub(super) fn lend_at(&self) -> Option<Moment> {
+        match self.open {
+            Open::UnderWay { first_sent, .. } | Open::Unanswered { first_sent, .. }
+                if !self.lent =>
+            {
+                Some(first_sent.after(self.usual.saturating_mul(4).max(SHORTEST_PATIENCE)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lends the slots of the open claim to other queues. What it returns beyond the slots that are
+    /// free by then is released (G10).
+    pub(super) const fn lend(&mut self) {
+        self.lent = true;
+    }
+
+    /// When to repeat the open claim. It already has its slots, or has lent them.
     pub(super) const fn resend_at(&self) -> Option<Moment> {
         match self.open {
             Open::Unanswered { .. } => Some(self.due),
@@ -139,6 +163,8 @@ impl Claims {
         let (claim, first_sent, suspect) = match open {
             Open::Unanswered { claim, first_sent, suspect } => (claim, first_sent, Some(suspect)),
             Open::None | Open::UnderWay { .. } => {
+                // A queue that fails must not hold up the others at each attempt.
+                self.lent = self.failing;
                 let (consumer, claim_id) = (self.consumer.clone(), dice.claim_id());
                 (Claim { consumer, claim_id, max: room, lease: self.lease }, now, None)
             }
@@ -165,6 +191,8 @@ impl Claims {
             Open::None | Open::Unanswered { .. } => (now, 0),
         };
         self.answered = now;
+        // One quick reply does not make a distant server near.
+        self.usual = now.since(self.sent).min(LONGEST_USUAL).max(self.usual / 2);
         let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());
         let leased = Leased { since: first_sent, lasting: self.lease, run_out };
         if run_out {
@@ -225,6 +253,11 @@ pub(super) struct Leased {
 }
 
 const STEP: Duration = Duration::from_millis(1);
+/// How long an open claim keeps its slots at least: a lost reply and one repetition. If replies
+/// usually take longer, it is four times as long as they do.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(150);
+/// Longer replies are not usual: a server that was silent may be silent again.
+const LONGEST_USUAL: Duration = Duration::from_millis(500);
 /// How often to claim from a queue that shares its worker while nobody waits for its hints.
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
 /// Longer than any time between claims.

@@ -40,6 +40,8 @@ pub(super) enum Errand {
     Upkeep,
     /// An open claim to repeat.
     Resend,
+    /// An open claim whose slots other queues may use from now on.
+    Lend,
     /// A new claim, if the worker has room.
     Claim,
     /// A wait for hints, if the worker has room.
@@ -51,7 +53,7 @@ pub(super) enum Errand {
 }
 
 /// The number of kinds of errands.
-pub(super) const ERRANDS: usize = 6;
+pub(super) const ERRANDS: usize = 7;
 
 impl Lane {
     pub(super) fn new(plan: QueuePlan, longest_poll: Duration) -> Self {
@@ -82,6 +84,7 @@ impl Lane {
         [
             upkeep,
             claims.resend_at().filter(|_| may_claim),
+            claims.lend_at().filter(|_| among_others),
             claims.new_at(unheard_since).filter(|_| may_claim && has_room),
             bell.next().filter(|_| hears),
             hand_on.filter(|_| !hears),

@@ -16,7 +16,8 @@ pub struct Summary {
     pub dead: u64,
     /// Messages snoozed by handlers.
     pub snoozed: u64,
-    /// Messages released, by handlers or because the worker stopped before they started.
+    /// Messages released by handlers, or before they started: the worker stopped, or the reply to
+    /// their claim came late and other queues were using its slots.
     pub released: u64,
     /// Settlements that came too late: another worker has the message, or it is gone.
     pub lost: u64,

@@ -5,6 +5,7 @@ mod ending;
 mod leases;
 mod one_slot;
 mod random;
+mod silence;
 mod sim;
 
 use std::cell::Cell;

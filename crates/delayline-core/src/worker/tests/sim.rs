@@ -1,12 +1,12 @@
 //! A worker, its queues and its handlers in one simulated time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::super::*;
 use crate::{
-    ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
+    ClaimId, ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
 };
 
 /// What happens to an operation.
@@ -22,6 +22,7 @@ pub(super) enum Fault {
 }
 
 enum Event {
+    Arrive(usize, Op),
     Answer(usize, Op, Result<Applied, Error>),
     Waited(usize, bool),
     Rung(usize),
@@ -50,7 +51,13 @@ pub(super) struct Sim {
     /// How each started delivery ended.
     pub(super) ended: HashMap<(MessageId, Lease), Outcome>,
     pub(super) latency: Duration,
+    /// How much longer each queue takes to execute an operation.
+    pub(super) lag: Vec<Duration>,
+    /// When each queue that is silent executes what it has been sent, and replies.
+    pub(super) silent_until: Vec<Moment>,
     slots: usize,
+    /// The ids of all claims.
+    claimed: HashSet<ClaimId>,
     faults: Faults,
     handling: Handling,
     events: BTreeMap<(Moment, u64), Event>,
@@ -92,6 +99,7 @@ impl Sim {
         let queues = plan.queues.len();
         Self {
             slots: plan.slots,
+            claimed: HashSet::new(),
             machine: Machine::new(plan, [seed; 16]),
             now: Moment::START,
             queues: (0..queues).map(|_| State::new()).collect(),
@@ -99,6 +107,8 @@ impl Sim {
             running: BTreeMap::new(),
             ended: HashMap::new(),
             latency: ms(1),
+            lag: vec![Duration::ZERO; queues],
+            silent_until: vec![Moment::START; queues],
             faults: Box::new(|_| Fault::None),
             handling: Box::new(|_| Some((ms(10), Outcome::Ack))),
             events: BTreeMap::new(),
@@ -230,21 +240,11 @@ impl Sim {
         match action {
             Action::Send { queue, op } => {
                 self.check(&op);
-                let fault = (self.faults)(&op);
-                let mut execute = || {
-                    let now = self.clock();
-                    self.queues[queue].apply(now, &op)
-                };
-                let result = match fault {
-                    Fault::None => Ok(execute()),
-                    Fault::LostReply => {
-                        execute();
-                        Err(Error::new(ErrorKind::ConnectionLost))
-                    }
-                    Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
-                    Fault::Busy => Err(Error::new(ErrorKind::Busy)),
-                };
-                self.push(later, Event::Answer(queue, op, result));
+                let arrival = self.now.after(self.lag[queue]).max(self.silent_until[queue]);
+                if arrival > self.now {
+                    return self.push(arrival, Event::Arrive(queue, op));
+                }
+                self.execute(queue, op);
             }
             Action::Wait { queue, timeout } => {
                 assert!(!std::mem::replace(&mut self.waits[queue], true));
@@ -281,11 +281,31 @@ impl Sim {
         }
     }
 
+    /// Executes an operation, and replies after the latency.
+    fn execute(&mut self, queue: usize, op: Op) {
+        let fault = (self.faults)(&op);
+        let mut execute = || {
+            let now = self.clock();
+            self.queues[queue].apply(now, &op)
+        };
+        let result = match fault {
+            Fault::None => Ok(execute()),
+            Fault::LostReply => {
+                execute();
+                Err(Error::new(ErrorKind::ConnectionLost))
+            }
+            Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
+            Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+        };
+        self.push(self.now.after(self.latency), Event::Answer(queue, op, result));
+    }
+
     /// Asserts what no operation may violate.
-    fn check(&self, op: &Op) {
+    fn check(&mut self, op: &Op) {
         op.validate().unwrap();
         match op {
-            Op::Claim(claim) => {
+            // A repeated claim may have lent its slots.
+            Op::Claim(claim) if self.claimed.insert(claim.claim_id) => {
                 assert!(claim.max + self.running.len() <= self.slots, "{op:?}");
             }
             Op::Extend(extend) => {
@@ -310,6 +330,7 @@ impl Sim {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Arrive(queue, op) => self.execute(queue, op),
             Event::Answer(queue, op, result) => {
                 let looked = left_nothing(&op, &result);
                 self.machine.handle_answer(self.now, queue, op, result);

@@ -1,15 +1,11 @@
 //! Who asks for what.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use delayline::backend::{Op, Reply};
 use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Stats, Timestamp};
-use http_body_util::LengthLimitError;
-use tokio::time::timeout;
 
 use crate::dashboard::{Served, Shared};
 use crate::directory::Known;
@@ -123,17 +119,9 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
 }
 
 /// The fields of a form.
-pub(crate) async fn form(request: Request) -> Result<Params, Failure> {
-    Ok(Params::read(&body(request.into_body(), MOST_FORM_BYTES).await?))
-}
-
-/// A whole body, within limits of length and time.
-pub(crate) async fn body(body: Body, most: usize) -> Result<Bytes, Failure> {
-    let read = timeout(BODY_TIMEOUT, to_bytes(body, most)).await.map_err(|_| Failure::Slow)?;
-    read.map_err(|error| match std::error::Error::source(&error) {
-        Some(source) if source.is::<LengthLimitError>() => Failure::TooLarge(most),
-        _ => Failure::Wrong("the body ended early".to_owned()),
-    })
+pub(crate) async fn form(context: &Context, request: Request) -> Result<Params, Failure> {
+    let body = context.shared.bodies.read(request.into_body(), MOST_FORM_BYTES).await?;
+    Ok(Params::read(&body))
 }
 
 /// The id that stands percent-encoded in a field of a form.
@@ -143,4 +131,3 @@ pub(crate) fn encoded_id(text: &[u8]) -> Result<MessageId, Failure> {
 
 /// A page of dead letters, whose ids stand there twice and encoded twice.
 const MOST_FORM_BYTES: usize = 256 * 1024;
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);

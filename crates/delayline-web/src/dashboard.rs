@@ -11,6 +11,7 @@ use delayline::{
     Stats, Timestamp,
 };
 
+use crate::body::Bodies;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::job::Slot;
@@ -150,7 +151,9 @@ impl Dashboard {
         }
         let directory = Directory::new(named, discover);
         let examiner = server.map(Examiner::new);
-        let shared = Arc::new(Shared { access, directory, examiner, contents_for, redact });
+        let bodies = Bodies::new();
+        let shared = Shared { access, directory, examiner, bodies, contents_for, redact };
+        let shared = Arc::new(shared);
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
@@ -197,6 +200,7 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) directory: Directory,
     pub(crate) examiner: Option<Examiner>,
+    pub(crate) bodies: Bodies,
     pub(crate) contents_for: Role,
     redact: Option<Arc<Redact>>,
 }

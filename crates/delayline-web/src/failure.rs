@@ -34,6 +34,8 @@ pub(crate) enum Failure {
     TooLarge(usize),
     /// The body did not come in time.
     Slow,
+    /// There is no memory for the body beside those of others.
+    Crowded,
     /// The body is of another type than these.
     MediaType(&'static str),
 }
@@ -53,6 +55,7 @@ impl Failure {
             Self::Nobody { asks: true } => StatusCode::UNAUTHORIZED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         }
     }
@@ -75,6 +78,10 @@ impl Failure {
                 format!("the body is longer than {limit} bytes; nothing was done")
             }
             Self::Slow => "the body did not arrive in time; nothing was done".to_owned(),
+            Self::Crowded => {
+                "there are too many large requests now; nothing was done; try again later"
+                    .to_owned()
+            }
             Self::MediaType(expected) => format!("the body must be {expected}"),
         }
     }

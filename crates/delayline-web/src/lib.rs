@@ -64,6 +64,7 @@ mod act;
 mod api;
 mod asked;
 mod assets;
+mod body;
 mod content;
 mod context;
 mod dashboard;

@@ -38,7 +38,7 @@ pub(super) async fn reschedule(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Action::Cancel.needs())?;
-    let schedule = schedule(&object(request, &["delay", "at"]).await?)?;
+    let schedule = schedule(&object(&context, request, &["delay", "at"]).await?)?;
     let missing = || Failure::Wrong("the body must have delay or at".to_owned());
     one(&context, place, Action::Reschedule(schedule.ok_or_else(missing)?)).await
 }
@@ -49,7 +49,7 @@ pub(super) async fn redrive(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Action::Redrive(Schedule::NOW).needs())?;
-    let members = object(request, &["ids", "ids_base64", "delay", "at"]).await?;
+    let members = object(&context, request, &["ids", "ids_base64", "delay", "at"]).await?;
     let schedule = schedule(&members)?.unwrap_or(Schedule::NOW);
     many(&context, &place, ids(&members)?, Action::Redrive(schedule)).await
 }
@@ -60,7 +60,7 @@ pub(super) async fn purge(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Action::Purge.needs())?;
-    let members = object(request, &["ids", "ids_base64"]).await?;
+    let members = object(&context, request, &["ids", "ids_base64"]).await?;
     many(&context, &place, ids(&members)?, Action::Purge).await
 }
 

@@ -5,10 +5,11 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{Bytes, MessageId, Millis, Schedule, Timestamp};
+use delayline::{MessageId, Millis, Schedule, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::context::body;
+use crate::body::Whole;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// The type of a body, without its parameters.
@@ -18,17 +19,22 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// A whole body and its type.
-pub(super) async fn whole(request: Request) -> Result<(Option<String>, Bytes), Failure> {
+pub(super) async fn whole(
+    context: &Context,
+    request: Request,
+    most: usize,
+) -> Result<(Option<String>, Whole), Failure> {
     let kind = media_type(request.headers());
-    Ok((kind, body(request.into_body(), MOST_BODY_BYTES).await?))
+    Ok((kind, context.shared.bodies.read(request.into_body(), most).await?))
 }
 
 /// A JSON object whose members have these names only.
 pub(super) async fn object(
+    context: &Context,
     request: Request,
     names: &[&str],
 ) -> Result<Map<String, Value>, Failure> {
-    let (kind, body) = whole(request).await?;
+    let (kind, body) = whole(context, request, MOST_OBJECT_BYTES).await?;
     if kind.as_deref() != Some("application/json") {
         return Err(Failure::MediaType("application/json"));
     }
@@ -90,3 +96,5 @@ fn strings(name: &str) -> Failure {
 
 /// A payload of 1 MiB in which every byte is written as `\u00XX`, and room for the rest.
 pub(super) const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;
+/// 1,000 ids of 128 bytes, written in the same way, and room for the rest.
+const MOST_OBJECT_BYTES: usize = 2 * 1024 * 1024;

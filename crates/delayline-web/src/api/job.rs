@@ -25,7 +25,7 @@ pub(super) async fn start(
     context.require(Role::Operator)?;
     let mut names = vec!["action", "rate", "limit", "delay", "at"];
     names.extend(Asked::NAMES);
-    let members = object(request, &names).await?;
+    let members = object(&context, request, &names).await?;
     let order = order(&members)?;
     let job = job::start(&context, &place.queue, order).await?;
     let mut response = answer(StatusCode::ACCEPTED, &told(&place.queue, &job));

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Place;
-use super::input::whole;
+use super::input::{MOST_BODY_BYTES, whole};
 use super::problem::{Problem, answer, problem};
 use crate::Role;
 use crate::act::to_the_end;
@@ -30,7 +30,7 @@ pub(super) async fn send(
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
     let (name, queue) = context.named(&place.queue)?;
-    let (kind, body) = whole(request).await?;
+    let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
     let single = body.trim_ascii_start().starts_with(b"{");
     let batch = match kind.as_deref() {
         Some("application/json") if single => {
@@ -43,6 +43,8 @@ pub(super) async fn send(
     let visitor = json::harmless_line(&context.visitor.name);
     let (name, queue) = (name.to_owned(), queue.clone());
     let work = async move {
+        // The messages take as much memory, until they are sent.
+        let _counts = body;
         let (count, response) = match batch {
             Batch::One(message) => (1, one(&queue, *message).await),
             Batch::Many(messages) => (messages.len(), many(&queue, messages).await),

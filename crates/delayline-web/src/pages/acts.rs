@@ -34,18 +34,21 @@ async fn switch(context: &Context, pause: bool) -> Result<Response, Failure> {
 }
 
 pub(super) async fn cancel(context: Context, request: Request) -> Result<Response, Failure> {
-    let fields = form(request).await?;
+    context.require(Action::Cancel.needs())?;
+    let fields = form(&context, request).await?;
     one(&context, &fields, Action::Cancel, Some("Cancel")).await
 }
 
 pub(super) async fn reschedule(context: Context, request: Request) -> Result<Response, Failure> {
-    let fields = form(request).await?;
+    context.require(Action::Reschedule(Schedule::NOW).needs())?;
+    let fields = form(&context, request).await?;
     let schedule = when(fields.text("when").unwrap_or_default())?;
     one(&context, &fields, Action::Reschedule(schedule), None).await
 }
 
 pub(super) async fn redrive(context: Context, request: Request) -> Result<Response, Failure> {
-    let fields = form(request).await?;
+    context.require(Action::Redrive(Schedule::NOW).needs())?;
+    let fields = form(&context, request).await?;
     let action = Action::Redrive(Schedule::NOW);
     match context.params.bytes("id") {
         Some(_) => one(&context, &fields, action, None).await,
@@ -54,7 +57,8 @@ pub(super) async fn redrive(context: Context, request: Request) -> Result<Respon
 }
 
 pub(super) async fn purge(context: Context, request: Request) -> Result<Response, Failure> {
-    let fields = form(request).await?;
+    context.require(Action::Purge.needs())?;
+    let fields = form(&context, request).await?;
     let sure = Some("Delete");
     match context.params.bytes("id") {
         Some(_) => one(&context, &fields, Action::Purge, sure).await,

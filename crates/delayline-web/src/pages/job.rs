@@ -121,7 +121,7 @@ fn hidden(asked: &Asked) -> Markup {
 /// Starts what a form says, and shows it.
 pub(super) async fn start(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let fields = form(request).await?;
+    let fields = form(&context, request).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     let schedule = fields.text("when").map_or(Ok(Schedule::NOW), when)?;
     let deed = Deed::named(fields.text("action").unwrap_or_default(), schedule)?;

@@ -12,6 +12,7 @@ mod access;
 mod actions;
 mod api;
 mod audit;
+mod bodies;
 mod directory;
 mod hostile;
 mod jobs;

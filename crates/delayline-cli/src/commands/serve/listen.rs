@@ -74,7 +74,7 @@ pub(super) async fn serve(
     let few = TowerToHyperService::new(router.clone().layer(from_fn(only_health_and_metrics)));
     let all = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
     let mut once = http.clone();
     once.keep_alive(false);
     let graceful = GracefulShutdown::new();
@@ -133,6 +133,9 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         }
     }
 }
+
+/// Bytes of a connection that are read and not handled: a head has to fit.
+const BUFFER: usize = 64 * 1_024;
 
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 

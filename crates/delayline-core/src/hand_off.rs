@@ -32,6 +32,11 @@ impl HandOff {
     pub fn with_result(self, result: impl Into<Option<NewResult>>) -> Self {
         Self { result: result.into(), ..self }
     }
+
+    /// Returns whether it is a settlement without messages or a result.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.messages.is_empty() && self.result.is_none()
+    }
 }
 
 /// The result of one hand-off.

@@ -89,8 +89,8 @@ impl Machine {
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
         let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());
-        let lanes = plan.queues.into_iter().map(|queue| Lane::new(queue, longest_poll));
-        let lanes = Lanes::new(lanes.collect(), plan.slots);
+        let lanes = plan.queues.into_iter().map(|queue| Lane::new(queue, plan.slots, longest_poll));
+        let lanes = Lanes::new(lanes.collect());
         Self {
             slots: plan.slots,
             census: plan.until_empty.then(|| Census::new(lanes.len())),
@@ -185,8 +185,8 @@ impl Machine {
             let held = lane.leases.remove(slot)?;
             let gone = held.grip == Grip::Gone;
             if !gone {
-                let settlement = Settlement { id: held.id, lease: held.lease, outcome };
-                lane.settle(HandOff { settlement, messages, result });
+                let settlement = Settlement { id: held.id.clone(), lease: held.lease, outcome };
+                lane.finish(held, HandOff { settlement, messages, result });
             }
             Some(gone)
         });
@@ -275,7 +275,7 @@ impl Machine {
             return;
         }
         // Other queues may have borrowed its slots.
-        let startable = if run_out { 0 } else { self.free().min(claimed.deliveries.len()) };
+        let startable = if run_out { 0 } else { self.room().min(claimed.deliveries.len()) };
         let Self { lanes, todo, next_slot, least_served, .. } = self;
         if run_out {
             let ids = claimed.deliveries.iter().map(|one| one.message.info.id.clone());
@@ -317,6 +317,7 @@ impl Machine {
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
                 lanes.change(queue, |lane| {
+                    lane.leases.settled(items.iter().map(T::settlement));
                     let soon = of(lane).settled(at, &items, answers, summary);
                     if let Some(soon) = soon {
                         lane.claims.hurry(now.after(soon));
@@ -326,7 +327,10 @@ impl Machine {
             }
             Err(error) if matches!(error.kind(), ErrorKind::Invalid(_)) => {
                 summary.lost = summary.lost.saturating_add(count(items.len()));
-                lanes.change(queue, |lane| of(lane).refused());
+                lanes.change(queue, |lane| {
+                    lane.leases.settled(items.iter().map(T::settlement));
+                    of(lane).refused(&items);
+                });
             }
             answers => {
                 let error = answers.err();
@@ -448,14 +452,8 @@ impl Machine {
         }
     }
 
-    /// Free slots to claim for. Limits how many settlements pile up.
-    fn room(&self) -> usize {
-        let unsettled = self.lanes.totals().unsettled;
-        self.free().saturating_sub(unsettled.saturating_sub(self.slots))
-    }
-
     /// Slots without a handler that no open claim has to itself.
-    fn free(&self) -> usize {
+    fn room(&self) -> usize {
         if !self.stage.is_working() {
             return 0;
         }

@@ -7,7 +7,7 @@ use super::bell::Bell;
 use super::claims::Claims;
 use super::dice::Dice;
 use super::lanes::Totals;
-use super::leases::Leases;
+use super::leases::{Held, Leases};
 use super::pauses::Pauses;
 use super::settles::Settles;
 use super::summary::count;
@@ -29,6 +29,8 @@ pub(super) struct Lane {
     pub(super) weight: u64,
     /// The maximum number of its handlers at once.
     most: usize,
+    /// The slots of the worker.
+    slots: usize,
     /// How much it has been served, relative to its weight.
     pub(super) served: u64,
 }
@@ -56,7 +58,7 @@ pub(super) enum Errand {
 pub(super) const ERRANDS: usize = 7;
 
 impl Lane {
-    pub(super) fn new(plan: QueuePlan, longest_poll: Duration) -> Self {
+    pub(super) fn new(plan: QueuePlan, slots: usize, longest_poll: Duration) -> Self {
         Self {
             leases: Leases::new(&plan),
             claims: Claims::new(plan.consumer, plan.lease, longest_poll),
@@ -66,6 +68,7 @@ impl Lane {
             give_backs: Pauses::of_give_backs(),
             weight: u64::from(plan.weight.get()),
             most: plan.most,
+            slots,
             served: 0,
         }
     }
@@ -77,7 +80,7 @@ impl Lane {
         // While nothing can be settled, claimed messages could not be settled either; and a claim
         // could take back the expired lease of a waiting settlement.
         let may_claim = !settles.is_failing() && !hand_offs.is_failing();
-        let has_room = self.taken() < self.most;
+        let has_room = self.room(usize::MAX) > 0;
         let hears = may_claim && has_room && !claims.is_failing();
         let unheard_since = if among_others { bell.unheard_since() } else { None };
         let hand_on = self.hand_on_at();
@@ -112,9 +115,18 @@ impl Lane {
         &mut self.hand_offs
     }
 
-    /// Takes the end of a handler, with what it carries.
+    /// Takes the end of a handler, with what it carries. A full server may refuse that for long, so
+    /// the lease of a hand-off is renewed until then.
+    pub(super) fn finish(&mut self, held: Held, item: HandOff) {
+        if !item.is_plain() {
+            self.leases.keep(held);
+        }
+        self.settle(item);
+    }
+
+    /// Takes a settlement, with what it carries.
     pub(super) fn settle(&mut self, item: HandOff) {
-        if item.messages.is_empty() && item.result.is_none() {
+        if item.is_plain() {
             self.settles.push(item.settlement);
         } else {
             self.hand_offs.push(item);
@@ -160,14 +172,17 @@ impl Lane {
         Totals { handlers, reserved, unsettled: self.settles.len() + self.hand_offs.len() }
     }
 
-    /// Returns how many of `free` slots it may take.
+    /// Returns how many of `free` slots it may take. Limits how many settlements pile up.
     pub(super) fn room(&self, free: usize) -> usize {
-        free.min(self.most.saturating_sub(self.taken()))
+        let taken = self.taken();
+        let backlog = self.settles.backlog().saturating_add(self.hand_offs.backlog());
+        let unsettled = self.slots.saturating_mul(2).saturating_sub(backlog);
+        free.min(self.most.min(unsettled).saturating_sub(taken))
     }
 
     /// Whether it may not use all slots of its worker.
-    pub(super) const fn is_limited(&self, slots: usize) -> bool {
-        self.most < slots
+    pub(super) const fn is_limited(&self) -> bool {
+        self.most < self.slots
     }
 
     /// Notes that it was served `n` messages, when queues that are never idle had `least`.

@@ -20,7 +20,6 @@ pub(super) struct Lanes {
     wanting_weight: u64,
     /// How many of them have a lower limit of handlers than the worker.
     wanting_limited: usize,
-    slots: usize,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +42,7 @@ pub(super) struct Totals {
 }
 
 impl Lanes {
-    pub(super) fn new(lanes: Vec<Lane>, slots: usize) -> Self {
+    pub(super) fn new(lanes: Vec<Lane>) -> Self {
         let mut all = Self {
             known: lanes.iter().map(|_| Known::default()).collect(),
             lanes,
@@ -52,7 +51,6 @@ impl Lanes {
             wanting: BTreeSet::new(),
             wanting_weight: 0,
             wanting_limited: 0,
-            slots,
         };
         (0..all.len()).for_each(|queue| all.note(queue));
         all
@@ -122,9 +120,9 @@ impl Lanes {
             let wanting = wanting.map(|lane| (lane.weight, lane.room(room))).collect();
             return Some((queue, share(room, (lane.weight, lane.room(room)), wanting)));
         }
-        // Each of them can use the whole room.
+        // Each of them can use the whole room, unless its settlements pile up.
         let all = [(self.wanting_weight, room)].into();
-        Some((queue, share(room, (lane.weight, room), all)))
+        Some((queue, share(room, (lane.weight, room), all).min(lane.room(room))))
     }
 
     /// Notes that a queue's time to claim has come.
@@ -136,7 +134,7 @@ impl Lanes {
             known.wanting = Some(lane.served);
             self.wanting.insert((lane.served, queue));
             self.wanting_weight += lane.weight;
-            self.wanting_limited += usize::from(lane.is_limited(self.slots));
+            self.wanting_limited += usize::from(lane.is_limited());
         }
         let errand = Errand::Claim as usize;
         if let Some(moment) = known.errands.get_mut(errand).and_then(Option::take) {
@@ -153,7 +151,7 @@ impl Lanes {
         if let Some(served) = known.wanting.take() {
             self.wanting.remove(&(served, queue));
             self.wanting_weight -= lane.weight;
-            self.wanting_limited -= usize::from(lane.is_limited(self.slots));
+            self.wanting_limited -= usize::from(lane.is_limited());
         }
         let errands = lane.errands(among_others);
         for ((agenda, old), new) in self.agenda.iter_mut().zip(known.errands).zip(errands) {
@@ -183,7 +181,7 @@ impl Lanes {
                 assert!(self.wanting.contains(&(lane.served, queue)));
                 wanting.0 += 1;
                 wanting.1 += lane.weight;
-                wanting.2 += usize::from(lane.is_limited(self.slots));
+                wanting.2 += usize::from(lane.is_limited());
             }
             assert_eq!(errands, known.errands);
             for (agenda, moment) in self.agenda.iter().zip(errands) {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::dice::Dice;
 use super::pauses::Pauses;
 use super::{Action, CancelReason, Moment, QueuePlan, Slot};
-use crate::{Extend, Extended, Lease, MessageId, Millis};
+use crate::limits::MAX_BATCH;
+use crate::{Extend, Extended, Lease, MessageId, Millis, Settlement};
 
 /// The leases of all running handlers of one queue. However a handler ends, it is removed, and its
-/// lease is no longer extended.
+/// lease is no longer extended, except while a hand-off is not confirmed.
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Millis,
@@ -18,6 +19,8 @@ pub(super) struct Leases {
     held: HashMap<Slot, Held>,
     /// The latest handler of each message.
     latest: HashMap<MessageId, Slot>,
+    /// The leases of hand-offs that the queue has not confirmed.
+    kept: HashMap<MessageId, Kept>,
     under_way: Option<Extension>,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
@@ -30,7 +33,19 @@ pub(super) struct Leases {
 #[derive(Debug)]
 struct Extension {
     slots: Vec<Slot>,
+    /// The messages of the hand-offs that follow them.
+    kept: Vec<MessageId>,
     sent: Moment,
+}
+
+/// The lease of an unconfirmed hand-off.
+#[derive(Debug)]
+struct Kept {
+    lease: Lease,
+    /// When it was certainly valid last.
+    since: Moment,
+    /// When it is too old to be extended.
+    ages_at: Option<Moment>,
 }
 
 /// A running handler.
@@ -70,6 +85,7 @@ impl Leases {
             stuck_after: plan.stuck_after,
             held: HashMap::new(),
             latest: HashMap::new(),
+            kept: HashMap::new(),
             under_way: None,
             retry_at: None,
             pauses: Pauses::of_failures(),
@@ -99,6 +115,8 @@ impl Leases {
         {
             held.lose(slot, Grip::Gone, todo);
         }
+        // Nor is that of its hand-off.
+        self.kept.remove(&id);
         let held = Held {
             id,
             lease,
@@ -122,6 +140,28 @@ impl Leases {
         Some(held)
     }
 
+    /// Goes on extending the lease of a handler that has ended with a hand-off, as long as it might
+    /// extend that of a running one.
+    pub(super) fn keep(&mut self, held: Held) {
+        if held.grip != Grip::Loose {
+            let Held { id, lease, since, ages_at, .. } = held;
+            let kept = Kept { lease, since, ages_at };
+            self.next = self.next.into_iter().chain([kept.next(self.beat())]).min();
+            self.kept.insert(id, kept);
+        }
+    }
+
+    /// Forgets the leases of hand-offs that the queue has answered.
+    pub(super) fn settled<'a>(&mut self, items: impl Iterator<Item = &'a Settlement>) {
+        if !self.kept.is_empty() {
+            items.for_each(|item| {
+                if self.kept.get(&item.id).is_some_and(|kept| kept.lease == item.lease) {
+                    self.kept.remove(&item.id);
+                }
+            });
+        }
+    }
+
     pub(super) fn cancel_all(&mut self, reason: CancelReason, todo: &mut VecDeque<Action>) {
         for (slot, held) in &mut self.held {
             held.cancel(*slot, reason, todo);
@@ -142,15 +182,24 @@ impl Leases {
         for (slot, held) in &mut self.held {
             held.grow_older(now, *slot, lease, todo);
         }
+        self.kept.retain(|_, kept| kept.ages_at.is_none_or(|ages_at| now < ages_at));
         let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
         let firm = || self.held.iter().filter(|(_, held)| held.grip == Grip::Firm);
+        let since =
+            || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
         let mut extend = None;
-        if ready && firm().any(|(_, held)| now >= held.since.after(beat)) {
+        if ready && since().any(|since| now >= since.after(beat)) {
             // The others are included unless quite fresh: one extension instead of many.
-            let due = firm().filter(|(_, held)| now >= held.since.after(beat / 2));
-            let (slots, leases) =
+            let is_due = |since: Moment| now >= since.after(beat / 2);
+            let due = firm().filter(|(_, held)| is_due(held.since));
+            let (slots, mut leases): (Vec<_>, Vec<_>) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
-            self.under_way = Some(Extension { slots, sent: now });
+            let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
+            let kept = kept.take(MAX_BATCH.saturating_sub(slots.len()));
+            let kept: Vec<_> = kept.map(|(id, kept)| (id.clone(), kept.lease)).collect();
+            leases.extend(kept.iter().cloned());
+            let kept = kept.into_iter().map(|(id, _)| id).collect();
+            self.under_way = Some(Extension { slots, kept, sent: now });
             extend = Some(Extend { leases, lease: self.lease });
         }
         self.plan();
@@ -158,10 +207,11 @@ impl Leases {
     }
 
     pub(super) fn extended(&mut self, items: Vec<Extended>, todo: &mut VecDeque<Action>) {
-        let Some(Extension { slots, sent }) = self.under_way.take() else { return };
+        let Some(Extension { slots, kept, sent }) = self.under_way.take() else { return };
         self.retry_at = None;
         self.pauses.reset();
-        for (slot, extended) in slots.into_iter().zip(items) {
+        let mut items = items.into_iter();
+        for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
             let Some(held) = self.held.get_mut(&slot) else { continue };
             match extended {
                 Extended::Done { cancel_requested, .. } => {
@@ -171,6 +221,16 @@ impl Leases {
                     }
                 }
                 Extended::Stale | Extended::Missing => held.lose(slot, Grip::Gone, todo),
+            }
+        }
+        for (id, extended) in kept.into_iter().zip(items) {
+            match extended {
+                Extended::Done { .. } => {
+                    self.kept.entry(id).and_modify(|kept| kept.since = sent);
+                }
+                Extended::Stale | Extended::Missing => {
+                    self.kept.remove(&id);
+                }
             }
         }
         self.plan();
@@ -192,7 +252,10 @@ impl Leases {
             let beat = if beats { retry_at.since(held.since).max(beat) } else { lease };
             held.next(beat, lease)
         };
-        self.next = self.held.values().filter_map(next).min();
+        let held = self.held.values().filter_map(next);
+        let kept = self.kept.values().filter(|_| beats);
+        let kept = kept.map(|kept| kept.next(retry_at.since(kept.since).max(beat)));
+        self.next = held.chain(kept).min();
     }
 
     fn beat(&self) -> Duration {
@@ -201,6 +264,13 @@ impl Leases {
 
     fn lease(&self) -> Duration {
         Duration::from(self.lease)
+    }
+}
+
+impl Kept {
+    /// When something must be done about it, if it is extended `beat` after the last time.
+    fn next(&self, beat: Duration) -> Moment {
+        self.ages_at.into_iter().fold(self.since.after(beat), Moment::min)
     }
 }
 

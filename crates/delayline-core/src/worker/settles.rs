@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
     under_way: usize,
+    /// About how much memory the unconfirmed ones take.
+    bytes: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
     /// Whether the server had no memory for the latest ones.
@@ -30,6 +32,12 @@ pub(super) trait Settling {
     fn settlement(&self) -> &Settlement;
     fn messages(&self) -> &[NewMessage];
     fn result_bytes(&self) -> usize;
+
+    /// The size of the messages and of the result.
+    fn bytes(&self) -> usize {
+        let messages = self.messages().iter().map(NewMessage::content_bytes);
+        messages.sum::<usize>().saturating_add(self.result_bytes())
+    }
 }
 
 impl Settling for Settlement {
@@ -65,6 +73,7 @@ impl<T: Settling> Settles<T> {
         Self {
             waiting: VecDeque::new(),
             under_way: 0,
+            bytes: 0,
             retry_at: None,
             is_out_of_memory: false,
             pauses: Pauses::of_failures(),
@@ -72,12 +81,19 @@ impl<T: Settling> Settles<T> {
     }
 
     pub(super) fn push(&mut self, item: T) {
+        self.bytes = self.bytes.saturating_add(ITEM_BYTES.saturating_add(item.bytes()));
         self.waiting.push_back(item);
     }
 
     /// The number of unconfirmed settlements.
     pub(super) fn len(&self) -> usize {
         self.waiting.len().saturating_add(self.under_way)
+    }
+
+    /// The number of unconfirmed settlements that hold up new claims. Those that a full server refuses
+    /// do not: the acks of other messages free its memory. But this worker's memory is limited, too.
+    pub(super) fn backlog(&self) -> usize {
+        if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
 
     /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
@@ -110,7 +126,7 @@ impl<T: Settling> Settles<T> {
         answers: Vec<HandedOff>,
         summary: &mut Summary,
     ) -> Option<Duration> {
-        self.confirmed();
+        self.confirmed(items);
         let pairs = items.iter().zip(answers);
         let soonest = pairs.filter_map(|(item, HandedOff { settled, messages, .. })| {
             let again = summary.note(item.settlement(), settled).map(Duration::from);
@@ -124,8 +140,8 @@ impl<T: Settling> Settles<T> {
     }
 
     /// The batch can never be settled: waiting does not make a settlement valid.
-    pub(super) const fn refused(&mut self) {
-        self.confirmed();
+    pub(super) fn refused(&mut self, items: &[T]) {
+        self.confirmed(items);
     }
 
     pub(super) fn failed(
@@ -142,9 +158,12 @@ impl<T: Settling> Settles<T> {
         self.retry_at = Some(now.after(self.pauses.next(dice)));
     }
 
-    const fn confirmed(&mut self) {
+    fn confirmed(&mut self, items: &[T]) {
+        let bytes = items.iter().map(|item| ITEM_BYTES.saturating_add(item.bytes()));
+        self.bytes = self.bytes.saturating_sub(bytes.sum());
         self.under_way = 0;
         self.retry_at = None;
+        self.is_out_of_memory = false;
         self.pauses.reset();
     }
 }
@@ -162,13 +181,17 @@ impl<'a> Batch<'a> {
         let before = self.ids.len();
         self.ids.insert(&item.settlement().id);
         self.ids.extend(item.messages().iter().map(|message| &message.id));
-        self.bytes += item.messages().iter().map(NewMessage::content_bytes).sum::<usize>();
-        self.bytes += item.result_bytes();
+        self.bytes += item.bytes();
         let has_room = self.ids.len() <= MAX_BATCH && self.bytes <= MAX_BATCH_BYTES;
         let are_new = self.ids.len() == before + 1 + item.messages().len();
         is_first || has_room && are_new
     }
 }
+
+/// What an item takes besides messages and result.
+const ITEM_BYTES: usize = 512;
+/// What a queue's items take at most that a full server has refused, before claims stop.
+const MAX_REFUSED_BYTES: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +218,7 @@ mod tests {
         let mut batches = Vec::new();
         while let Some(batch) = settles.send(Moment::START) {
             batches.push(batch.iter().map(|item| item.settlement.id.to_string()).collect());
-            settles.refused();
+            settles.refused(&batch);
         }
         assert_eq!(settles.len(), 0);
         batches
@@ -210,6 +233,31 @@ mod tests {
             item("y", vec![message("a")]),
         ];
         assert_eq!(batches(items), [["a"], ["b"], ["x"], ["y"]]);
+    }
+
+    #[test]
+    fn what_a_full_server_refuses_holds_up_claims_only_when_it_takes_much_memory() {
+        let (mut dice, full) = (Dice::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
+        let mut settles = Settles::new();
+        let push = |settles: &mut Settles<HandOff>, n: usize| {
+            let following = NewMessage::new(id(&format!("next-{n}")), vec![0; 1_000_000]);
+            settles.push(item(&n.to_string(), vec![following]));
+        };
+        (0..67).for_each(|n| push(&mut settles, n));
+        assert_eq!(settles.backlog(), 67);
+        let batch = settles.send(Moment::START).unwrap();
+        settles.failed(Moment::START, batch, Some(&full), &mut dice);
+        assert_eq!((settles.len(), settles.backlog()), (67, 0));
+        push(&mut settles, 67);
+        assert_eq!(settles.backlog(), 68);
+        // The next attempt is accepted.
+        let batch = settles.send(Moment::START.after(Duration::from_secs(1))).unwrap();
+        settles.refused(&batch);
+        assert_eq!(settles.backlog(), settles.len());
+        while let Some(batch) = settles.send(Moment::START) {
+            settles.refused(&batch);
+        }
+        assert_eq!((settles.len(), settles.bytes), (0, 0));
     }
 
     #[test]

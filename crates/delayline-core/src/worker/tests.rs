@@ -2,6 +2,7 @@
 
 mod answers;
 mod ending;
+mod full;
 mod leases;
 mod one_slot;
 mod random;

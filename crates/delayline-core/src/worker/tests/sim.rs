@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::super::*;
 use crate::{
-    ClaimId, ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, Outcome, Schedule, State,
+    ClaimId, ConsumerName, Delivery, Lease, MessageId, Millis, NewMessage, NewResult, Outcome,
+    Schedule, State,
 };
 
 /// What happens to an operation.
@@ -19,6 +20,8 @@ pub(super) enum Fault {
     LostRequest,
     /// Refused for now.
     Busy,
+    /// Refused by a server that is out of memory.
+    Full,
 }
 
 enum Event {
@@ -37,6 +40,7 @@ pub(super) struct Handler {
     pub(super) cancelled: Option<(Moment, CancelReason)>,
 }
 
+pub(super) type Lag = Box<dyn Fn(usize, &Op) -> Duration>;
 type Faults = Box<dyn FnMut(&Op) -> Fault>;
 /// How long a handler runs, and its outcome; `None` if it runs until it is dropped.
 type Handling = Box<dyn FnMut(&Delivery) -> Option<(Duration, Outcome)>>;
@@ -52,13 +56,15 @@ pub(super) struct Sim {
     pub(super) ended: HashMap<(MessageId, Lease), Outcome>,
     pub(super) latency: Duration,
     /// How much longer each queue takes to execute an operation.
-    pub(super) lag: Vec<Duration>,
+    pub(super) lag: Lag,
     /// When each queue that is silent executes what it has been sent, and replies.
     pub(super) silent_until: Vec<Moment>,
+    /// Whose acks have a result.
+    pub(super) has_result: fn(&MessageId) -> bool,
     slots: usize,
     /// The ids of all claims.
     claimed: HashSet<ClaimId>,
-    faults: Faults,
+    pub(super) faults: Faults,
     handling: Handling,
     events: BTreeMap<(Moment, u64), Event>,
     serial: u64,
@@ -107,8 +113,9 @@ impl Sim {
             running: BTreeMap::new(),
             ended: HashMap::new(),
             latency: ms(1),
-            lag: vec![Duration::ZERO; queues],
+            lag: Box::new(|_, _| Duration::ZERO),
             silent_until: vec![Moment::START; queues],
+            has_result: |_| false,
             faults: Box::new(|_| Fault::None),
             handling: Box::new(|_| Some((ms(10), Outcome::Ack))),
             events: BTreeMap::new(),
@@ -172,8 +179,10 @@ impl Sim {
 
     pub(super) fn finish(&mut self, slot: Slot, outcome: Outcome) {
         let handler = self.running.remove(&slot).unwrap();
+        let result = (outcome == Outcome::Ack && (self.has_result)(&handler.id))
+            .then(|| NewResult::new("result", Millis::new(60_000).unwrap()));
         assert!(self.ended.insert((handler.id, handler.lease), outcome.clone()).is_none());
-        self.machine.handle_finished(slot, outcome, Vec::new(), None);
+        self.machine.handle_finished(slot, outcome, Vec::new(), result);
     }
 
     /// Runs until `end`, or until the worker has ended.
@@ -240,7 +249,7 @@ impl Sim {
         match action {
             Action::Send { queue, op } => {
                 self.check(&op);
-                let arrival = self.now.after(self.lag[queue]).max(self.silent_until[queue]);
+                let arrival = self.now.after((self.lag)(queue, &op)).max(self.silent_until[queue]);
                 if arrival > self.now {
                     return self.push(arrival, Event::Arrive(queue, op));
                 }
@@ -296,6 +305,7 @@ impl Sim {
             }
             Fault::LostRequest => Err(Error::new(ErrorKind::Timeout)),
             Fault::Busy => Err(Error::new(ErrorKind::Busy)),
+            Fault::Full => Err(Error::new(ErrorKind::OutOfMemory)),
         };
         self.push(self.now.after(self.latency), Event::Answer(queue, op, result));
     }
@@ -311,7 +321,8 @@ impl Sim {
             Op::Extend(extend) => {
                 for (id, lease) in &extend.leases {
                     let mut running = self.running.values();
-                    assert!(running.any(|one| one.id == *id && one.lease == *lease), "{id} ended");
+                    let runs = running.any(|one| one.id == *id && one.lease == *lease);
+                    assert!(runs || (self.has_result)(id), "{id} ended");
                 }
             }
             _ => {}
@@ -330,6 +341,9 @@ impl Sim {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Arrive(queue, op) if self.now < self.silent_until[queue] => {
+                self.push(self.silent_until[queue], Event::Arrive(queue, op));
+            }
             Event::Arrive(queue, op) => self.execute(queue, op),
             Event::Answer(queue, op, result) => {
                 let looked = left_nothing(&op, &result);

@@ -221,7 +221,7 @@ fn redraw(directory: &Path) -> Result<()> {
 }
 
 const FIGURES: &str = "figures.json";
-/// What `cargo xtask peers` writes.
+/// What `cargo xtask bench peers` writes.
 const PEERS: &str = "peers.json";
 
 const HEAD: &str = "\

@@ -1,4 +1,4 @@
-//! `cargo xtask alone`: does every published crate compile by itself?
+//! `cargo xtask release alone`: does every published crate compile by itself?
 
 use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};

@@ -1,4 +1,4 @@
-//! `cargo xtask browser` and `cargo xtask screenshots`.
+//! `cargo xtask web browser` and `cargo xtask web screenshots`.
 
 use anyhow::{Context as _, Result, ensure};
 use xshell::{Shell, cmd};

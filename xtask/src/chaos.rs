@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`.
+//! `cargo xtask prove chaos`.
 
 use anyhow::Result;
 use xshell::{Shell, cmd};

@@ -1,4 +1,4 @@
-//! `cargo xtask consumers`.
+//! `cargo xtask prove consumers`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -18,13 +18,13 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         Ok(()) => check_advisories(shell, &program),
         Err(error) => {
             println!("xtask: advisories and yanked versions: NOT CHECKED: {error:#}");
-            println!("xtask: `cargo xtask audit` checks them, or fails");
+            println!("xtask: `cargo xtask release audit` checks them, or fails");
             Ok(())
         }
     }
 }
 
-/// `cargo xtask audit`: the same, and fails without the database of advisories.
+/// `cargo xtask release audit`: the same, and fails without the database of advisories.
 pub(crate) fn audit(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`audit` takes no arguments");
     let program = get(shell)?;

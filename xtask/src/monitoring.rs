@@ -1,4 +1,4 @@
-//! `cargo xtask monitoring`: alerts, dashboard and the example's configuration as Prometheus reads them.
+//! `cargo xtask prove monitoring`: alerts, dashboard and the example's configuration as Prometheus reads them.
 //!
 //! That their metrics and labels exist is a test of `delayline-web`.
 
@@ -10,7 +10,7 @@ use xshell::{Shell, cmd};
 
 use crate::{redis_server, workspace};
 
-/// `cargo xtask monitoring`.
+/// `cargo xtask prove monitoring`.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`monitoring` takes no arguments");
     check(shell)

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: a sample of all small changes to a crate, each of which a test should
+//! `cargo xtask prove mutants`: a sample of all small changes to a crate, each of which a test should
 //! catch. cargo-mutants makes and runs them; here is what it lacks: a sample that a seed decides,
 //! two stages of tests, and going on where a run was stopped.
 

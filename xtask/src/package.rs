@@ -1,4 +1,4 @@
-//! `cargo xtask package`: can every published crate be published?
+//! `cargo xtask release package`: can every published crate be published?
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`.
+//! `cargo xtask bench peers`.
 
 use anyhow::Result;
 use xshell::{Shell, cmd};

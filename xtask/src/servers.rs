@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: all the servers that Delayline is tested on.
+//! `cargo xtask prove servers`: all the servers that Delayline is tested on.
 
 mod get;
 mod list;

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`.
+//! `cargo xtask prove sim`.
 
 use anyhow::Result;
 use xshell::{Shell, cmd};

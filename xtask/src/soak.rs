@@ -1,4 +1,4 @@
-//! `cargo xtask soak`.
+//! `cargo xtask prove soak`.
 
 use anyhow::Result;
 use xshell::{Shell, cmd};

@@ -1,4 +1,4 @@
-//! `cargo xtask zoo`: seeded defects, each of which a test must catch.
+//! `cargo xtask prove zoo`: seeded defects, each of which a test must catch.
 
 mod defect;
 mod suite;

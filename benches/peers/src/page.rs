@@ -220,7 +220,7 @@ const HEADINGS: [&str; 8] =
 const HEAD: &str = "\
 # Delayline compared with other queues
 
-Written by `cargo xtask peers --save DIRECTORY`; the figures are also in [peers.json](peers.json). Compare
+Written by `cargo xtask bench peers --save DIRECTORY`; the figures are also in [peers.json](peers.json). Compare
 only figures of one run: machines differ, and one machine varies over time. A queue that guarantees less
 has less to do, so read the figures together with the second table. This run:
 

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`.
+//! `cargo xtask prove sim`.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! Do the tests of the scripts see anything? Changes the scripts in small ways, and runs the suite and
 //! the cases of damage on each mutant until one fails.
 //!
-//! `cargo xtask lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
+//! `cargo xtask prove lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
 //! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`) or which
 //! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`), and which trials
 //! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be

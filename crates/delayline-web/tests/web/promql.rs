@@ -1,5 +1,5 @@
 //! Which metrics and labels an expression of Prometheus names. That it is one, promtool says in
-//! `cargo xtask monitoring`: the crate `promql-parser` needs `bincode`, which nobody maintains
+//! `cargo xtask prove monitoring`: the crate `promql-parser` needs `bincode`, which nobody maintains
 //! (RUSTSEC-2025-0141).
 
 use std::collections::BTreeSet;

@@ -138,7 +138,8 @@ macro_rules! topology_cases {
                 cluster_url_at_a_single_server single_url_at_a_cluster
                 single_url_at_a_sentinel sentinel_url_at_a_server wrong_service_name
                 unreachable_seeds_are_all_named one_reachable_seed_is_enough
-                slot_without_an_owner database_number_in_a_cluster password_of_one_node_only
+                slot_without_an_owner calls_that_a_cluster_refuses_are_not_executed
+                database_number_in_a_cluster password_of_one_node_only
                 encrypted_url_at_a_plain_cluster
             ],
         );

@@ -1,5 +1,7 @@
 //! One connection of fred: a client that lives as long as its socket.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
@@ -7,8 +9,10 @@ use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
 use fred::clients::Client;
 use fred::interfaces::{AuthInterface, ClientLike, Resp3Frame};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
+use tokio::sync::Mutex;
 
 use crate::failure;
+use crate::order::Order;
 
 /// A client without a reconnect policy. Its router task ends when the socket closes, or if it
 /// cannot connect in the first place.
@@ -16,6 +20,11 @@ pub struct FredConnection {
     client: Client,
     /// The router would outlive its client.
     router: DriverTask,
+    order: Order,
+    /// Until a script was answered, scripts are sent one by one: if a cluster that is down refuses
+    /// the first, the others were not sent.
+    trial: Mutex<()>,
+    has_passed_trial: AtomicBool,
 }
 
 impl FredConnection {
@@ -31,7 +40,8 @@ impl FredConnection {
             Ok(Err(error)) => failure::of_connecting(&error, tls),
             Ok(Ok(())) | Err(_) => failure::not_sent(),
         });
-        Self { client, router }
+        let (order, trial, has_passed_trial) = Default::default();
+        Self { client, router, order, trial, has_passed_trial }
     }
 
     /// Switches to RESP3.
@@ -48,11 +58,31 @@ impl FredConnection {
 #[async_trait]
 impl Connection for FredConnection {
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
+        // Other commands need no slot, or block.
+        let is_script = ["EVAL", "EVALSHA"].contains(&command);
+        let trial = if is_script && !self.has_passed_trial.load(Ordering::Acquire) {
+            let turn = self.trial.lock().await;
+            Some(turn).filter(|_| !self.has_passed_trial.load(Ordering::Acquire))
+        } else {
+            None
+        };
         let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
         // The raw frame: fred's own conversion mixes the server's errors with its own.
-        let reply = self.client.custom_raw(command, args);
-        let reply = self.router.unless_ended(reply).await?;
-        converted_reply(reply.map_err(|error| failure::of_request(&error))?)
+        let reply = self.order.number(self.client.custom_raw(command, args));
+        let (reply, number) = self.router.unless_ended(reply).await?;
+        match reply {
+            Ok(frame) => {
+                self.order.answered(number);
+                if trial.is_some() {
+                    self.has_passed_trial.store(true, Ordering::Release);
+                }
+                converted_reply(frame)
+            }
+            Err(error) => match failure::cluster_down(&error) {
+                Some(line) if self.order.is_next(number) => Err(CallError::Reply(line)),
+                _ => Err(failure::of_request(&error).into()),
+            },
+        }
     }
 
     fn is_closed(&self) -> bool {

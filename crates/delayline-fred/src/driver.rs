@@ -20,9 +20,16 @@ use crate::connection::FredConnection;
 
 /// Opens connections with fred: one [`Client`] each, never reused.
 ///
-/// fred's own handling of lost connections is switched off, because it sends commands again. Two
-/// limits are fred's: database numbers end at 255 ([`ErrorKind::Unsupported`]), and a password for
-/// a server that requires none is not an error, because fred treats the server's reply as success.
+/// fred's own handling of lost connections is switched off, because it sends commands again. Three
+/// limits are fred's:
+///
+/// - Database numbers end at 255 ([`ErrorKind::Unsupported`]).
+/// - A password for a server that requires none is not an error, because fred treats the server's
+///   reply as success.
+/// - fred closes a connection on which a cluster refuses a call (`CLUSTERDOWN`). The refused call
+///   is reported as not executed. Calls that waited for their replies behind it are
+///   [`Ambiguous`](delayline_core::ErrorClass::Ambiguous). To have few of these, a new connection
+///   sends scripts one by one until the first reply.
 pub struct FredDriver {
     /// What `Debug` shows.
     address: String,

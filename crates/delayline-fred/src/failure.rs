@@ -21,6 +21,14 @@ pub(crate) fn of_request(error: &FredError) -> Error {
     }
 }
 
+/// The server's line, if fred has closed the connection because of `CLUSTERDOWN`. It ends all
+/// unanswered requests with that line: see [`Order`](crate::order::Order).
+pub(crate) fn cluster_down(error: &FredError) -> Option<String> {
+    let is_it =
+        error.kind() == &FredKind::Cluster && error.details().trim().starts_with("CLUSTERDOWN");
+    is_it.then(|| error.details().trim().to_owned())
+}
+
 /// The error for a command that was certainly not sent.
 pub(crate) fn not_sent() -> Error {
     let detail = "the connection was lost before the call was sent";

@@ -18,6 +18,7 @@
 mod connection;
 mod driver;
 mod failure;
+mod order;
 
 pub use driver::FredDriver;
 

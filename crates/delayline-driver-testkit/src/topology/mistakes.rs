@@ -1,11 +1,15 @@
 //! URLs and servers that do not belong together: each is told at once, and in words that help.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use delayline_core::{ErrorClass, ErrorKind};
-use delayline_test_server::{Cluster, Sentinels, Server};
+use delayline_core::{Error, ErrorClass, ErrorKind};
+use delayline_test_server::{Cluster, Reply, Sentinels, Server};
+use tokio::task::JoinSet;
 
-use super::{Connect, enqueue, is_unsupported, open, options, queue_of, refusal};
+use super::{
+    Connect, PATIENCE, enqueue, has, is_unsupported, open, options, queue_of, refusal, until,
+};
 
 pub async fn cluster_url_at_a_single_server<C: Connect>() {
     let server = Server::builder().tcp().start();
@@ -76,6 +80,49 @@ pub async fn slot_without_an_owner<C: Connect>() {
     let error = refusal::<C>(&options(&cluster.url()), &name).await;
     assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
     assert_eq!(error.class(), ErrorClass::NotExecuted);
+}
+
+pub async fn calls_that_a_cluster_refuses_are_not_executed<C: Connect>() {
+    let cluster = Cluster::start();
+    let [node, witness, lost] = cluster.nodes() else { panic!("three nodes") };
+    let name = queue_of(&cluster, node);
+    let options = options(&cluster.url_of(&[node, witness]));
+    let queue = Arc::new(open::<C>(&options, &name).await.unwrap());
+    enqueue(&*queue, "before").await.unwrap();
+    // It serves its own slots only while all others are served as well.
+    lost.kill();
+    let is_down = || {
+        let Reply::BulkString(info) = node.command(&["CLUSTER", "INFO"]) else { return false };
+        String::from_utf8_lossy(&info).contains("cluster_state:fail")
+    };
+    until("the cluster is down", is_down).await;
+    let refused = |error: Error| {
+        assert_eq!(error.class(), ErrorClass::NotExecuted, "{error}");
+        usize::from(error.kind() == &ErrorKind::Busy)
+    };
+    assert_eq!(refused(enqueue(&*queue, "alone").await.unwrap_err()), 1, "the server says so");
+    let mut calls = JoinSet::new();
+    for caller in 0..50 {
+        let queue = Arc::clone(&queue);
+        calls.spawn(async move {
+            let mut busy = 0;
+            for number in 0..20 {
+                let text = format!("{caller}-{number}");
+                busy += refused(enqueue(&*queue, &text).await.unwrap_err());
+                tokio::task::yield_now().await;
+            }
+            busy
+        });
+    }
+    assert!(calls.join_all().await.into_iter().sum::<usize>() > 0);
+    node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    let begin = Instant::now();
+    while let Err(error) = enqueue(&*queue, "after").await {
+        refused(error);
+        assert!(begin.elapsed() < PATIENCE, "no recovery");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(has(&*queue, "before").await && !has(&*queue, "alone").await);
 }
 
 pub async fn database_number_in_a_cluster<C: Connect>() {

@@ -33,8 +33,9 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// [`CodecError`] if the value cannot be encoded.
     fn encode(&self, value: &T) -> Result<Bytes, CodecError>;
 
-    /// Returns the value of a payload, which may contain any bytes. A worker makes the message a
-    /// dead letter if this fails.
+    /// Returns the value of a payload, which may contain any bytes. If this fails, a worker retries
+    /// the message until its last allowed failure: see
+    /// [`WorkerBuilder::on_undecodable`](crate::WorkerBuilder::on_undecodable).
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub enum Error {
     #[error("the value could not be encoded")]
     Encode(#[source] CodecError),
     /// A payload could not be decoded.
-    #[error("the payload could not be decoded")]
+    #[error("a payload could not be decoded")]
     Decode(#[source] CodecError),
 }
 

@@ -16,6 +16,7 @@ mod run;
 mod service;
 mod stop;
 mod stuck;
+mod undecodable;
 mod workers;
 
 use std::fmt;
@@ -40,6 +41,7 @@ pub use self::service::service_handler;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
+pub use self::undecodable::{UNDECODABLE, Undecodable};
 pub use self::workers::Workers;
 use crate::{Codec, Json, Queue};
 
@@ -155,8 +157,8 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
         E: fmt::Display + 'static,
     {
         let codec = Arc::clone(self.queue.codec());
-        let (limit, label) = (self.config.handler_timeout, self.queue.client().label().clone());
-        let start = handler::starter(codec, handler, limit, label);
+        let label = self.queue.client().label().clone();
+        let start = handler::starter(codec, handler, self.config.rules, label);
         Lane { client: self.queue.client().clone(), config: self.config, weight, start }
     }
 }

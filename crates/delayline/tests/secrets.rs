@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::{Connect, Driver, Job, Outcome, Queue, Status, Worker};
+use delayline::{Connect, Driver, Job, Outcome, Queue, Status, Undecodable, Worker};
 use delayline_test_server::Server;
 use metrics_util::debugging::DebuggingRecorder;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -133,7 +133,8 @@ async fn used(heard: &Heard, connect: Connect) {
     let handler = async |_: Job<u64>| Ok::<_, &str>(Outcome::Ack);
     let some = numbers.message(&1).id("number").send().await.unwrap();
     heard.shown(&some);
-    let worker = Worker::builder(numbers).until_empty(true).build().unwrap();
+    let worker = Worker::builder(numbers).until_empty(true).on_undecodable(Undecodable::Reject);
+    let worker = worker.build().unwrap();
     heard.shown(&worker);
     let summary = worker.run(handler).await;
     assert_eq!((summary.rejected, summary.acked), (21, 1));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayline::backend::Op;
 use delayline::{
     DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Outcome, Queue,
-    RetryPolicy, Summary, Worker, WorkerBuilder, limits,
+    RetryPolicy, Summary, UNDECODABLE, Undecodable, Worker, WorkerBuilder, limits,
 };
 use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};
@@ -220,20 +220,58 @@ async fn a_panic_of_any_kind_concerns_its_own_message_only() {
     assert_eq!(text("4").await, "panicked: without a text");
 }
 
+/// Sends a text to a queue of numbers.
+async fn send_text(queue: &Queue<u64>) {
+    let bad = NewMessage::new("bad".try_into().unwrap(), "\"hunter2\"").max_failures(3);
+    assert!(queue.send_many([bad]).await.remove(0).is_ok());
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_decoded_is_a_dead_letter_and_its_neighbours_are_handled() {
+async fn what_cannot_be_decoded_is_retried_and_its_neighbours_are_handled() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     send(&queue, "1", ms(0), 1).await;
-    let bad = NewMessage::new("bad".try_into().unwrap(), "\"hunter2\"");
-    assert!(queue.send_many([bad]).await.remove(0).is_ok());
+    send_text(&queue).await;
     send(&queue, "2", ms(0), 2).await;
     let summary = worker(&queue).build().unwrap().run(ok).await;
-    assert_eq!((summary.acked, summary.rejected, summary.dead), (2, 1, 1));
+    assert_eq!((summary.acked, summary.failed, summary.dead), (2, 3, 1));
+    assert_eq!(summary.rejected, 0);
+    // A worker that can decode it had two seconds to get it.
+    assert!(backend.elapsed() >= ms(2_000), "{:?}", backend.elapsed());
+    let (reason, error) = death(&backend, "bad").await;
+    assert_eq!(reason, DeathReason::MaxFailures);
+    assert!(error.starts_with(UNDECODABLE), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_worker_leaves_what_it_cannot_decode_to_a_new_one() {
+    for (undecodable, failures) in [(Undecodable::Retry, 1), (Undecodable::Release, 0)] {
+        let backend = Faulty::new();
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        send_text(&queue).await;
+        let old = worker(&queue).until_empty(false).on_undecodable(undecodable).build().unwrap();
+        let summary = old.run_until(sleep(ms(500)), ok).await;
+        assert_eq!((summary.failed, summary.dead), (failures, 0), "{undecodable:?}");
+        assert!(summary.released <= 20, "{summary:?}");
+        let texts: Queue<String> = Queue::new(backend.clone());
+        let new = Worker::builder(texts).until_empty(true).build().unwrap();
+        let summary = new.run(|_: Job<String>| async { Ok::<(), &str>(()) }).await;
+        assert_eq!((summary.acked, summary.dead), (1, 0), "{undecodable:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_decoded_dies_at_once_if_a_worker_rejects_it() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    send_text(&queue).await;
+    let worker = worker(&queue).on_undecodable(Undecodable::Reject).build().unwrap();
+    let summary = worker.run(ok).await;
+    assert_eq!((summary.rejected, summary.failed, summary.dead), (1, 0, 1));
     let (reason, error) = death(&backend, "bad").await;
     assert_eq!(reason, DeathReason::Rejected);
-    assert!(error.starts_with("the payload could not be decoded"), "{error}");
-    assert!(!error.contains("hunter2"), "{error}");
+    assert!(error.starts_with(UNDECODABLE), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use delayline_core::Delivery;
 use tokio::task::JoinSet;
 
 use super::control::Control;
-use super::handler::{Start, starter, without_outcome};
+use super::handler::{Rules, Start, starter, without_outcome};
 use super::{Job, Outcome};
 use crate::Codec;
 use crate::telemetry::Label;
@@ -27,7 +27,7 @@ impl Alone {
         O: Into<Outcome> + 'static,
         E: Display + 'static,
     {
-        Self(starter(codec, handler, None, queue))
+        Self(starter(codec, handler, Rules::default(), queue))
     }
 
     /// Returns the handler's result. Dropping the future drops the handler.

@@ -10,9 +10,10 @@ use delayline_core::worker::QueuePlan;
 use delayline_core::{Claim, ClaimId, ConsumerName, Millis, Op, RetryPolicy, Violation};
 use uuid::Uuid;
 
+use super::handler::Rules;
 use super::hook::Hook;
 use super::retry::Retry;
-use super::{Stuck, Worker};
+use super::{Stuck, Undecodable, Worker};
 use crate::{Error, Json, Queue};
 
 /// Configures a [`Worker`]. Values are checked by [`build`](Self::build).
@@ -23,7 +24,7 @@ pub struct WorkerBuilder<T, C = Json> {
     lease: Duration,
     max_lease_age: Option<Duration>,
     retry: Retry,
-    handler_timeout: Option<Duration>,
+    rules: Rules,
     on_stuck: Option<(Duration, Hook<Stuck>)>,
     on_refusal: Option<Hook<Error>>,
     stop_grace: Duration,
@@ -39,7 +40,7 @@ pub(crate) struct Config {
     pub(super) lease: Millis,
     pub(super) max_lease_age: Option<Duration>,
     pub(super) retry: Retry,
-    pub(super) handler_timeout: Option<Duration>,
+    pub(super) rules: Rules,
     pub(super) stuck_after: Option<Duration>,
     pub(super) on_stuck: Option<Hook<Stuck>>,
     pub(super) on_refusal: Option<Hook<Error>>,
@@ -56,7 +57,7 @@ impl<T, C> WorkerBuilder<T, C> {
             lease: Duration::from_secs(30),
             max_lease_age: None,
             retry: Retry::Policy(RetryPolicy::default()),
-            handler_timeout: None,
+            rules: Rules::default(),
             on_stuck: None,
             on_refusal: None,
             stop_grace: Duration::from_secs(20),
@@ -136,7 +137,16 @@ impl<T, C> WorkerBuilder<T, C> {
     /// Sets how long a handler may run before it is dropped, which counts as a failure. No limit by
     /// default.
     pub const fn handler_timeout(mut self, timeout: Duration) -> Self {
-        self.handler_timeout = Some(timeout);
+        self.rules.limit = Some(timeout);
+        self
+    }
+
+    /// Sets what happens to a message whose payload cannot be decoded: by default, a failure is
+    /// counted and the message is retried ([`Undecodable::Retry`]). So a worker that does not know
+    /// a new format yet leaves the message to others. The stored error begins with
+    /// [`UNDECODABLE`](crate::UNDECODABLE).
+    pub const fn on_undecodable(mut self, undecodable: Undecodable) -> Self {
+        self.rules.undecodable = undecodable;
         self
     }
 
@@ -187,7 +197,7 @@ impl<T, C> WorkerBuilder<T, C> {
             lease: Millis::try_from(self.lease)?,
             max_lease_age: self.max_lease_age,
             retry: self.retry,
-            handler_timeout: self.handler_timeout,
+            rules: self.rules,
             stuck_after,
             on_stuck,
             on_refusal: self.on_refusal,

@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::control::Control;
+use super::undecodable::Undecodable;
 use super::{CancelReason, Job, Outcome};
 use crate::Codec;
 use crate::telemetry::Label;
@@ -24,12 +25,20 @@ pub(super) type Start = Arc<
         + Sync,
 >;
 
+/// What a worker does with each delivery, whatever its handler is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rules {
+    /// How long the handler may run.
+    pub(super) limit: Option<Duration>,
+    pub(super) undecodable: Undecodable,
+}
+
 /// All user code (codec, handler, conversions) runs inside the returned future, so that a panic
 /// affects only its own message.
 pub(super) fn starter<T, C, H, F, O, E>(
     codec: Arc<C>,
     handler: H,
-    limit: Option<Duration>,
+    Rules { limit, undecodable }: Rules,
     queue: Label,
 ) -> Start
 where
@@ -49,7 +58,7 @@ where
                 Ok(payload) => payload,
                 Err(error) => {
                     tracing::warn!(%error, "the payload cannot be decoded");
-                    return Outcome::reject(format!("the payload could not be decoded: {error}"));
+                    return undecodable.outcome(&error);
                 }
             };
             let job = Job::new(

@@ -1,0 +1,37 @@
+//! Messages whose payloads the codec cannot decode.
+
+use super::Outcome;
+use crate::CodecError;
+
+/// What a worker does with a message whose payload its codec cannot decode: see
+/// [`WorkerBuilder::on_undecodable`](super::WorkerBuilder::on_undecodable).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Undecodable {
+    /// Count a failure, and retry the message as the worker's retry policy says: a worker that can
+    /// decode it may get it then. At its last allowed failure it becomes a dead letter
+    /// ([`DeathReason::MaxFailures`](crate::DeathReason::MaxFailures)).
+    #[default]
+    Retry,
+    /// Release the message, uncounted, until another worker gets it. The queue also delivers it to
+    /// this worker again, at once, so use this only while both versions of a program run.
+    Release,
+    /// Make the message a dead letter at once
+    /// ([`DeathReason::Rejected`](crate::DeathReason::Rejected)).
+    Reject,
+}
+
+impl Undecodable {
+    pub(super) fn outcome(self, error: &CodecError) -> Outcome {
+        let text = || format!("{UNDECODABLE}: {error}");
+        match self {
+            Self::Retry => Outcome::retry(text()),
+            Self::Release => Outcome::Release,
+            Self::Reject => Outcome::reject(text()),
+        }
+    }
+}
+
+/// How the error of a message begins whose payload a worker could not decode, in
+/// [`MessageInfo::last_error`](crate::MessageInfo::last_error).
+pub const UNDECODABLE: &str = "the payload could not be decoded";

@@ -13,6 +13,7 @@
 --@include places.lua
 --@include records.lua
 --@include details.lua
+--@include finished.lua
 --@include remains.lua
 --@include ready.lua
 --@include next_claimable.lua

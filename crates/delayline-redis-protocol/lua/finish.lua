@@ -11,14 +11,18 @@ local function finish(id, digest, status, lease, update)
   control[counter] = control[counter] + 1
 end
 
--- How many messages the younger generation remembers, and whether it becomes the older one now. Fails if
--- that may not be written.
-local finished_count, finished_rotates
+-- How many fields the younger generation has, and whether it becomes the older one now, or did so in an operation that
+-- was torn. Fails if that may not be written.
+local finished_count, finished_rotates, finished_renamed
 --@inline
 local function count_finished()
   --@ask HSET finished_new
+  local since, renamed = control.finished_since, false
+  find_generations()
+  control.finished_since, finished_renamed = since, renamed
   finished_count = redis.call('HLEN', key.finished_new)
-  finished_rotates = now - control.finished_since >= FINISHED_RETENTION or finished_count >= MAX_FINISHED
+  -- One field more than ids, which tells when it began.
+  finished_rotates = now - since >= FINISHED_RETENTION or finished_count > MAX_FINISHED
   if finished_rotates or finished_count == 0 then
     --@ask UNLINK finished_new, UNLINK finished_old, RENAME finished_new, RENAME finished_old
     --@ask PEXPIRE finished_new, PEXPIRE finished_old
@@ -32,11 +36,17 @@ local function rotate_finished()
     redis.call('UNLINK', key.finished_new, key.finished_old)
     control.finished_since, finished_count = now, 0
   elseif finished_rotates then
-    redis.call('UNLINK', key.finished_old)
+    if not finished_renamed then
+      redis.call('UNLINK', key.finished_old)
+    end
     if finished_count > 0 then
       redis.call('RENAME', key.finished_new, key.finished_old)
       redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
     end
     control.finished_since, finished_count = now, 0
+  end
+  if finished_count == 0 then
+    local n = #new_finished
+    new_finished[n + 1], new_finished[n + 2] = '', struct.pack(INSTANT, control.finished_since)
   end
 end

@@ -8,16 +8,40 @@ local function remembered(past)
   return known and past
 end
 
+-- When the younger generation began. Reads since, which the control record says; sets since, and renamed if there is
+-- only an older generation, which is still to be taken for the younger one.
+--
+-- A torn operation begins a generation of which the control record does not know. So each holds its own beginning,
+-- under the empty name, which no message can be called.
+--@inline
+local function find_generations()
+  if now - since >= FINISHED_RETENTION then
+    local began = redis.call('HGET', key.finished_new, '')
+    if not began and now - since < 2 * FINISHED_RETENTION then
+      began = redis.call('HGET', key.finished_old, '')
+      renamed = began
+    end
+    if began and #began == INSTANT_BYTES then
+      since = math.max(since, (struct.unpack(INSTANT, began)))
+    end
+  end
+end
+
 -- What is remembered of the ids that are the arguments `first` to `last`.
 local function finished_of(first, last)
-  local age, new, old = now - control.finished_since, {}, {}
-  if last >= first and age < 2 * FINISHED_RETENTION then
+  local found = {}
+  if last < first then
+    return found
+  end
+  local since, renamed, new, old = control.finished_since, false, {}, {}
+  find_generations()
+  local age = now - since
+  if age < 2 * FINISHED_RETENTION and not renamed then
     new = redis.call('HMGET', key.finished_new, unpack(ARGV, first, last))
   end
-  if last >= first and age < FINISHED_RETENTION then
+  if age < FINISHED_RETENTION or renamed and age < 2 * FINISHED_RETENTION then
     old = redis.call('HMGET', key.finished_old, unpack(ARGV, first, last))
   end
-  local found = {}
   for i = 1, last - first + 1 do
     found[i] = new[i] and remembered(new[i]) or old[i] and remembered(old[i])
   end

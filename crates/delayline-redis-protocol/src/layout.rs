@@ -192,7 +192,7 @@ structure! {
 const _: () = assert!(details::BYTES > 64);
 
 structure! {
-    /// What is remembered of a finished message.
+    /// What is remembered of a finished message. The empty id has the instant when the generation began.
     finished in "a value of `finished_new` and `finished_old`" {
         STATUS: U8, "how it ended";
         DIGEST: U64, "the record's";

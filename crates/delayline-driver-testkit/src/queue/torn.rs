@@ -15,6 +15,7 @@ mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use delayline_core::limits::FINISHED_RETENTION_MS;
 use delayline_core::{
     Cancelled, DeathReason, Enqueued, Found, HandedOff, Message, MessageState, Priority, Purged,
     Redriven, Settled,
@@ -75,16 +76,51 @@ fn content(name: &str) -> NewMessage {
     message
 }
 
+/// When the queue has finished a message before. Only the first three differ from each other and from the last in
+/// what the operation that is torn does with the memory of finished messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Past {
+    Never,
+    /// So long ago that all is forgotten.
+    TwoHoursAgo,
+    /// What was finished first is forgotten, and the rest is not.
+    AnHourAgo,
+    Lately,
+}
+
+impl Past {
+    const ALL: [Self; 4] = [Self::Never, Self::TwoHoursAgo, Self::AnHourAgo, Self::Lately];
+
+    fn at(self) -> Option<At> {
+        let At::Fixed(now) = at(0) else { unreachable!() };
+        let before = |retentions: u64| {
+            let ms = now.as_ms() - retentions * FINISHED_RETENTION_MS;
+            At::Fixed(Timestamp::from_ms(ms).unwrap())
+        };
+        match self {
+            Self::Never => None,
+            Self::TwoHoursAgo => Some(before(2)),
+            Self::AnHourAgo => Some(before(1)),
+            Self::Lately => Some(before(0)),
+        }
+    }
+}
+
 /// A queue with messages in every state and of every kind.
-async fn populate(queue: &impl Backend) {
+async fn populate(queue: &impl Backend, past: Past) {
+    if let Some(then) = past.at() {
+        let acked = Op::Enqueue(vec![content("acked")]);
+        for op in [acked, claim(7, 1), settle("acked", 7, Outcome::Ack)] {
+            queue.apply(then, &op).await.unwrap();
+        }
+    }
     let enqueue = |names: &[&str]| Op::Enqueue(names.iter().map(|name| content(name)).collect());
     let reject =
         |name: &str, token| settle(name, token, Outcome::Reject { error: "rejected".to_owned() });
-    apply(queue, 0, enqueue(&["dead", "large", "acked"])).await;
+    apply(queue, 0, enqueue(&["dead", "large"])).await;
     apply(queue, 0, claim(1, 10)).await;
     apply(queue, 0, reject("dead", 1)).await;
     apply(queue, 0, reject("large", 1)).await;
-    apply(queue, 0, settle("acked", 1, Outcome::Ack)).await;
     apply(queue, 0, enqueue(&["expired", "again"])).await;
     apply(queue, 1, claim(2, 10)).await;
     apply(queue, 1, settle("again", 2, Outcome::Snooze { delay: millis(3) })).await;
@@ -109,14 +145,20 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     let (mut torn, mut torn_repairs) = (0, 0);
-    for tear in tears() {
+    let pasts = |tear: &Tear| match tear.finishes[..] {
+        [] => vec![Past::Lately],
+        _ => vec![Past::Lately, Past::Never],
+    };
+    for (tear, past) in
+        tears().iter().flat_map(|tear| pasts(tear).into_iter().map(move |it| (tear, it)))
+    {
         server.server.command(&["FLUSHALL"]);
-        populate(&queue).await;
+        populate(&queue, past).await;
         for op in &tear.before {
             apply(&queue, POPULATED, op.clone()).await;
         }
         let sound = server.keys();
-        let known = Before::of(&queue, &tear).await;
+        let known = Before::of(&queue, tear).await;
         let commands = server.record(&queue, tear.at, &tear.op).await;
         for (next, next_op) in [
             ("an enqueue", Op::Enqueue(vec![message("after")])),
@@ -131,7 +173,7 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
             for kept in 1..commands.len() {
                 for work in [false, true] {
                     let what = format!(
-                        "{} torn before command {kept} of {}, then {next}{}: {:?}",
+                        "{} torn before command {kept} of {}, finished {past:?}, then {next}{}: {:?}",
                         tear.what,
                         commands.len(),
                         if work { ", then workers" } else { "" },
@@ -144,10 +186,11 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
                         known.work(&queue, &what).await;
                     }
                     let broken = server.keys();
+                    let gone = known.finished(&queue, LATER + 9).await;
                     let repair = Op::Repair(Check::new(100));
                     let mending = server.record(&queue, LATER + 10, &repair).await;
                     torn += 1;
-                    known.judge(&queue, work, next, &what).await;
+                    known.judge(&queue, work, next, &gone, &what).await;
                     // The repair itself is torn, by a repair that nothing follows but another one.
                     for mended in 1..mending.len() {
                         let what =
@@ -155,7 +198,7 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
                         server.restore(&broken);
                         server.server.commands(&mending[..mended]);
                         torn_repairs += 1;
-                        known.judge(&queue, work, next, &what).await;
+                        known.judge(&queue, work, next, &gone, &what).await;
                     }
                 }
             }
@@ -170,29 +213,31 @@ pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     let mut created = 0;
-    for tear in tears().into_iter().filter(|tear| !tear.finishes.is_empty()) {
+    let tears: Vec<_> = tears().into_iter().filter(|tear| !tear.finishes.is_empty()).collect();
+    for (tear, past) in tears.iter().flat_map(|tear| Past::ALL.map(|past| (tear, past))) {
         server.server.command(&["FLUSHALL"]);
-        populate(&queue).await;
+        populate(&queue, past).await;
         for op in &tear.before {
             apply(&queue, POPULATED, op.clone()).await;
         }
         let sound = server.keys();
-        let known = Before::of(&queue, &tear).await;
+        let known = Before::of(&queue, tear).await;
         let commands = server.record(&queue, tear.at, &tear.op).await;
         for kept in 1..commands.len() {
-            for (reuse, extend) in [(false, false), (true, false), (true, true)] {
+            for again in [Again::Refused, Again::Reused, Again::Extended, Again::Updated] {
                 let what = format!(
-                    "{} torn before command {kept}, reuse {reuse}, extend {extend}: {:?}",
+                    "{} torn before command {kept}, finished {past:?}, sent {again:?}: {:?}",
                     tear.what,
                     Shown(&commands[..kept])
                 );
                 server.restore(&sound);
                 server.server.commands(&commands[..kept]);
-                created += known.send_again(&queue, reuse, extend, &what).await;
+                created += known.send_again(&queue, again, &what).await;
             }
             server.restore(&sound);
             server.server.commands(&commands[..kept]);
-            let what = format!("{} torn before command {kept}, repeated", tear.what);
+            let what =
+                format!("{} torn before command {kept}, finished {past:?}, repeated", tear.what);
             known.repeat(&queue, &what).await;
         }
     }
@@ -207,7 +252,7 @@ pub async fn a_torn_send_can_be_repeated<C: Connect>() {
     let mut torn = 0;
     for tear in tears().into_iter().filter(|tear| !tear.creates.is_empty()) {
         server.server.command(&["FLUSHALL"]);
-        populate(&queue).await;
+        populate(&queue, Past::Lately).await;
         for op in &tear.before {
             apply(&queue, POPULATED, op.clone()).await;
         }
@@ -235,6 +280,17 @@ pub async fn a_torn_send_can_be_repeated<C: Connect>() {
         }
     }
     assert!(torn > 10, "{torn} sends torn");
+}
+
+/// How messages are sent again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Again {
+    Refused,
+    /// Under ids that may be reused.
+    Reused,
+    /// And the leases are extended.
+    Extended,
+    Updated,
 }
 
 /// What is known of a queue before an operation is torn.
@@ -272,7 +328,23 @@ impl<'a> Before<'a> {
         }
     }
 
-    async fn judge(&self, queue: &impl Backend, worked: bool, next: &str, what: &str) {
+    /// What is told to have finished.
+    async fn finished(&self, queue: &impl Backend, ms: u64) -> BTreeSet<&'static str> {
+        let names: Vec<_> = self.before.keys().copied().collect();
+        let found = look_up(queue, ms, &names).await.into_iter();
+        let gone = names.into_iter().zip(found).filter(|(_, it)| matches!(it, Found::Finished(_)));
+        gone.map(|(name, _)| name).collect()
+    }
+
+    /// `gone` had finished before the repair.
+    async fn judge(
+        &self,
+        queue: &impl Backend,
+        worked: bool,
+        next: &str,
+        gone: &BTreeSet<&str>,
+        what: &str,
+    ) {
         let now = LATER + 20;
         if self.tear.before.contains(&Op::Pause) || self.tear.op == Op::Pause {
             apply(queue, now, Op::Resume).await;
@@ -283,6 +355,8 @@ impl<'a> Before<'a> {
         for (name, found) in names.iter().zip(look_up(queue, now, &names).await) {
             let before = &self.before[name];
             let worked = worked || next == "a claim" && !DEAD.contains(name);
+            let is_back = gone.contains(name) && matches!(found, Found::Live(_));
+            assert!(!is_back, "{name} is back: {what}");
             match found {
                 Found::Live(found) if !worked && !self.tear.touches.contains(name) => {
                     assert_eq!(*found, *before, "{what}");
@@ -328,19 +402,19 @@ impl<'a> Before<'a> {
     }
 
     /// Sends the finished messages again. Answers how many new ones that made.
-    async fn send_again(
-        &self,
-        queue: &impl Backend,
-        reuse: bool,
-        extend: bool,
-        what: &str,
-    ) -> usize {
+    async fn send_again(&self, queue: &impl Backend, again: Again, what: &str) -> usize {
         let (names, now) = (&self.tear.finishes, self.tear.at + 1);
-        let again = |name: &&str| {
+        let reuse = again != Again::Refused;
+        let message = |name: &&str| {
             let finished_ids = if reuse { FinishedIds::Reuse } else { FinishedIds::Refuse };
-            content(name).finished_ids(finished_ids)
+            let message = content(name).finished_ids(finished_ids);
+            if again != Again::Updated {
+                return message;
+            }
+            let token = UpdateToken::from_bytes([9; UpdateToken::BYTES]);
+            message.known(Known::Update(Update::new(UpdateContent::Replace, UpdateDue::Set, token)))
         };
-        let enqueue = Op::Enqueue(names.iter().map(again).collect());
+        let enqueue = Op::Enqueue(names.iter().map(message).collect());
         let Reply::Enqueue(told) = apply(queue, now, enqueue).await else { panic!() };
         let found = look_up(queue, now, names).await;
         let list = List::new(Status::Ready, 100);
@@ -352,6 +426,11 @@ impl<'a> Before<'a> {
                     assert!(page.messages.contains(&message.info), "{name}: {page:?}: {what}");
                     expected.push((*name, true));
                 }
+                (Enqueued::Updated { .. } | Enqueued::Following { .. }, Found::Live(_))
+                    if again == Again::Updated =>
+                {
+                    expected.push((*name, true));
+                }
                 (Enqueued::Duplicate { status }, Found::Live(_)) if !ENDS.contains(status) => {
                     expected.push((*name, false));
                 }
@@ -361,7 +440,7 @@ impl<'a> Before<'a> {
                 other => panic!("{name} is {other:?}: {what}"),
             }
         }
-        if extend {
+        if again == Again::Extended {
             let leases = ids(names).into_iter().map(|id| (id, lease(3))).collect();
             apply(queue, now, Op::Extend(Extend::new(leases, millis(9_000)))).await;
         }
@@ -539,7 +618,7 @@ pub async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>()
     for tear in tears().into_iter().filter(|tear| chosen.contains(&tear.what)) {
         server.server.command(&["FLUSHALL"]);
         let queue = open::<C>(&server.server.url()).await.unwrap();
-        populate(&queue).await;
+        populate(&queue, Past::Lately).await;
         let (sound, before) = (server.keys(), server.holdings());
         let file = server.append_only_file();
         let start = std::fs::read(&file).unwrap().len();

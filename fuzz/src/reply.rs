@@ -38,6 +38,7 @@ fn check(op: &Op, value: Value) {
                     | ErrorKind::WrongType
                     | ErrorKind::NewerVersion { .. }
                     | ErrorKind::OlderVersion { .. }
+                    | ErrorKind::NewerFeature { .. }
             ),
             "{error:?}"
         ),

@@ -70,7 +70,8 @@ async fn no_page_is_wider_than_the_screen() {
 
 #[tokio::test]
 async fn every_page_is_accessible_in_light_and_dark() {
-    let path = env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask web browser` gets it from npm");
+    let path =
+        env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask web browser` gets it from npm");
     let axe = fs::read_to_string(path).unwrap();
     let (_server, site) = site().await;
     with_browser(Settings::default(), async |page| {

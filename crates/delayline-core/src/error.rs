@@ -88,6 +88,14 @@ pub enum ErrorKind {
         /// The only schema version that this library supports.
         supported: u64,
     },
+    /// The queue uses a feature that a newer version of this library has added. Queues that do not use
+    /// it are open to both versions. [`ErrorClass::Rejected`]: install that version, or a newer one.
+    NewerFeature {
+        /// The major version that knows the feature.
+        major: u64,
+        /// Its minor version.
+        minor: u64,
+    },
     /// The connection was lost before the reply arrived. [`ErrorClass::Ambiguous`].
     ConnectionLost,
     /// No reply arrived in time. [`ErrorClass::Ambiguous`].
@@ -122,6 +130,7 @@ impl ErrorKind {
             | Self::Damaged
             | Self::NewerVersion { .. }
             | Self::OlderVersion { .. }
+            | Self::NewerFeature { .. }
             | Self::Unsupported(_) => ErrorClass::Rejected,
             Self::ConnectionLost
             | Self::Timeout
@@ -163,6 +172,9 @@ impl fmt::Display for ErrorKind {
                 "the queue has schema version {found}, and this library reads {supported} only: \
                  drain it with the version that wrote it, or choose another name"
             ),
+            Self::NewerFeature { major, minor } => {
+                write!(f, "the queue uses a feature of version {major}.{minor}: use that version")
+            }
             Self::ConnectionLost => f.write_str("the connection was lost before the reply arrived"),
             Self::Timeout => f.write_str("no reply came in time"),
             Self::Unconfirmed => f.write_str("executed, but its durability was not confirmed"),

@@ -271,6 +271,7 @@ macro_rules! each_queue_case {
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
             refusals: a_queue_of_another_version_is_refused_unchanged;
+            refusals: a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged;
             refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
             relays: each_message_becomes_one_element_of_a_list;
             relays: each_message_becomes_one_entry_of_a_stream;

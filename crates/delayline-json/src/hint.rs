@@ -27,7 +27,9 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::Damaged => {
             "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
         }
-        ErrorKind::NewerVersion { .. } => "install a newer delayline",
+        ErrorKind::NewerVersion { .. } | ErrorKind::NewerFeature { .. } => {
+            "install a newer delayline"
+        }
         ErrorKind::OlderVersion { .. } => {
             "drain the queue with the version that wrote it, or choose another name with --queue"
         }

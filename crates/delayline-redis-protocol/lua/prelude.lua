@@ -51,6 +51,9 @@ do
   local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
     finished_since, journal_since, armed, armed_until, latest_minute =
     struct.unpack(CONTROL_FORMAT, stored or string.rep('\0', CONTROL_BYTES))
+  if uses > USES_ALL then
+    return {ANSWER_NEWER_FEATURE, byte(stored, CONTROL_NEEDS)}
+  end
   if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
   end

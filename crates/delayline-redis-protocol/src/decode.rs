@@ -23,8 +23,8 @@ use crate::transport::Value;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::Damaged`], or
-/// [`ErrorKind::Protocol`] if the reply is invalid.
+/// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::NewerFeature`],
+/// [`ErrorKind::Damaged`], or [`ErrorKind::Protocol`] if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let Value::Array(values) = value else { return Err(unreadable("the reply is not an array")) };
     let mut reply = Reader(values.into_iter());
@@ -36,6 +36,15 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
                 ErrorKind::NewerVersion { found, supported }
             } else {
                 ErrorKind::OlderVersion { found, supported }
+            }));
+        }
+        answer::NEWER_FEATURE => {
+            let (major, minor) = (reply.count()?, reply.count()?);
+            // Whoever sets a bit says which version knows it.
+            return Err(Error::new(if (major, minor) == (0, 0) {
+                ErrorKind::Damaged
+            } else {
+                ErrorKind::NewerFeature { major, minor }
             }));
         }
         answer::DAMAGED => return Err(Error::new(ErrorKind::Damaged)),

@@ -52,13 +52,13 @@ structure! {
         EXPIRED: U64, "how many messages became dead letters because they expired";
         REPLACED: U64, "how many messages gave way to an update";
         PAUSED: U8, "1 while the queue is paused";
-        USES: U32, "what the queue has ever used, a bit each";
+        USES: U32, "what the queue has ever used, a bit each; a script refuses a queue with a bit that it does not know";
         FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
         ARMED: Instant, "until when waiting processes sleep";
         ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
         MINUTE: U32, "minutes from 1970 to that of the latest snapshot in `history`";
-        SPARE: Spare(2), "for later versions; 0";
+        NEEDS: Spare(2), "major and minor version that knows all bits of `uses`; 0 for those below";
     }
     groups {
         COUNTS: SEQUENCE to REPLACED;

@@ -1,6 +1,7 @@
 //! Operations that the server or the stored data refuse: each wholly, or not at all (G3).
 
-use delayline_redis_protocol::layout::control;
+use delayline_redis_protocol::layout::codes::uses;
+use delayline_redis_protocol::layout::{Field, control};
 
 use super::*;
 
@@ -106,6 +107,36 @@ pub async fn a_queue_of_another_version_is_refused_unchanged<C: Connect>() {
         }
         assert_eq!(dump(&server, queue.keys().all()), before);
         assert_eq!(open::<C>(&server.url()).await.unwrap_err().kind(), &refused);
+    }
+}
+
+/// Whoever uses a new structure in a queue sets a bit, and says which version knows it.
+pub async fn a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged<C: Connect>() {
+    let server = Server::start();
+    // The lowest bits are known, without a gap.
+    for bit in u32::from(uses::ALL).trailing_ones()..u32::BITS {
+        server.command(&["FLUSHALL"]);
+        let queue = open::<C>(&server.url()).await.unwrap();
+        fill(&queue).await;
+        let key = &queue.keys().all()[CONTROL];
+        let set = |field: Field, bytes: &[u8]| {
+            let offset = field.offset.unwrap().to_string();
+            server.binary_command(&[b"SETRANGE", &key[..], offset.as_bytes(), bytes]);
+        };
+        set(control::USES, &(u32::from(uses::ALL) | 1 << bit).to_be_bytes());
+        let damaged = dump(&server, queue.keys().all());
+        assert_eq!(kind_of(&queue, 6_000, &Op::Stats).await, Err(ErrorKind::Damaged), "{bit}");
+        assert_eq!(dump(&server, queue.keys().all()), damaged);
+        set(control::NEEDS, &[3, 1]);
+        let before = dump(&server, queue.keys().all());
+        let refused = ErrorKind::NewerFeature { major: 3, minor: 1 };
+        for op in every_op().iter().skip(bit as usize % 3).step_by(3) {
+            assert_eq!(kind_of(&queue, 6_000, op).await, Err(refused.clone()), "{}", op.name());
+        }
+        assert_eq!(dump(&server, queue.keys().all()), before);
+        let error = open::<C>(&server.url()).await.unwrap_err();
+        assert_eq!(error.kind(), &refused);
+        assert!(error.to_string().contains("a feature of version 3.1"), "{error}");
     }
 }
 

@@ -76,7 +76,7 @@ codes! {
         KEEP = 0, REPLACE = 1, SET = 2, LATER = 3,
     }
     answer: i64, "ANSWER_" = "what a reply begins with" {
-        RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2, NO_LAG = 3,
+        RESULTS = 0, OTHER_VERSION = 1, DAMAGED = 2, NO_LAG = 3, NEWER_FEATURE = 4,
     }
     destination: u8, "TO_" = "destinations of a relay" { LIST = 0, STREAM = 1 }
     enqueued: i64, "ENQUEUE_" = "messages that were known: CONFLICT minus a status, or minus a status; \

@@ -5,7 +5,8 @@ use std::fmt;
 use async_trait::async_trait;
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
-    Address, ConnectOptions, Driver, MAX_CALLS_IN_FLIGHT, Resp, TCP_UPKEEP,
+    Address, CallError, ConnectOptions, Connection as _, Driver, MAX_CALLS_IN_FLIGHT, Resp,
+    TCP_UPKEEP,
 };
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
@@ -15,6 +16,7 @@ use fred::types::config::{
     Blocking, Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig,
     UnresponsiveConfig,
 };
+use tokio::sync::OnceCell;
 
 use crate::connection::FredConnection;
 
@@ -24,8 +26,9 @@ use crate::connection::FredConnection;
 /// limits are fred's:
 ///
 /// - Database numbers end at 255 ([`ErrorKind::Unsupported`]).
-/// - A password for a server that requires none is not an error, because fred treats the server's
-///   reply as success.
+/// - fred treats a server's reply that it requires no password as success. To refuse such a
+///   password, the first connection with a password for the default user is preceded by one without
+///   it.
 /// - fred closes a connection on which a cluster refuses a call (`CLUSTERDOWN`). The refused call
 ///   is reported as not executed. Calls that waited for their replies behind it are
 ///   [`Ambiguous`](delayline_core::ErrorClass::Ambiguous). To have few of these, a new connection
@@ -36,6 +39,8 @@ pub struct FredDriver {
     config: Config,
     connection: ConnectionConfig,
     version: RespVersion,
+    /// The server was found to require a password.
+    password_is_required: OnceCell<()>,
 }
 
 impl FredDriver {
@@ -90,7 +95,37 @@ impl FredDriver {
         };
         #[cfg(target_os = "linux")]
         connection.tcp.user_timeout.get_or_insert(TCP_UPKEEP.user_timeout);
-        Self { address, config, connection, version }
+        Self { address, config, connection, version, password_is_required: OnceCell::new() }
+    }
+
+    /// Whether there is a password that the server may not require.
+    fn has_password_of_default_user(&self) -> bool {
+        let user = self.config.username.as_deref().unwrap_or("default");
+        user == "default" && self.config.password.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
+    /// Refuses a password that the server does not require. It is most likely meant for another
+    /// server.
+    async fn require_password(&self) -> Result<(), Error> {
+        let connection =
+            self.start(Config { username: None, password: None, ..self.config.clone() });
+        match connection.request("PING", Vec::new()).await {
+            Err(CallError::Failed(error)) if error.kind() == &ErrorKind::Authentication => Ok(()),
+            Err(CallError::Failed(error)) => Err(error),
+            // The default user may lack the permission.
+            Ok(_) | Err(CallError::Reply(_)) => Err(Error::with_detail(
+                ErrorKind::Authentication,
+                "the default user of the server logs in without any password",
+            )),
+        }
+    }
+
+    /// A client ends with its connection, and fails all requests in progress, because it has no
+    /// reconnect policy. Time limits belong to the link.
+    fn start(&self, config: Config) -> FredConnection {
+        let connection = Some(self.connection.clone());
+        let client = Client::new(config, Some(PerformanceConfig::default()), connection, None);
+        FredConnection::start(client, self.uses_tls())
     }
 
     #[cfg(feature = "tls")]
@@ -146,15 +181,10 @@ impl Driver for FredDriver {
     }
 
     async fn connect(&self) -> Result<FredConnection, Error> {
-        // Without a reconnect policy a client ends with its connection, and fails all requests in
-        // progress. Time limits belong to the link.
-        let client = Client::new(
-            self.config.clone(),
-            Some(PerformanceConfig::default()),
-            Some(self.connection.clone()),
-            None,
-        );
-        let connection = FredConnection::start(client, self.uses_tls());
+        if self.has_password_of_default_user() {
+            self.password_is_required.get_or_try_init(|| self.require_password()).await?;
+        }
+        let connection = self.start(self.config.clone());
         if self.version == RespVersion::RESP3 {
             connection.switch_to_resp3().await?;
         }

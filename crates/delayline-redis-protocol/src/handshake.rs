@@ -5,7 +5,12 @@ use delayline_core::{Error, ErrorKind};
 
 use crate::{CallError, ConnectOptions, Connection, Resp};
 
-/// Selects the protocol, logs in and selects the database. It has no time limit of its own.
+/// Who logs in without a user name.
+const DEFAULT_USER: &str = "default";
+
+/// Logs in, selects the protocol and selects the database. It has no time limit of its own.
+///
+/// A password for the default user of a server that requires none is refused.
 ///
 /// # Cancel safety
 ///
@@ -16,16 +21,19 @@ use crate::{CallError, ConnectOptions, Connection, Resp};
 /// [`ErrorKind::Authentication`]; [`ErrorKind::Unsupported`] for the protocol or the database; or
 /// any error of the connection.
 pub async fn log_in(connection: &impl Connection, options: &ConnectOptions) -> Result<(), Error> {
-    match (options.resp, options.exposed_login()) {
-        (Resp::V2, None) => {}
-        (Resp::V2, Some((None, password))) => said(connection, "AUTH", &[password]).await?,
-        (Resp::V2, Some((Some(user), password))) => {
-            said(connection, "AUTH", &[user, password]).await?;
+    match options.exposed_login() {
+        None => {}
+        // Of all forms, only this one is refused by a server that requires no password.
+        Some((None | Some(DEFAULT_USER), password)) if !password.is_empty() => {
+            said(connection, "AUTH", &[password]).await?;
         }
-        (Resp::V3, None) => hello(connection, &["3"]).await?,
-        (Resp::V3, Some((user, password))) => {
-            hello(connection, &["3", "AUTH", user.unwrap_or("default"), password]).await?;
+        Some((user, password)) => {
+            said(connection, "AUTH", &[user.unwrap_or(DEFAULT_USER), password]).await?;
         }
+    }
+    match options.resp {
+        Resp::V2 => {}
+        Resp::V3 => hello(connection).await?,
     }
     if options.database != 0 {
         select(connection, options.database).await?;
@@ -44,8 +52,8 @@ async fn select(connection: &impl Connection, number: u32) -> Result<(), Error> 
 }
 
 /// `HELLO`, which servers before Redis 6 do not have.
-async fn hello(connection: &impl Connection, args: &[&str]) -> Result<(), Error> {
-    said(connection, "HELLO", args).await.map_err(|error| match error.kind() {
+async fn hello(connection: &impl Connection) -> Result<(), Error> {
+    said(connection, "HELLO", &["3"]).await.map_err(|error| match error.kind() {
         ErrorKind::Unsupported(_) => {
             Error::with_detail(ErrorKind::Unsupported("RESP3"), error.detail())
         }

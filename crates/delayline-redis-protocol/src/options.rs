@@ -159,6 +159,9 @@ pub struct ConnectOptions {
     /// The ACL user; `None` for the server's default user.
     pub username: Option<String>,
     /// The password, if the server requires one.
+    ///
+    /// If the server requires none of its default user, this is an error. Other users with `nopass`
+    /// accept any password.
     pub password: Option<SecretString>,
     /// The logical database, 0 by default.
     pub database: u32,

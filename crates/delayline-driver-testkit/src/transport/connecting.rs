@@ -129,6 +129,24 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
     alone.username = Some("nobody".to_owned());
     let error = refusal::<C>(&alone).await;
     assert_eq!(error.kind(), &ErrorKind::Authentication, "{error}");
+    for (user, protocol) in
+        [("", "resp2"), ("", "resp3"), ("default", "resp2"), ("default", "resp3")]
+    {
+        let url = open.url_with_login(user, SECRET);
+        let mark = if url.contains('?') { '&' } else { '?' };
+        let options = options(&format!("{url}{mark}protocol={protocol}"));
+        // Each time.
+        for _ in 0..2 {
+            let error = refusal::<C>(&options).await;
+            assert_eq!(error.kind(), &ErrorKind::Authentication, "{user} {protocol}: {error}");
+            assert_eq!(error.class(), ErrorClass::Rejected);
+            assert!(error.detail().contains("password"), "{error}");
+        }
+    }
+    // Without a password, the user name does no harm.
+    let mut default = options(&open.url());
+    default.username = Some("default".to_owned());
+    C::connect(&default).await.unwrap();
 }
 
 pub async fn right_logins_work<C: Connect>() {

@@ -150,6 +150,9 @@ fn users_of_a_file_come_in_and_others_do_not() {
     mode(0o644);
     let refused = run(on(&server, &["serve", "--listen", "127.0.0.1:0", "--users", path])).code(2);
     assert!(refused.stderr.contains("can be read by every user"), "{}", refused.stderr);
+    mode(0o660);
+    let refused = run(on(&server, &["serve", "--listen", "127.0.0.1:0", "--users", path])).code(2);
+    assert!(refused.stderr.contains("can be changed by every user of its group"));
     mode(0o600);
     let (mut child, address) = serving(&server, &["--users", path]);
     let pause = "POST /pause?queue=orders HTTP/1.1\r\nhost: queues.example";
@@ -168,6 +171,9 @@ fn users_of_a_file_come_in_and_others_do_not() {
     child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(told.contains("visitor=anna action=\"pause\""), "{told}");
+    assert!(told.contains("visitor=robot action=\"refused\" request=\"POST /pause"), "{told}");
+    let failed = "visitor=unknown action=\"login\" address=\"127.0.0.1\"";
+    assert!(told.contains(failed), "{told}");
     assert!(!told.contains("secret") && !told.contains("t0ken"), "{told}");
 }
 

@@ -1,6 +1,7 @@
 //! Who may do what.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
@@ -8,6 +9,8 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::{Choice, ConstantTimeEq as _};
+
+use crate::brake::Brake;
 
 /// What a visitor may do. Each role may do all that the ones before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,11 +106,31 @@ impl Access {
         Self(Kind::Credentials(credentials.into_iter().collect()))
     }
 
-    pub(crate) fn visitor(&self, parts: &Parts) -> Option<Visitor> {
-        match &self.0 {
-            Kind::Everyone(role) => Some(Visitor::new("everyone", *role)),
-            Kind::Resolver(resolve) => resolve(parts),
-            Kind::Credentials(credentials) => find(credentials, parts),
+    /// Who makes the request. `brake` slows those who guess.
+    pub(crate) async fn visitor(&self, parts: &Parts, brake: &Brake) -> Admission {
+        let credentials = match &self.0 {
+            Kind::Everyone(role) => return Admission::Visitor(Visitor::new("everyone", *role)),
+            Kind::Resolver(resolve) => {
+                return resolve(parts).map_or(Admission::Nobody, Admission::Visitor);
+            }
+            Kind::Credentials(credentials) => credentials,
+        };
+        if !parts.headers.contains_key(AUTHORIZATION) {
+            return Admission::Nobody;
+        }
+        let presented = Presented::read(parts);
+        let user = presented.as_ref().and_then(|presented| presented.user.as_deref());
+        let address = parts.extensions.get::<ClientAddress>();
+        let find = || presented.as_ref().and_then(|it| it.find(credentials)).ok_or(());
+        match brake.check((address, user), find).await {
+            Some(Ok(visitor)) => Admission::Visitor(visitor),
+            Some(Err(())) => {
+                // Whatever else stands there may be a secret in the wrong place.
+                let known = credentials.iter().filter(|it| it.basic);
+                let known = known.map(|it| &it.visitor.name).find(|name| Some(&***name) == user);
+                Admission::Wrong { user: known.cloned() }
+            }
+            None => Admission::TooMany,
         }
     }
 
@@ -158,31 +181,63 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Compares with every credential, so that the time tells nothing about which one came close.
-fn find(credentials: &[Credential], parts: &Parts) -> Option<Visitor> {
-    let value = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, rest) = value.split_once(' ')?;
-    let (user, secret) = if scheme.eq_ignore_ascii_case("basic") {
-        let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
-        let (user, password) = pair.split_once(':')?;
-        (Some(user.to_owned()), password.to_owned())
-    } else if scheme.eq_ignore_ascii_case("bearer") {
-        (None, rest.trim().to_owned())
-    } else {
-        return None;
-    };
-    let mut found = None;
-    for credential in credentials.iter().filter(|it| it.basic == user.is_some()) {
-        let named = match &user {
-            Some(user) => user.as_bytes().ct_eq(credential.visitor.name.as_bytes()),
-            None => Choice::from(1),
-        };
-        let known = named & secret.as_bytes().ct_eq(credential.secret.as_bytes());
-        if bool::from(known) && !credential.secret.is_empty() {
-            found = Some(&credential.visitor);
+/// Whether a request is let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Visitor(Visitor),
+    /// It has no login.
+    Nobody,
+    /// Its login is wrong. The name of the user, if there is one of that name.
+    Wrong {
+        user: Option<String>,
+    },
+    /// There were too many wrong ones, so it was not looked at.
+    TooMany,
+}
+
+/// Where a request comes from: an extension of it, which the server that accepts the connections
+/// may set. Failed logins are logged with it and slowed for each address; without it, they are slowed
+/// for all together. Do not set the address of a proxy that all visitors share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientAddress(pub IpAddr);
+
+/// What a request says of who makes it.
+struct Presented {
+    /// With a password; a token has none.
+    user: Option<String>,
+    secret: String,
+}
+
+impl Presented {
+    fn read(parts: &Parts) -> Option<Self> {
+        let value = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, rest) = value.split_once(' ')?;
+        if scheme.eq_ignore_ascii_case("basic") {
+            let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
+            let (user, password) = pair.split_once(':')?;
+            Some(Self { user: Some(user.to_owned()), secret: password.to_owned() })
+        } else if scheme.eq_ignore_ascii_case("bearer") {
+            Some(Self { user: None, secret: rest.trim().to_owned() })
+        } else {
+            None
         }
     }
-    found.cloned()
+
+    /// Compares with every credential, so that the time tells nothing about which one came close.
+    fn find(&self, credentials: &[Credential]) -> Option<Visitor> {
+        let mut found = None;
+        for credential in credentials.iter().filter(|it| it.basic == self.user.is_some()) {
+            let named = match &self.user {
+                Some(user) => user.as_bytes().ct_eq(credential.visitor.name.as_bytes()),
+                None => Choice::from(1),
+            };
+            let known = named & self.secret.as_bytes().ct_eq(credential.secret.as_bytes());
+            if bool::from(known) && !credential.secret.is_empty() {
+                found = Some(&credential.visitor);
+            }
+        }
+        found.cloned()
+    }
 }
 
 #[cfg(test)]
@@ -191,13 +246,16 @@ mod tests {
 
     use super::*;
 
-    fn visitor(access: &Access, header: &str) -> Option<Visitor> {
+    async fn visitor(access: &Access, header: &str) -> Option<Visitor> {
         let request = Request::builder().header(AUTHORIZATION, header).body(()).unwrap();
-        access.visitor(&request.into_parts().0)
+        match access.visitor(&request.into_parts().0, &Brake::new()).await {
+            Admission::Visitor(visitor) => Some(visitor),
+            _ => None,
+        }
     }
 
-    #[test]
-    fn only_the_right_secret_lets_in() {
+    #[tokio::test]
+    async fn only_the_right_secret_lets_in() {
         let access = Access::credentials([
             Credential::bearer("robot", "t0ken", Role::Viewer),
             Credential::basic("anna", "pass:word", Role::Admin),
@@ -205,9 +263,12 @@ mod tests {
             Credential::bearer("nobody", "", Role::Admin),
         ]);
         let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
-        assert_eq!(visitor(&access, "bearer t0ken"), Some(Visitor::new("robot", Role::Viewer)));
+        assert_eq!(
+            visitor(&access, "bearer t0ken").await,
+            Some(Visitor::new("robot", Role::Viewer))
+        );
         let anna = Some(Visitor::new("anna", Role::Admin));
-        assert_eq!(visitor(&access, &basic("anna:pass:word")), anna);
+        assert_eq!(visitor(&access, &basic("anna:pass:word")).await, anna);
         for header in [
             "Bearer t0ke",
             "Bearer t0ken2",
@@ -223,7 +284,7 @@ mod tests {
             &basic("nobody:"),
             &basic("Anna:pass:word"),
         ] {
-            assert_eq!(visitor(&access, header), None, "{header}");
+            assert_eq!(visitor(&access, header).await, None, "{header}");
         }
         let shown = format!("{access:?}");
         assert!(shown.contains("anna") && !shown.contains("pass"), "{shown}");

@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 use crate::Role;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::job::Order;
 
 /// Something to be done to messages.
 #[derive(Clone, Copy, Debug)]
@@ -121,13 +122,27 @@ pub(crate) struct Audit {
     queue: String,
     messages: usize,
     id: Option<String>,
+    job: Option<String>,
+    filter: Option<String>,
+    rate: Option<u32>,
+    limit: Option<u64>,
 }
 
 impl Audit {
     /// About an action on a whole queue.
     pub(crate) fn new(context: &Context, action: &'static str, queue: &str) -> Self {
         let visitor = delayline_json::harmless_line(&context.visitor.name);
-        Self { visitor, action, queue: queue.to_owned(), messages: 0, id: None }
+        Self {
+            visitor,
+            action,
+            queue: queue.to_owned(),
+            messages: 0,
+            id: None,
+            job: None,
+            filter: None,
+            rate: None,
+            limit: None,
+        }
     }
 
     /// About so many messages.
@@ -135,9 +150,20 @@ impl Audit {
         Self { messages: usize::try_from(messages).unwrap_or(usize::MAX), ..self }
     }
 
+    /// About the job of this id.
+    pub(crate) fn of_job(self, id: &str) -> Self {
+        Self { job: Some(id.to_owned()), ..self }
+    }
+
+    /// About a job that does this.
+    pub(crate) fn with_order(self, order: &Order) -> Self {
+        let filter = (!order.asked.is_everything()).then(|| order.asked.to_string());
+        Self { filter, rate: order.rate, limit: order.limit, ..self }
+    }
+
     /// Writes the line, once the outcome is known.
     pub(crate) fn log(self, outcome: &str) {
-        let Self { visitor, action, queue, messages, id } = self;
+        let Self { visitor, action, queue, messages, id, job, filter, rate, limit } = self;
         tracing::info!(
             target: "delayline_web::audit",
             %visitor,
@@ -145,6 +171,10 @@ impl Audit {
             queue,
             messages,
             id,
+            job,
+            filter,
+            rate,
+            limit,
             outcome,
             "action"
         );

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
@@ -31,12 +30,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
         .fallback(async || Problem(Failure::Unknown("no such path".to_owned())))
-        .method_not_allowed_fallback(async || {
-            let failure = Failure::Unknown("this path does not support this method".to_owned());
-            let mut response = Problem(failure).into_response();
-            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            response
-        })
+        .method_not_allowed_fallback(async || Problem(Failure::Method))
 }
 
 fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {

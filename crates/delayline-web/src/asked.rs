@@ -1,5 +1,7 @@
 //! Which dead letters a visitor asks for.
 
+use std::fmt;
+
 use delayline::{DeathReason, is_printable, limits};
 use delayline_json::LetterFilter;
 use serde_json::{Map, Value};
@@ -113,5 +115,14 @@ impl Asked {
     pub(crate) fn query(&self) -> String {
         let fields = self.fields().into_iter();
         fields.map(|(name, text)| format!("&{name}={}", encoded(text.as_bytes()))).collect()
+    }
+}
+
+/// `reason=rejected, error=timed out`, in a line.
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.fields();
+        let fields: Vec<_> = fields.iter().map(|(name, text)| format!("{name}={text}")).collect();
+        f.write_str(&delayline_json::harmless_line(&fields.join(", ")))
     }
 }

@@ -12,6 +12,7 @@ use delayline::{
 };
 
 use crate::body::Bodies;
+use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::job::Slot;
@@ -151,8 +152,8 @@ impl Dashboard {
         }
         let directory = Directory::new(named, discover);
         let examiner = server.map(Examiner::new);
-        let bodies = Bodies::new();
-        let shared = Shared { access, directory, examiner, bodies, contents_for, redact };
+        let (bodies, brake) = (Bodies::new(), Brake::new());
+        let shared = Shared { access, directory, examiner, bodies, brake, contents_for, redact };
         let shared = Arc::new(shared);
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
@@ -201,6 +202,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) examiner: Option<Examiner>,
     pub(crate) bodies: Bodies,
+    pub(crate) brake: Brake,
     pub(crate) contents_for: Role,
     redact: Option<Arc<Redact>>,
 }

@@ -32,11 +32,11 @@ pub(crate) struct Search {
     /// How many queues were found and are not shown, since there are too many.
     pub(crate) left_out: usize,
     /// The first queues that could not be opened, and why.
-    pub(crate) refused: Vec<(String, String)>,
+    pub(crate) refused: Vec<(String, Error)>,
     /// Why the queues of some primaries could not be read; those that were known remain.
-    pub(crate) unread: Option<String>,
+    pub(crate) unread: Option<Error>,
     /// Why the list could not be read when it last should have been.
-    pub(crate) failure: Option<String>,
+    pub(crate) failure: Option<Error>,
     /// When that was tried, and ended.
     tried: Option<Instant>,
 }
@@ -140,7 +140,7 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
     let mut search = Search {
         read: Some(begin),
         cut: !found.complete && found.failure.is_none(),
-        unread: found.failure.map(|error| error.to_string()),
+        unread: found.failure,
         ..Search::default()
     };
     let mut names = found.names;
@@ -165,7 +165,7 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
                 Ok(queue) => Arc::new(Served::new(queue)),
                 Err(error) if is_of_the_queue(&error) => {
                     if search.refused.len() < MOST_REFUSED {
-                        search.refused.push((name.to_owned(), error.to_string()));
+                        search.refused.push((name.to_owned(), error));
                     }
                     continue;
                 }
@@ -181,7 +181,7 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
 /// What was known, and why nothing new is.
 fn failed(before: &Known, error: &Error) -> Known {
     let search = before.search.clone().unwrap_or_default();
-    let search = Search { failure: Some(error.to_string()), tried: Some(Instant::now()), ..search };
+    let search = Search { failure: Some(error.clone()), tried: Some(Instant::now()), ..search };
     Known { search: Some(search), ..before.clone() }
 }
 
@@ -194,12 +194,13 @@ fn is_of_the_queue(error: &Error) -> bool {
 fn told(before: &Known, now: &Known) {
     let (Some(before), Some(now)) = (&before.search, &now.search) else { return };
     match (&before.failure, &now.failure) {
-        (None, Some(why)) => tracing::warn!(why, "the queues of the server cannot be listed"),
+        (None, Some(why)) => tracing::warn!(%why, "the queues of the server cannot be listed"),
         (Some(_), None) => tracing::info!("the queues of the server are listed again"),
         _ => {}
     }
     if now.is_partial() && !before.is_partial() {
         let Search { cut, left_out, unread, .. } = now;
+        let unread = unread.as_ref().map(tracing::field::display);
         let refused = now.refused.len();
         tracing::warn!(cut, left_out, refused, unread, "not all queues of the server are shown");
     }

@@ -1,5 +1,7 @@
 //! Why a request is not answered as it was asked.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use delayline::{Error, ErrorClass, ErrorKind, Violation};
@@ -22,6 +24,8 @@ pub(crate) enum Failure {
     Items(Vec<(usize, String)>),
     /// There is no such page, queue or message, in words.
     Unknown(String),
+    /// The path does not support the method.
+    Method,
     /// Something else has to end before, in words.
     Busy(String),
     /// The visitor may not do that.
@@ -30,6 +34,8 @@ pub(crate) enum Failure {
     Forged,
     /// Nobody knows who asks; whether a user and a password would help.
     Nobody { asks: bool },
+    /// There were too many failed logins.
+    Slowed,
     /// The body is longer than this many bytes.
     TooLarge(usize),
     /// The body did not come in time.
@@ -48,6 +54,8 @@ impl Failure {
             Self::Aborted => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Wrong(_) | Self::Items(_) => StatusCode::BAD_REQUEST,
             Self::Unknown(_) => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Slowed => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) => StatusCode::CONFLICT,
             Self::Forbidden { .. } | Self::Forged | Self::Nobody { asks: false } => {
                 StatusCode::FORBIDDEN
@@ -60,6 +68,15 @@ impl Failure {
         }
     }
 
+    /// The detail as a visitor of this role may see it.
+    pub(crate) fn detail_for(&self, role: Role) -> String {
+        match self {
+            Self::Queue(error) => told(error, role),
+            _ => self.detail(),
+        }
+    }
+
+    /// All of it, for the log.
     pub(crate) fn detail(&self) -> String {
         match self {
             Self::Queue(error) => error.to_string(),
@@ -73,6 +90,8 @@ impl Failure {
                 format!("this needs the role {}; nothing was done", needs.name())
             }
             Self::Forged => "the request comes from another site; nothing was done".to_owned(),
+            Self::Method => "this path does not support this method".to_owned(),
+            Self::Slowed => "there were too many failed logins; try again later".to_owned(),
             Self::Nobody { .. } => "access needs a valid login".to_owned(),
             Self::TooLarge(limit) => {
                 format!("the body is longer than {limit} bytes; nothing was done")
@@ -125,11 +144,20 @@ impl From<Violation> for Failure {
     }
 }
 
-/// A page that says so.
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+/// An error as a visitor of this role may see it: its details name addresses, and may name more that
+/// is of the server.
+pub(crate) fn told(error: &Error, role: Role) -> String {
+    match error.kind() {
+        Some(kind) if role < Role::Operator => kind.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+impl Failure {
+    /// A page that says so.
+    pub(crate) fn page(&self, role: Role) -> Response {
         let status = self.status();
-        let title = match (&self, status) {
+        let title = match (self, status) {
             (Self::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
                 "The queue cannot be reached"
             }
@@ -138,10 +166,23 @@ impl IntoResponse for Failure {
         };
         let body = html! {
             h1 { (title) }
-            p.alert role="alert" { (delayline_json::harmless_line(&self.detail())) "." }
+            p.alert role="alert" { (delayline_json::harmless_line(&self.detail_for(role))) "." }
             @if !self.advice().is_empty() { p { (self.advice()) } }
             p { a href="queues" { "All queues" } }
         };
         (status, layout::bare(title, &body)).into_response()
+    }
+}
+
+/// An answer of which only the status is there: [`guard`](crate::guard), which knows who asks and for
+/// what, writes the rest.
+#[derive(Clone)]
+pub(crate) struct Unsaid(pub(crate) Arc<Failure>);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(Unsaid(Arc::new(self)));
+        response
     }
 }

@@ -6,17 +6,20 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
-use crate::api::problem::Problem;
+use crate::access::Admission;
+use crate::api::problem;
 use crate::dashboard::Shared;
-use crate::failure::Failure;
+use crate::failure::{Failure, Unsaid};
+use crate::{ClientAddress, Role};
 
 /// Lets visitors in, who are known by an extension from then on.
 pub(crate) fn admit(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router<Arc<Shared>> {
@@ -40,12 +43,55 @@ async fn only_visitors(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    if let Some(visitor) = shared.access.visitor(&parts) {
-        parts.extensions.insert(visitor);
-        return next.run(Request::from_parts(parts, body)).await;
+    let api = is_api(&parts.uri);
+    let visitor = match shared.access.visitor(&parts, &shared.brake).await {
+        Admission::Visitor(visitor) => visitor,
+        refused => return unknown(&shared, &parts, &refused),
+    };
+    let role = visitor.role;
+    let asked = Asked::of(&parts);
+    let name = delayline_json::harmless_line(&visitor.name);
+    parts.extensions.insert(visitor);
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    let Some(Unsaid(failure)) = response.extensions_mut().remove() else { return response };
+    if matches!(*failure, Failure::Forbidden { .. }) {
+        asked.refused(&name, &failure.detail());
+    }
+    let mut said = refusal(&failure, api, role);
+    if let Some(methods) = response.headers_mut().remove(ALLOW) {
+        said.headers_mut().insert(ALLOW, methods);
+    }
+    said
+}
+
+/// The answer to a request that has no visitor.
+fn unknown(shared: &Shared, parts: &Parts, admission: &Admission) -> Response {
+    let api = is_api(&parts.uri);
+    let address = parts.extensions.get::<ClientAddress>().map(|it| it.0.to_string());
+    match admission {
+        Admission::Wrong { user } => {
+            let visitor = delayline_json::harmless_line(user.as_deref().unwrap_or("unknown"));
+            tracing::warn!(
+                target: "delayline_web::audit",
+                %visitor,
+                action = "login",
+                address,
+                outcome = "the user, password or token is wrong",
+                "refused"
+            );
+        }
+        Admission::TooMany => {
+            // Their lines would be as many as the tries.
+            tracing::debug!(
+                target: "delayline_web::audit", action = "login", address, outcome = "slowed",
+                "refused"
+            );
+            return refusal(&Failure::Slowed, api, Role::Viewer);
+        }
+        _ => {}
     }
     let asks = shared.access.asks();
-    let mut response = refusal(Failure::Nobody { asks }, is_api(&parts.uri));
+    let mut response = refusal(&Failure::Nobody { asks }, api, Role::Viewer);
     if asks {
         let basic = HeaderValue::from_static(r#"Basic realm="delayline", charset="UTF-8""#);
         let headers = response.headers_mut();
@@ -55,11 +101,37 @@ async fn only_visitors(
     response
 }
 
+/// A request, as the log has it.
+struct Asked(String);
+
+impl Asked {
+    fn of(parts: &Parts) -> Self {
+        let uri = parts.uri.path_and_query().map_or("", |it| it.as_str());
+        let uri: String = uri.chars().take(MOST_LOGGED).collect();
+        Self(format!("{} {uri}", parts.method))
+    }
+
+    fn refused(self, visitor: &str, outcome: &str) {
+        let Self(request) = self;
+        tracing::warn!(
+            target: "delayline_web::audit",
+            %visitor,
+            action = "refused",
+            request,
+            outcome,
+            "refused"
+        );
+    }
+}
+
 async fn strict(request: Request, next: Next) -> Response {
     let api = is_api(request.uri());
-    let mut response = next.run(request).await;
+    let (parts, body) = request.into_parts();
+    let asked = Asked::of(&parts);
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     if response.extensions().get::<Forged>().is_some() {
-        response = refusal(Failure::Forged, api);
+        asked.refused("unknown", &Failure::Forged.detail());
+        response = refusal(&Failure::Forged, api, Role::Viewer);
     }
     let headers = response.headers_mut();
     for (name, value) in STRICT {
@@ -77,9 +149,12 @@ fn is_api(uri: &Uri) -> bool {
     uri.path().starts_with("/api/")
 }
 
-fn refusal(failure: Failure, api: bool) -> Response {
-    if api { Problem(failure).into_response() } else { failure.into_response() }
+fn refusal(failure: &Failure, api: bool, role: Role) -> Response {
+    if api { problem::of(failure, role) } else { failure.page(role) }
 }
+
+/// Characters of a path and a query in a line of the log.
+const MOST_LOGGED: usize = 300;
 
 /// With the policy `no-referrer`, browsers would send the origin `null` with a form.
 const STRICT: [(HeaderName, &str); 4] = [

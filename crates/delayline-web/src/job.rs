@@ -126,7 +126,7 @@ pub(crate) struct Progress {
 pub(crate) enum End {
     Finished,
     Stopped,
-    Failed(String),
+    Failed(Arc<Failure>),
 }
 
 impl Progress {
@@ -140,10 +140,10 @@ impl Progress {
         }
     }
 
-    /// Why it has failed.
-    pub(crate) fn failure(&self) -> Option<&str> {
+    /// Why it has failed, as far as a visitor of this role may know it.
+    pub(crate) fn failure(&self, role: Role) -> Option<String> {
         match &self.end {
-            Some(End::Failed(why)) => Some(why),
+            Some(End::Failed(why)) => Some(why.detail_for(role)),
             _ => None,
         }
     }
@@ -167,13 +167,13 @@ impl Job {
         let alive = self.stop.receiver_count() > 0;
         let mut progress = locked(&self.progress).clone();
         if progress.end.is_none() && !alive {
-            progress.end = Some(End::Failed("it was aborted".to_owned()));
+            progress.end = Some(End::Failed(Arc::new(Failure::Aborted)));
         }
         progress
     }
 
     /// Asks it to stop after the operation that is under way.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         self.stop.send_replace(true);
     }
 }
@@ -225,8 +225,8 @@ pub(crate) async fn start(
         order,
     });
     let (deed, rate) = (job.order.deed, job.order.rate);
-    let audit = || Audit::new(context, deed.audited_as(), name);
-    audit().log("started");
+    let audit = || Audit::new(context, deed.audited_as(), name).of_job(&job.id);
+    audit().with_order(&job.order).log("started");
     let work = Work { queue: served.queue.clone(), letters, deed, progress: job.progress.clone() };
     let task = work.run(Pace::new(rate), stopped, audit());
     tokio::spawn(task.in_current_span());
@@ -280,6 +280,23 @@ pub(crate) async fn survey(context: &Context, queue: &str, asked: &Asked) -> Res
     Ok(seen)
 }
 
+/// Stops the job of this id, if it is the last one of the queue.
+pub(crate) fn stop(context: &Context, queue: &str, id: &str) -> Result<Arc<Job>, Failure> {
+    context.require(Role::Operator)?;
+    let (name, served) = context.served(queue)?;
+    let job = served.job.job().filter(|job| job.id == id);
+    let job = job.ok_or_else(none_such)?;
+    let had_ended = job.progress().end.is_some();
+    job.stop();
+    let outcome = if had_ended { "it had ended" } else { "asked to stop" };
+    Audit::new(context, "stop_job", name).of_job(id).log(outcome);
+    Ok(job)
+}
+
+pub(crate) fn none_such() -> Failure {
+    Failure::Unknown("there is no such job, or a later one".to_owned())
+}
+
 struct Work {
     queue: Queue<Bytes, Raw>,
     letters: Letters<'static>,
@@ -291,7 +308,7 @@ impl Work {
     async fn run(mut self, pace: Pace, mut stopped: watch::Receiver<bool>, audit: Audit) {
         let end = match self.go(pace, &mut stopped).await {
             Ok(end) => end,
-            Err(failure) => End::Failed(failure.detail()),
+            Err(failure) => End::Failed(Arc::new(failure)),
         };
         let progress = {
             let mut progress = locked(&self.progress);
@@ -299,7 +316,7 @@ impl Work {
             progress.clone()
         };
         let Progress { matched, done, not_done, .. } = progress;
-        let why = progress.failure().map(|why| format!(": {why}")).unwrap_or_default();
+        let why = progress.failure(Role::Admin).map(|why| format!(": {why}")).unwrap_or_default();
         let state = progress.state();
         let outcome = format!("{state}, matched {matched}, done {done}, not done {not_done}{why}");
         audit.of(done).log(&outcome);

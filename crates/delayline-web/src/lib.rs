@@ -36,7 +36,14 @@
 //!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
 //! - Each action except sending leaves a line of level `INFO` under the target
 //!   `delayline_web::audit`, with the fields `visitor`, `action`, `queue`, `messages` and `outcome`,
-//!   and `id` if it is about one message. A job leaves one when it starts and one when it ends. Sends are logged at `DEBUG`.
+//!   and `id` if it is about one message. A job leaves one when it starts, one when a visitor stops
+//!   it, and one when it ends, with its id as `job`; the first has its filter, rate and limit. Sends
+//!   are logged at `DEBUG`.
+//! - A request that is refused for want of a role, or because it comes from another site, leaves a
+//!   line of level `WARN` there, and so does a login with a wrong secret. After ten of these, an
+//!   address has one try a second for each user, and more are answered with 429. [`ClientAddress`]
+//!   tells the addresses apart.
+//! - Only operators see the details of errors of the server, since these name addresses.
 //!
 //! # Costs
 //!
@@ -65,6 +72,7 @@ mod api;
 mod asked;
 mod assets;
 mod body;
+mod brake;
 mod content;
 mod context;
 mod dashboard;
@@ -83,5 +91,5 @@ mod when;
 
 pub use axum::Router;
 
-pub use self::access::{Access, Credential, Role, Visitor};
+pub use self::access::{Access, ClientAddress, Credential, Role, Visitor};
 pub use self::dashboard::{BuildError, Dashboard};

@@ -17,7 +17,6 @@ mod server;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use crate::dashboard::Shared;
@@ -45,12 +44,5 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/stop", post(job::stop))
         .route("/repair", post(check::repair))
         .fallback(async || Failure::Unknown("there is no such page".to_owned()))
-        .method_not_allowed_fallback(not_allowed)
-}
-
-async fn not_allowed() -> Response {
-    let failure = Failure::Unknown("this path does not support this method".to_owned());
-    let mut response = failure.into_response();
-    *response.status_mut() = axum::http::StatusCode::METHOD_NOT_ALLOWED;
-    response
+        .method_not_allowed_fallback(async || Failure::Method)
 }

@@ -79,10 +79,13 @@ address of --listen, so that pages of other sites cannot reach it. A file of use
   admin     basic   anna        a long password
   viewer    bearer  prometheus  a-long-random-token
 
+Each name is there once, and only the owner of the file may change it.
+
 At most 1,024 connections are served, and one address has half of the free ones at most. Beyond them
 only /health and /metrics are answered. A client that does not read its answer within 30 s is
 disconnected.
 
 Passwords and tokens travel with each request: on a network, put a proxy with TLS before it. Each
-action of a visitor except sending is logged on stderr; sends are logged at DEBUG (-vv). Exit codes:
+action of a visitor except sending is logged on stderr, and so are refused ones and failed logins,
+which are slowed; sends are logged at DEBUG (-vv). Exit codes:
 see `delayline --help`.";

@@ -28,7 +28,7 @@ pub(super) async fn start(
     let members = object(&context, request, &names).await?;
     let order = order(&members)?;
     let job = job::start(&context, &place.queue, order).await?;
-    let mut response = answer(StatusCode::ACCEPTED, &told(&place.queue, &job));
+    let mut response = answer(StatusCode::ACCEPTED, &told(&context, &place.queue, &job));
     // Beside this path.
     if let Ok(to) = HeaderValue::try_from(format!("jobs/{}", job.id)) {
         response.headers_mut().insert(LOCATION, to);
@@ -53,31 +53,29 @@ fn order(members: &Map<String, Value>) -> Result<Order, Failure> {
 
 pub(super) async fn show(place: Place, context: Context) -> Result<Response, Problem> {
     let job = find(&place, &context)?;
-    Ok(answer(StatusCode::OK, &told(&place.queue, &job)))
+    Ok(answer(StatusCode::OK, &told(&context, &place.queue, &job)))
 }
 
 /// Stops it. One that has ended stays as it is.
 pub(super) async fn stop(place: Place, context: Context) -> Result<Response, Problem> {
-    context.require(Role::Operator)?;
-    let job = find(&place, &context)?;
-    job.stop();
-    Ok(answer(StatusCode::ACCEPTED, &told(&place.queue, &job)))
+    let job = job::stop(&context, &place.queue, place.job.as_deref().unwrap_or_default())?;
+    Ok(answer(StatusCode::ACCEPTED, &told(&context, &place.queue, &job)))
 }
 
 fn find(place: &Place, context: &Context) -> Result<std::sync::Arc<Job>, Failure> {
     let (_, served) = context.served(&place.queue)?;
     let job = served.job.job().filter(|job| place.job.as_deref() == Some(&job.id));
-    job.ok_or_else(|| Failure::Unknown("there is no such job, or a later one".to_owned()))
+    job.ok_or_else(job::none_such)
 }
 
-fn told(queue: &str, job: &Job) -> Value {
+fn told(context: &Context, queue: &str, job: &Job) -> Value {
     let progress = job.progress();
     json!({
         "id": job.id,
         "queue": queue,
         "action": job.order.deed.name(),
         "state": progress.state(),
-        "failure": progress.failure(),
+        "failure": progress.failure(context.visitor.role),
         "rate": job.order.rate,
         "limit": job.order.limit,
         "by": job.by,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Place;
 use super::problem::{Problem, answer};
 use crate::context::{Context, counted};
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 
 /// The names of all queues, and of those that were looked for how old the list is.
 pub(super) async fn queues(context: Context) -> Response {
@@ -20,7 +20,8 @@ pub(super) async fn queues(context: Context) -> Response {
     if let Some(search) = &context.known.search {
         value["age_seconds"] = search.read.map(|read| read.elapsed().as_secs()).into();
         value["complete"] = search.is_complete().into();
-        value["failure"] = search.failure.as_deref().or(search.unread.as_deref()).into();
+        let failure = search.failure.as_ref().or(search.unread.as_ref());
+        value["failure"] = failure.map(|why| told(why, context.visitor.role)).into();
     }
     answer(StatusCode::OK, &value)
 }

@@ -5,6 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::Role;
 use crate::failure::Failure;
 
 /// A failure, said to a program.
@@ -19,21 +20,25 @@ impl<F: Into<Failure>> From<F> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self(failure) = self;
-        let mut more = Map::new();
-        match &failure {
-            Failure::Queue(error) => {
-                more.insert("class".to_owned(), error.class().name().into());
-            }
-            Failure::Items(items) => {
-                let items = items.iter().take(MOST_ITEMS);
-                let items = items.map(|(index, detail)| json!({"index": index, "detail": detail}));
-                more.insert("errors".to_owned(), items.collect());
-            }
-            _ => {}
-        }
-        problem(failure.status(), &failure.detail(), more)
+        self.0.into_response()
     }
+}
+
+/// What a program is told of a failure.
+pub(crate) fn of(failure: &Failure, role: Role) -> Response {
+    let mut more = Map::new();
+    match failure {
+        Failure::Queue(error) => {
+            more.insert("class".to_owned(), error.class().name().into());
+        }
+        Failure::Items(items) => {
+            let items = items.iter().take(MOST_ITEMS);
+            let items = items.map(|(index, detail)| json!({"index": index, "detail": detail}));
+            more.insert("errors".to_owned(), items.collect());
+        }
+        _ => {}
+    }
+    problem(failure.status(), &failure.detail_for(role), more)
 }
 
 /// A problem with members of its own.
@@ -45,10 +50,12 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
     object.insert("detail".to_owned(), detail.into());
     let body = delayline_json::harmless_json(&Value::Object(object).to_string());
     let headers = [(CONTENT_TYPE, "application/problem+json")];
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        return (status, headers, [(RETRY_AFTER, "1")], body).into_response();
-    }
-    (status, headers, body).into_response()
+    let wait = match status {
+        StatusCode::SERVICE_UNAVAILABLE => "1",
+        StatusCode::TOO_MANY_REQUESTS => "10",
+        _ => return (status, headers, body).into_response(),
+    };
+    (status, headers, [(RETRY_AFTER, wait)], body).into_response()
 }
 
 /// An answer.

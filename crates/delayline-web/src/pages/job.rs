@@ -221,7 +221,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         h1 { "Job" }
         div data-part="job" {
             @match (&job, &progress) {
-                (Some(job), Some(progress)) => (state(context.may(Role::Operator), &of, job, progress)),
+                (Some(job), Some(progress)) => (state(context.visitor.role, &of, job, progress)),
                 _ => p { "No job was started on this queue since the dashboard was." },
             }
         }
@@ -230,7 +230,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(frame.page(&content))
 }
 
-fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
+fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
     let asked = &job.order.asked;
     let counts = matches!(job.order.deed, Deed::Count);
     html! {
@@ -247,8 +247,8 @@ fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
                 _ => {}
             }
         }
-        @if let Some(why) = progress.failure() {
-            p.alert role="alert" { "It has stopped: " (harmless_line(why)) "." }
+        @if let Some(why) = progress.failure(role) {
+            p.alert role="alert" { "It has stopped: " (harmless_line(&why)) "." }
             p { "What was done stays. It is safe to start it again." }
         }
         (told(asked))
@@ -267,7 +267,7 @@ fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
         }
         div.actions {
             @if progress.end.is_none() {
-                @if operates {
+                @if role >= Role::Operator {
                     form method="post" action=(format!("stop?queue={of}&id={}", job.id)) {
                         button { "Stop" }
                     }
@@ -284,12 +284,9 @@ fn state(operates: bool, of: &str, job: &Job, progress: &Progress) -> Markup {
 
 /// Stops the job of the query, if it is the last one.
 pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
-    context.require(Role::Operator)?;
-    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
-    let id = context.params.text("id").unwrap_or_default();
-    let job = served.job.job().filter(|job| job.id == id);
-    job.ok_or_else(|| Failure::Unknown("there is no such job, or a later one".to_owned()))?.stop();
-    Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
+    let text = |name: &str| context.params.text(name).unwrap_or_default();
+    job::stop(&context, text("queue"), text("id"))?;
+    Ok(see(&format!("job?queue={}", encoded(text("queue").as_bytes()))))
 }
 
 /// What a redrive or a purge is offered with.

@@ -9,8 +9,10 @@ use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::{bar, number, overdue};
+use crate::Role;
 use crate::context::Context;
 use crate::directory::{MOST_KEYS, MOST_QUEUES, Search};
+use crate::failure::told;
 use crate::ids::encoded;
 use crate::live::stamp;
 use crate::when::span;
@@ -72,7 +74,9 @@ pub(super) async fn page(context: Context) -> Response {
                                     td.number data-label="Acked" { (number(stats.totals.acked)) }
                                 }
                                 Err(failure) => {
-                                    td.error colspan="8" { (failure.detail()) }
+                                    td.error colspan="8" {
+                                        (harmless_line(&failure.detail_for(context.visitor.role)))
+                                    }
                                 }
                             }
                         }
@@ -80,7 +84,7 @@ pub(super) async fn page(context: Context) -> Response {
                 }
             }
         }
-            @if let Some(search) = &context.known.search { (searched(search)) }
+            @if let Some(search) = &context.known.search { (searched(search, context.visitor.role)) }
         }
     };
     let live = Some(format!("live?since={}", stamp(&known)));
@@ -88,7 +92,7 @@ pub(super) async fn page(context: Context) -> Response {
 }
 
 /// When the list of queues was read, and what is not in it.
-fn searched(search: &Search) -> Markup {
+fn searched(search: &Search, role: Role) -> Markup {
     html! {
         @match search.read {
             Some(read) => p.far {
@@ -99,11 +103,11 @@ fn searched(search: &Search) -> Markup {
             None => {}
         }
         @if let Some(why) = &search.failure {
-            p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(why)) "." }
+            p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(&told(why, role))) "." }
         }
         @if let Some(why) = &search.unread {
             p.alert role="alert" {
-                "The queues of some servers cannot be listed: " (harmless_line(why)) ". Those that \
+                "The queues of some servers cannot be listed: " (harmless_line(&told(why, role))) ". Those that \
                  were listed before are shown."
             }
         }
@@ -122,7 +126,7 @@ fn searched(search: &Search) -> Markup {
         @if !search.refused.is_empty() {
             p.notice { "Some queues cannot be opened:" }
             ul.plain {
-                @for (name, why) in &search.refused { li { (name) ": " (harmless_line(why)) } }
+                @for (name, why) in &search.refused { li { (name) ": " (harmless_line(&told(why, role))) } }
             }
         }
     }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
 
 use crate::support::{ask, call, get, let_die, orders, post, send, site};
+use crate::trouble::{ADDRESS, Trouble};
 
 const VIEWED: [&str; 7] = [
     "/queues",
@@ -150,6 +151,47 @@ async fn a_resolver_decides() {
     get(&site, "/queues").await.status(403).lacks("orders");
     let request = Request::get("/queues").header("x-user", "<b>").body(Body::empty()).unwrap();
     ask(&site, request).await.status(200).has("&lt;b&gt;, viewer");
+}
+
+#[tokio::test]
+async fn only_operators_see_what_the_server_says() {
+    let orders = orders().await;
+    let ids: Vec<String> = (0..250).map(|n| format!("bad-{n}")).collect();
+    let_die(&orders, &ids.iter().map(String::as_str).collect::<Vec<_>>(), "no").await;
+    let visitors = Access::resolver(|request| {
+        let role = if request.headers.contains_key("x-operator") { "operator" } else { "viewer" };
+        let is = if role == "operator" { Role::Operator } else { Role::Viewer };
+        Some(Visitor::new(role, is))
+    });
+    // Enough for a job to start.
+    let queue = Trouble::refuses_after(4, &orders);
+    let site = Dashboard::new(visitors).queue(queue).router().unwrap();
+    let by = async |method: &str, uri: &str, operator: bool, body: &'static str| {
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.header("content-type", "application/json");
+        let request = if operator { request.header("x-operator", "1") } else { request };
+        ask(&site, request.body(Body::from(body)).unwrap()).await
+    };
+    let jobs = "/api/v1/queues/orders/dead/jobs";
+    let started = by("POST", jobs, true, r#"{"action": "count"}"#).await.status(202).json();
+    let job = format!("{jobs}/{}", started["id"].as_str().unwrap());
+    while by("GET", &job, true, "").await.json()["state"] == "running" {
+        tokio::task::yield_now().await;
+    }
+    for uri in [
+        "/queues",
+        "/queue?queue=orders",
+        "/messages?queue=orders&state=ready",
+        "/message?queue=orders&id=bad-1",
+        "/dead?queue=orders",
+        "/job?queue=orders",
+        "/api/v1/queues/orders",
+        "/api/v1/queues/orders/messages",
+        &job,
+    ] {
+        by("GET", uri, false, "").await.has("access rules").lacks(ADDRESS);
+        by("GET", uri, true, "").await.has("access rules").has(ADDRESS);
+    }
 }
 
 #[tokio::test]

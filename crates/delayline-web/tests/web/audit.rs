@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use delayline_web::{Access, Dashboard, Role, Visitor};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline_web::{Access, ClientAddress, Credential, Dashboard, Role, Visitor};
 use tower::ServiceExt as _;
 
-use crate::support::{get, let_die, orders, post, send, send_later, site};
+use crate::support::{ask, call, get, let_die, orders, post, send, send_later, site};
 use crate::trouble::Trouble;
 
 /// The lines of the log.
@@ -31,11 +33,15 @@ impl Lines {
         })
     }
 
+    /// All of it.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
     /// What a visitor did, a line for each.
     pub fn of(&self, visitor: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let field = format!("visitor={visitor} ");
-        text.lines().filter(|line| line.contains(&field)).map(str::to_owned).collect()
+        self.text().lines().filter(|line| line.contains(&field)).map(str::to_owned).collect()
     }
 }
 
@@ -68,6 +74,93 @@ async fn every_action_leaves_a_line() {
     }
     assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
     assert!(audit[2].contains(r#"outcome="repaired 0""#), "{}", audit[2]);
+}
+
+#[tokio::test]
+async fn refused_requests_leave_a_line() {
+    let lines = Lines::all();
+    let access = Access::resolver(|_| Some(Visitor::new("emil", Role::Viewer)));
+    let site = Dashboard::new(access).queue(orders().await).router().unwrap();
+    post(&site, "/purge?queue=orders&id=bad-1", "sure=yes").await.status(403);
+    call(&site, "POST", "/queues/orders/messages", "{}").await.status(403);
+    get(&site, "/queues").await.status(200);
+    get(&site, "/nowhere").await.status(404);
+    let forged = Request::post("/pause?queue=from-evil").header("sec-fetch-site", "cross-site");
+    ask(&site, forged.body(Body::empty()).unwrap()).await.status(403);
+    let told = lines.of("emil");
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (line, request) in told
+        .iter()
+        .zip(["POST /purge?queue=orders&id=bad-1", "POST /api/v1/queues/orders/messages"])
+    {
+        assert!(line.contains("WARN delayline_web::audit") && line.contains(request), "{line}");
+        assert!(line.contains("needs the role"), "{line}");
+    }
+    let forged = lines.of("unknown");
+    assert!(forged.iter().any(|line| line.contains("from-evil")), "{forged:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_logins_leave_a_line_without_secrets_and_are_slowed() {
+    let lines = Lines::all();
+    let access = Access::credentials([Credential::basic("frieda", "secret", Role::Viewer)]);
+    let site = Dashboard::new(access).queue(orders().await).router().unwrap();
+    let login = async |user: &str, password: &str, address: [u8; 4]| {
+        let login = STANDARD.encode(format!("{user}:{password}"));
+        let request = Request::get("/queues").header("authorization", format!("Basic {login}"));
+        let request = request.extension(ClientAddress(address.into())).body(Body::empty());
+        ask(&site, request.unwrap()).await
+    };
+    let (evil, other) = ([192, 0, 2, 66], [192, 0, 2, 7]);
+    login("frieda", "hunter2", evil).await.status(401);
+    login("my-pa55word", "", evil).await.status(401);
+    let told = lines.of("frieda");
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in ["WARN delayline_web::audit", r#"action="login""#, r#"address="192.0.2.66""#] {
+        assert!(told[0].contains(part), "{told:?}");
+    }
+    assert!(!lines.text().contains("hunter2") && !lines.text().contains("my-pa55word"));
+
+    let passwords: Vec<String> = (0..200).map(|n| format!("guess-{n}")).collect();
+    let guesses = passwords.iter().map(|guess| login("frieda", guess, evil));
+    let guesses = futures_util::future::join_all(guesses).await;
+    let looked_at = guesses.iter().filter(|answer| answer.status == 401).count();
+    assert!(looked_at < 20, "{looked_at}");
+    assert!(guesses.iter().filter(|answer| answer.status == 429).count() == 200 - looked_at);
+    // Somewhere else, and after a while here too, the right one is let in at once.
+    let begin = tokio::time::Instant::now();
+    login("frieda", "secret", other).await.status(200);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    login("frieda", "secret", evil).await.status(200);
+    assert!(begin.elapsed() <= Duration::from_secs(61));
+}
+
+#[tokio::test]
+async fn jobs_are_logged_with_their_orders_and_who_stops_them() {
+    let lines = Lines::all();
+    let orders = orders().await;
+    let_die(&orders, &["a", "b", "c"], "the bank is down").await;
+    let access = Access::resolver(|request| {
+        Some(Visitor::new(request.headers.get("x-user")?.to_str().ok()?, Role::Admin))
+    });
+    let site = Dashboard::new(access).queue(orders).router().unwrap();
+    let by = async |user: &str, method: &str, path: &str, body: &str| {
+        let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
+        let request = request.header("content-type", "application/json").header("x-user", user);
+        ask(&site, request.body(Body::from(body.to_owned())).unwrap()).await.status(202)
+    };
+    let jobs = "/queues/orders/dead/jobs";
+    let order = r#"{"action": "purge", "error": "bank", "rate": 1, "limit": 2}"#;
+    let job = by("gustav", "POST", jobs, order).await.json()["id"].as_str().unwrap().to_owned();
+    by("helga", "DELETE", &format!("{jobs}/{job}"), "").await;
+    let started = lines.of("gustav");
+    let id = format!("job={job:?}");
+    for part in [r#"action="purge_matching""#, r#"filter="error=bank""#, "rate=1", "limit=2", &id] {
+        assert!(started[0].contains(part), "{part}: {started:?}");
+    }
+    let stopped = lines.of("helga");
+    assert!(stopped.len() == 1 && stopped[0].contains(r#"action="stop_job""#), "{stopped:?}");
+    assert!(stopped[0].contains(&id) && stopped[0].contains("asked to stop"), "{stopped:?}");
 }
 
 #[tokio::test]

@@ -102,6 +102,17 @@ async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     let list = call(&late, "GET", "/queues", "").await.status(200).json();
     assert!(list["failure"].is_string() && list["complete"] == false, "{list}");
     get(&busy, "/queues").await.status(200).has("queue?queue=orders");
+    // Where the server is, operators see.
+    let viewed = Dashboard::new(Access::everyone(Role::Viewer)).discover(connection.clone());
+    let viewed = viewed.router().unwrap();
+    let told = async {
+        while !get(&viewed, "/queues").await.status(200).text().contains("cannot be listed") {}
+    };
+    tokio::time::timeout(Duration::from_secs(30), told).await.expect("it says so");
+    assert!(list["failure"].as_str().unwrap().contains("redis.sock"), "{list}");
+    get(&late, "/queues").await.has("redis.sock");
+    get(&viewed, "/queues").await.has("cannot be listed").lacks("redis.sock");
+    call(&viewed, "GET", "/queues", "").await.has("cannot be reached").lacks("redis.sock");
 
     server.restart();
     let there = async { while get(&late, "/queue?queue=orders").await.status != 200 {} };

@@ -12,6 +12,9 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::support::Raws;
 
+/// Stands in the details of errors.
+pub const ADDRESS: &str = "redis-7.internal.example:6379";
+
 /// Executes operations on another backend.
 #[derive(Debug)]
 pub struct Trouble {
@@ -65,7 +68,7 @@ impl Backend for Trouble {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         let one_less = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
-            return Err(Error::new(ErrorKind::PermissionDenied));
+            return Err(Error::with_detail(ErrorKind::PermissionDenied, ADDRESS));
         }
         let applied = self.inner.apply(at, op).await;
         self.executed.notify_one();

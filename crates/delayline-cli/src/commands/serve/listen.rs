@@ -8,12 +8,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
 use axum::http::header::RETRY_AFTER;
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use delayline_web::ClientAddress;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -89,16 +92,23 @@ pub(super) async fn serve(
         };
         let Ok((stream, address)) = accepted else { continue };
         let client = Client::of(address.ip());
+        let from = |service: &TowerToHyperService<Router>| {
+            let service = service.clone();
+            service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(ClientAddress(address.ip()));
+                service.call(request)
+            })
+        };
         let io = TokioIo::new(Patient::new(stream, limits.stall));
         if let Some(slot) = slots.take(client) {
-            let connection = graceful.watch(http.serve_connection(io, all.clone()));
+            let connection = graceful.watch(http.serve_connection(io, from(&all)));
             tokio::spawn(async move {
                 // If the client has disconnected, there is no one to answer.
                 let _ = connection.await;
                 drop(slot);
             });
         } else {
-            let connection = graceful.watch(once.serve_connection(io, few.clone()));
+            let connection = graceful.watch(once.serve_connection(io, from(&few)));
             let task = tokio::spawn(async move {
                 let _ = timeout(limits.reserved, connection).await;
             });
@@ -110,7 +120,7 @@ pub(super) async fn serve(
 }
 
 /// Answers what health checks and Prometheus ask for, where there is no room for more.
-async fn only_health_and_metrics(request: Request, next: Next) -> Response {
+async fn only_health_and_metrics(request: Request<Body>, next: Next) -> Response {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     if reads && ["/health", "/metrics"].contains(&request.uri().path()) {
         return next.run(request).await;

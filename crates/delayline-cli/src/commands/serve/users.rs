@@ -1,5 +1,6 @@
 //! Files of users.
 
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -12,8 +13,13 @@ pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
     let shown = path.display();
     let cannot = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
     let mode = std::fs::metadata(path).map_err(cannot)?.permissions().mode();
-    if mode & 0o007 != 0 {
-        let sentence = format!("{shown} can be read by every user of this machine");
+    let open = match mode {
+        _ if mode & 0o007 != 0 => Some("can be read by every user of this machine"),
+        _ if mode & 0o020 != 0 => Some("can be changed by every user of its group"),
+        _ => None,
+    };
+    if let Some(why) = open {
+        let sentence = format!("{shown} {why}");
         return Err(Failure::usage(sentence).hint("chmod 600 makes it yours alone"));
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
@@ -26,35 +32,55 @@ pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
 
 fn parse(text: &str) -> Result<Vec<Credential>, String> {
     let mut credentials = Vec::new();
+    let (mut names, mut tokens) = (HashSet::new(), HashSet::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') {
-            let read = credential(line).map_err(|why| format!("line {number}: {why}"))?;
-            credentials.push(read);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
         }
+        let wrong = |why: &str| format!("line {number}: {why}");
+        let User { name, secret, is_basic, role } = User::read(line).map_err(wrong)?;
+        // The log of actions would not tell them apart.
+        if !names.insert(name) {
+            return Err(wrong("another line has this name; each name is there once"));
+        }
+        if !is_basic && !tokens.insert(secret) {
+            return Err(wrong("another line has this token"));
+        }
+        let new = if is_basic { Credential::basic } else { Credential::bearer };
+        credentials.push(new(name, secret, role));
     }
     Ok(credentials)
 }
 
-fn credential(line: &str) -> Result<Credential, &'static str> {
-    let (role, rest) = word(line);
-    let (kind, rest) = word(rest);
-    let (name, secret) = word(rest);
-    let role = match role {
-        "viewer" => Role::Viewer,
-        "operator" => Role::Operator,
-        "admin" => Role::Admin,
-        _ => return Err("it must begin with viewer, operator or admin"),
-    };
-    if name.is_empty() || secret.is_empty() {
-        return Err("it must have a role, basic or bearer, a name and a secret");
-    }
-    match kind {
-        // A browser sends both with a colon between them.
-        "basic" if name.contains(':') => Err("a user has no colon in the name"),
-        "basic" => Ok(Credential::basic(name, secret, role)),
-        "bearer" => Ok(Credential::bearer(name, secret, role)),
-        _ => Err("after the role there must be basic or bearer"),
+/// A line.
+struct User<'a> {
+    role: Role,
+    is_basic: bool,
+    name: &'a str,
+    secret: &'a str,
+}
+
+impl<'a> User<'a> {
+    fn read(line: &'a str) -> Result<Self, &'static str> {
+        let (role, rest) = word(line);
+        let (kind, rest) = word(rest);
+        let (name, secret) = word(rest);
+        let role = match role {
+            "viewer" => Role::Viewer,
+            "operator" => Role::Operator,
+            "admin" => Role::Admin,
+            _ => return Err("it must begin with viewer, operator or admin"),
+        };
+        if name.is_empty() || secret.is_empty() {
+            return Err("it must have a role, basic or bearer, a name and a secret");
+        }
+        match kind {
+            // A browser sends both with a colon between them.
+            "basic" if name.contains(':') => Err("a user has no colon in the name"),
+            "basic" | "bearer" => Ok(Self { role, is_basic: kind == "basic", name, secret }),
+            _ => Err("after the role there must be basic or bearer"),
+        }
     }
 }
 
@@ -77,6 +103,20 @@ mod tests {
             assert!(shown.contains(part), "{shown}");
         }
         assert!(!shown.contains("password") && !shown.contains("t0ken"), "{shown}");
+    }
+
+    #[test]
+    fn names_and_tokens_are_there_once() {
+        for (text, why) in [
+            ("admin basic anna hunter2\nviewer basic anna hunter3", "has this name"),
+            ("admin basic anna hunter2\nviewer bearer anna hunter3", "has this name"),
+            ("admin bearer a hunter2\nviewer bearer b hunter2", "has this token"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with("line 2: ") && error.contains(why), "{error}");
+            assert!(!error.contains("hunter"), "{error}");
+        }
+        parse("admin basic anna hunter2\nviewer basic berta hunter2").unwrap();
     }
 
     #[test]

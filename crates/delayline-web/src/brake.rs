@@ -1,0 +1,112 @@
+//! Slows those who guess secrets.
+
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// Counts failed logins. Each key has [`BURST`] of them at once, and then one each [`PERIOD`].
+///
+/// Keys are not kept but share [`PLACES`] by their hashes, so that guesses under ever new names take
+/// no memory and push no other key out.
+pub(crate) struct Brake {
+    hasher: RandomState,
+    /// When the failures of each place are forgotten.
+    places: Vec<Mutex<Option<Instant>>>,
+}
+
+impl Brake {
+    pub(crate) fn new() -> Self {
+        let places = (0..PLACES).map(|_| Mutex::default()).collect();
+        Self { hasher: RandomState::new(), places }
+    }
+
+    /// Returns what `check` returns, after a wait if there were many failures; `None` without a
+    /// check if the wait would be longer than [`MOST_WAIT`]. `Err` is a failure.
+    pub(crate) async fn check<T, E>(
+        &self,
+        key: impl Hash,
+        check: impl FnOnce() -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        let place = usize::try_from(self.hasher.hash_one(key)).unwrap_or_default() % PLACES;
+        let place = self.places.get(place)?;
+        let wait = {
+            let mut until = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let begin = until.filter(|until| *until > now).unwrap_or(now);
+            let wait = begin.duration_since(now).saturating_sub(PERIOD * (BURST - 1));
+            if wait > MOST_WAIT {
+                return None;
+            }
+            // It counts as a failure before it is checked: a client that goes away while it waits
+            // has had its turn.
+            *until = Some(begin + PERIOD);
+            wait
+        };
+        sleep(wait).await;
+        let result = check();
+        if result.is_ok() {
+            let mut until = place.lock().unwrap_or_else(PoisonError::into_inner);
+            *until = until.and_then(|until| until.checked_sub(PERIOD));
+        }
+        Some(result)
+    }
+}
+
+const BURST: u32 = 10;
+const PERIOD: Duration = Duration::from_secs(1);
+const MOST_WAIT: Duration = Duration::from_secs(5);
+const PLACES: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    async fn fail(brake: &Brake, key: &str) -> Option<Result<(), ()>> {
+        brake.check(key, || Err(())).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_slowed_and_then_refused_until_some_time_has_passed() {
+        let brake = Brake::new();
+        let begin = Instant::now();
+        for _ in 0..BURST {
+            assert_eq!(fail(&brake, "anna").await, Some(Err(())));
+        }
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        for number in 1..=5 {
+            assert_eq!(fail(&brake, "anna").await, Some(Err(())));
+            assert_eq!(begin.elapsed(), PERIOD * number);
+        }
+        // Those that come at the same time wait one after the other.
+        let all = futures_util::future::join_all((0..50).map(|_| fail(&brake, "anna"))).await;
+        assert_eq!(all.iter().filter(|it| it.is_some()).count(), 5);
+        // Another one has nothing to do with that.
+        let begin = Instant::now();
+        assert_eq!(fail(&brake, "berta").await, Some(Err(())));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        sleep(PERIOD * BURST * 2).await;
+        let begin = Instant::now();
+        assert_eq!(fail(&brake, "anna").await, Some(Err(())));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_goes_away_has_had_its_turn_and_success_costs_nothing() {
+        let brake = Brake::new();
+        for _ in 0..1_000 {
+            assert_eq!(brake.check("anna", || Ok::<_, ()>(7)).await, Some(Ok(7)));
+        }
+        for _ in 0..BURST {
+            fail(&brake, "anna").await;
+        }
+        for _ in 0..5 {
+            let gone = timeout(Duration::from_millis(1), fail(&brake, "anna")).await;
+            assert!(gone.is_err());
+        }
+        assert_eq!(fail(&brake, "anna").await, None);
+    }
+}

@@ -232,6 +232,7 @@ impl Running {
             let summary = worker.await?;
             sum.acked += summary.acked;
             sum.failed += summary.failed;
+            sum.cancelled += summary.cancelled;
             sum.snoozed += summary.snoozed;
             sum.dead += summary.dead;
             sum.lost += summary.lost;

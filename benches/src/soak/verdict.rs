@@ -132,7 +132,8 @@ impl Measured {
         checks.push(Check::new(what, account.fault_count == 0 && account.handled > 0, found));
         let what = format!("{}: the workers count the same", self.name);
         let held = summary.acked == account.handled
-            && summary.acked + summary.failed + summary.snoozed == account.deliveries
+            && summary.acked + summary.failed + summary.cancelled + summary.snoozed
+                == account.deliveries
             && account.handled + account.cancelled == account.sent
             && summary.lost + summary.unsettled + summary.dead == 0;
         checks.push(Check::new(what, held, format!("{} handled, {summary:?}", account.handled)));

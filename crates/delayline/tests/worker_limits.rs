@@ -73,3 +73,34 @@ async fn a_function_says_how_long_a_failed_message_waits() {
     assert!(backend.elapsed() >= ms(14_000) && backend.elapsed() <= ms(14_020));
     assert_eq!(*asked.lock().unwrap(), [(1, "no".to_owned()), (2, "no".to_owned())]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_function_is_not_asked_about_failures_that_are_not_retried() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let _ = queue.message(&1).id("last").max_failures(2).send().await.unwrap();
+    let _ = queue.message(&2).id("cancelled").send().await.unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let worker = Worker::builder(queue.clone()).lease(ms(3_000)).until_empty(true);
+    let worker = worker.retry_with(move |failures, error| {
+        log.lock().unwrap().push((failures, error.to_owned()));
+        ms(1_000)
+    });
+    let summary = worker
+        .build()
+        .unwrap()
+        .run(move |job: Job<u64>| {
+            let queue = queue.clone();
+            async move {
+                if job.id().to_string() == "cancelled" {
+                    queue.cancel("cancelled").await.unwrap();
+                    job.cancellation().cancelled().await;
+                }
+                Err::<(), _>("no")
+            }
+        })
+        .await;
+    assert_eq!((summary.failed, summary.dead, summary.cancelled), (2, 1, 1));
+    assert_eq!(*asked.lock().unwrap(), [(1, "no".to_owned())]);
+}

@@ -15,6 +15,8 @@ pub struct Summary {
     pub rejected: u64,
     /// How many of the failures and rejections made a dead letter.
     pub dead: u64,
+    /// Messages that were cancelled while their handlers ran, and which the handlers did not ack.
+    pub cancelled: u64,
     /// Messages snoozed by handlers.
     pub snoozed: u64,
     /// Messages released by handlers, or before they started: the worker stopped, or the reply to
@@ -37,6 +39,11 @@ impl Summary {
                 return None;
             }
         };
+        // Whatever its handler returned: nothing else is counted for it.
+        if status == Some(Status::Cancelled) {
+            self.cancelled = self.cancelled.saturating_add(1);
+            return None;
+        }
         let (counter, again) = match &item.outcome {
             Outcome::Ack => (&mut self.acked, None),
             Outcome::Retry { delay, .. } => (&mut self.failed, Some(*delay)),

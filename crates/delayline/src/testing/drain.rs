@@ -196,7 +196,10 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         let outcome = alone.handle(delivery.clone(), at.since(due)).await;
         let wanted = delivery.message.headers.result_retention();
         let (end, messages, result) = outcome.clone().of(&id, wanted);
-        let settle = end.settled(|error| self.retry.longest_delay(failures, error));
+        let is_last = failures >= info.max_failures;
+        let settle = end.settled(|error| {
+            if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }
+        });
         let status = self.settle(&delivery, settle, messages, result).await;
         Handled { id, epoch, due, at, outcome, status }
     }

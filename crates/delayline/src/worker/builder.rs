@@ -93,7 +93,8 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Like [`retry`](Self::retry), with a function of the number of failures, including this one,
-    /// and the error text. It runs on the worker's own task and must not block.
+    /// and the error text. It is not called for the last allowed failure, nor for a cancelled
+    /// message. It runs on the worker's own task and must not block.
     #[doc(alias = "backoff")]
     pub fn retry_with(
         mut self,

@@ -61,6 +61,7 @@ struct Running {
     id: MessageId,
     epoch: u64,
     failures: u32,
+    max_failures: u32,
     /// How long the sender wants the result to be kept, if it does.
     result_retention: Option<Millis>,
     control: Arc<Control>,
@@ -211,7 +212,8 @@ impl Run {
     fn begin(&mut self, slot: Slot, delivery: Delivery, lateness: Duration) {
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let info = &delivery.message.info;
-        let (id, epoch, failures) = (info.id.clone(), delivery.lease.epoch, info.failures);
+        let (id, epoch) = (info.id.clone(), delivery.lease.epoch);
+        let (failures, max_failures) = (info.failures, info.max_failures);
         let control = Arc::new(Control::default());
         let span = telemetry::process_span(lane.client.label().as_str(), &id, epoch);
         let result_retention = delivery.message.headers.result_retention();
@@ -219,9 +221,20 @@ impl Run {
         let abort = self.handlers.spawn(work.instrument(span.clone()));
         self.tasks.insert(slot, abort.id());
         let since = Instant::now();
-        let running =
-            Running { slot, id, epoch, failures, result_retention, control, abort, span, since };
-        self.running.insert(running.abort.id(), running);
+        let task = abort.id();
+        let running = Running {
+            slot,
+            id,
+            epoch,
+            failures,
+            max_failures,
+            result_retention,
+            control,
+            abort,
+            span,
+            since,
+        };
+        self.running.insert(task, running);
     }
 
     fn late_claim(
@@ -267,16 +280,26 @@ impl Run {
             Err(error) => (error.id(), without_outcome(error)),
         };
         let Some(running) = self.running.remove(&task) else { return };
-        let Running { slot, id, epoch, failures, result_retention, span, since, .. } = running;
+        let Running { slot, id, epoch, result_retention, span, since, .. } = &running;
+        let slot = *slot;
         self.tasks.remove(&slot);
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
-        let failures = failures.saturating_add(1);
-        let (outcome, messages, result) = outcome.of(&id, result_retention);
+        let failures = running.failures.saturating_add(1);
+        let is_cancelled = running.control.reason() == Some(CancelReason::Requested);
+        let (outcome, messages, result) = outcome.of(id, *result_retention);
         if let Outcome::Retry { error, .. } = &outcome {
-            tracing::info!(%id, epoch, failures, error, "failed");
+            if is_cancelled {
+                tracing::info!(%id, epoch, error, "ended because the message is cancelled");
+            } else {
+                tracing::info!(%id, epoch, failures, error, "failed");
+            }
         }
-        let outcome = outcome.settled(|error| lane.config.retry.delay(failures, error));
-        telemetry::handled(lane.client.label(), &span, &outcome, since);
+        let is_last = is_cancelled || failures >= running.max_failures;
+        let outcome = outcome.settled(|error| {
+            // Without a retry, nothing waits.
+            if is_last { Millis::ZERO } else { lane.config.retry.delay(failures, error) }
+        });
+        telemetry::handled(lane.client.label(), span, &outcome, *since);
         self.machine.handle_finished(slot, outcome, messages, result);
     }
 

@@ -93,7 +93,8 @@ fn a_handler_learns_of_a_cancellation_at_its_next_beat() {
     assert!(told <= at(2_010), "{told:?}");
     sim.finish(only(&sim), retry(0));
     sim.run_to(at(11_000));
-    assert_eq!(sim.machine.summary().failed, 1);
+    let summary = sim.machine.summary();
+    assert_eq!((summary.cancelled, summary.failed, summary.dead), (1, 0, 0));
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn play(story: &Story) {
     let answered = summary.acked
         + summary.failed
         + summary.rejected
+        + summary.cancelled
         + summary.snoozed
         + summary.released
         + summary.lost

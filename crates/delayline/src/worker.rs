@@ -6,6 +6,7 @@ mod batch;
 mod builder;
 mod complaints;
 mod control;
+mod failure;
 mod handler;
 mod hook;
 mod job;
@@ -31,6 +32,7 @@ pub(crate) use self::alone::Alone;
 pub use self::batch::{Outcomes, batch_handler};
 use self::builder::Config;
 pub use self::builder::WorkerBuilder;
+pub use self::failure::HandlerError;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
 #[cfg(feature = "testing")]
@@ -111,19 +113,55 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
     /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled.
     ///
     /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an
-    /// error of any printable type is a failure, after which the message is retried as the retry
-    /// policy says. See [`Outcome`] for more. Needs a tokio runtime with time enabled.
+    /// error is a failure, after which the message is retried as the retry policy says. The error is
+    /// stored with its causes: see [`HandlerError`]. See [`Outcome`] for more. Needs a tokio runtime
+    /// with time enabled.
+    ///
+    /// # Shared state
+    ///
+    /// Calls of `handler` overlap, so each call needs a clone of what it uses:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use delayline::{Job, Queue, Worker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// # queue.send(&7).await?;
+    /// let sum = Arc::new(AtomicU64::new(0));
+    /// let worker = Worker::builder(queue).until_empty(true).build()?;
+    /// let shared = Arc::clone(&sum);
+    /// worker
+    ///     .run(move |job: Job<u64>| {
+    ///         let sum = Arc::clone(&shared);
+    ///         async move {
+    ///             sum.fetch_add(*job.payload(), Ordering::Relaxed);
+    ///             Ok::<(), std::io::Error>(())
+    ///         }
+    ///     })
+    ///     .await;
+    /// assert_eq!(sum.load(Ordering::Relaxed), 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// An async closure that uses what it has captured, such as `async move |job| sum.fetch_add(1)`,
+    /// does not compile ("async closure does not implement `Fn` because it captures state from its
+    /// environment"): its futures would borrow from the closure, and they run in tasks of their own.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops all running handlers. Their messages are redelivered when their
     /// leases expire, which counts as a crash. Use a [`WorkerHandle`] to stop without that.
-    pub async fn run<H, F, O, E>(self, handler: H) -> Summary
+    pub async fn run<H, F, O, E, K>(self, handler: H) -> Summary
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: fmt::Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         self.run_until(pending(), handler).await
     }
@@ -134,13 +172,13 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
     /// # Cancel safety
     ///
     /// Like [`run`](Self::run).
-    pub async fn run_until<S, H, F, O, E>(self, shutdown: S, handler: H) -> Summary
+    pub async fn run_until<S, H, F, O, E, K>(self, shutdown: S, handler: H) -> Summary
     where
         S: Future<Output = ()>,
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: fmt::Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         let slots = self.config.concurrency;
         let stop = self.stop.clone();
@@ -149,12 +187,12 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
     }
 
     /// Its part of a run.
-    fn into_lane<H, F, O, E>(self, weight: NonZeroU16, handler: H) -> Lane
+    fn into_lane<H, F, O, E, K>(self, weight: NonZeroU16, handler: H) -> Lane
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: fmt::Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         let codec = Arc::clone(self.queue.codec());
         let label = self.queue.client().label().clone();

@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use delayline::backend::Op;
 use delayline::{
     DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Outcome, Queue,
-    RetryPolicy, Summary, UNDECODABLE, Undecodable, Worker, WorkerBuilder, limits,
+    RetryPolicy, Summary, UNDECODABLE, Undecodable, Worker, WorkerBuilder, batch_handler, limits,
 };
 use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};
@@ -272,6 +273,49 @@ async fn what_cannot_be_decoded_dies_at_once_if_a_worker_rejects_it() {
     let (reason, error) = death(&backend, "bad").await;
     assert_eq!(reason, DeathReason::Rejected);
     assert!(error.starts_with(UNDECODABLE), "{error}");
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the order could not be closed")]
+struct NotClosed(#[from] std::io::Error);
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_stored_with_its_causes() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    for id in ["typed", "boxed", "local", "batch", "long"] {
+        let draft = queue.message(&0).id(id).max_failures(1);
+        assert!(draft.send().await.unwrap().is_accepted());
+        let error = || NotClosed(std::io::Error::other("timed out"));
+        let worker = worker(&queue).build().unwrap();
+        let summary = match id {
+            "typed" => worker.run(move |_: Job<u64>| async move { Err::<(), _>(error()) }).await,
+            "boxed" => {
+                let boxed = move || Box::<dyn Error + Send + Sync>::from(error());
+                worker.run(move |_: Job<u64>| async move { Err::<(), _>(boxed()) }).await
+            }
+            "local" => {
+                let local = move || Box::<dyn Error>::from(error());
+                worker.run(move |_: Job<u64>| async move { Err::<(), _>(local()) }).await
+            }
+            "batch" => {
+                let fail = move |_: Vec<Job<u64>>| async move { Err::<(), _>(error()) };
+                worker.run(batch_handler(10, ms(1), fail)).await
+            }
+            _ => {
+                let long = || NotClosed(std::io::Error::other("x".repeat(5_000)));
+                worker.run(move |_: Job<u64>| async move { Err::<(), _>(long()) }).await
+            }
+        };
+        assert_eq!(summary.dead, 1, "{id}");
+        let (_, text) = death(&backend, id).await;
+        if id == "long" {
+            assert!(text.starts_with("the order could not be closed: xxx"), "{text}");
+            assert_eq!(text.len(), limits::MAX_ERROR_BYTES);
+        } else {
+            assert_eq!(text, "the order could not be closed: timed out", "{id}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

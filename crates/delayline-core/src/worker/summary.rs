@@ -15,7 +15,8 @@ pub struct Summary {
     pub rejected: u64,
     /// How many of the failures and rejections made a dead letter.
     pub dead: u64,
-    /// Messages that were cancelled while their handlers ran, and which the handlers did not ack.
+    /// Messages that were cancelled while their handlers ran, and whose handlers then failed or
+    /// rejected them.
     pub cancelled: u64,
     /// Messages snoozed by handlers.
     pub snoozed: u64,
@@ -39,12 +40,12 @@ impl Summary {
                 return None;
             }
         };
-        // Whatever its handler returned: nothing else is counted for it.
-        if status == Some(Status::Cancelled) {
-            self.cancelled = self.cancelled.saturating_add(1);
-            return None;
-        }
+        let is_cancelled = status == Some(Status::Cancelled);
         let (counter, again) = match &item.outcome {
+            // Neither counts a failure: the cancel ends the message.
+            Outcome::Retry { .. } | Outcome::Reject { .. } if is_cancelled => {
+                (&mut self.cancelled, None)
+            }
             Outcome::Ack => (&mut self.acked, None),
             Outcome::Retry { delay, .. } => (&mut self.failed, Some(*delay)),
             Outcome::Snooze { delay } => (&mut self.snoozed, Some(*delay)),

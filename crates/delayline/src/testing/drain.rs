@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{TestQueue, fail};
 use crate::worker::Alone;
-use crate::{Codec, Job, Outcome};
+use crate::{Codec, HandlerError, Job, Outcome};
 
 /// The deliveries that a drain has handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,12 +89,12 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
     /// # Panics
     ///
     /// After [`max_deliveries`](Self::max_deliveries). The text lists the latest.
-    pub async fn drain_due<H, F, O, E>(&self, handler: H) -> Drained
+    pub async fn drain_due<H, F, O, E, K>(&self, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         self.drain_until(self.recorder.now(), handler).await
     }
@@ -110,12 +110,12 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
     /// # Panics
     ///
     /// Like [`drain_due`](Self::drain_due).
-    pub async fn drain_for<H, F, O, E>(&self, time: Duration, handler: H) -> Drained
+    pub async fn drain_for<H, F, O, E, K>(&self, time: Duration, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         let end = self.recorder.now().after(Millis::try_from(time).unwrap_or(Millis::MAX));
         let drained = self.drain_until(end, handler).await;
@@ -134,22 +134,22 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
     /// # Panics
     ///
     /// Like [`drain_due`](Self::drain_due): for example if a message is snoozed forever.
-    pub async fn drain<H, F, O, E>(&self, handler: H) -> Drained
+    pub async fn drain<H, F, O, E, K>(&self, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         self.drain_until(Timestamp::MAX, handler).await
     }
 
-    async fn drain_until<H, F, O, E>(&self, end: Timestamp, handler: H) -> Drained
+    async fn drain_until<H, F, O, E, K>(&self, end: Timestamp, handler: H) -> Drained
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         let alone = Alone::new(
             self.queue().codec().clone(),

@@ -1,6 +1,5 @@
 //! Handles one delivery without a worker's loop.
 
-use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::control::Control;
 use super::handler::{Rules, Start, starter, without_outcome};
-use super::{Job, Outcome};
+use super::{HandlerError, Job, Outcome};
 use crate::Codec;
 use crate::telemetry::Label;
 
@@ -18,14 +17,14 @@ use crate::telemetry::Label;
 pub(crate) struct Alone(Start);
 
 impl Alone {
-    pub(crate) fn new<T, C, H, F, O, E>(codec: Arc<C>, handler: H, queue: Label) -> Self
+    pub(crate) fn new<T, C, H, F, O, E, K>(codec: Arc<C>, handler: H, queue: Label) -> Self
     where
         T: Send + 'static,
         C: Codec<T>,
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         Self(starter(codec, handler, Rules::default(), queue))
     }

@@ -1,7 +1,6 @@
 //! Running a handler on many messages at once.
 
 use std::any::Any;
-use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::panic_text;
-use super::{Job, Outcome};
+use super::{HandlerError, Job, Outcome};
 
 /// Makes a handler for [`Worker::run`](super::Worker::run) from a function of many jobs, for work
 /// that is cheaper in bulk: one insert of a hundred rows, one request for fifty users.
@@ -54,7 +53,7 @@ use super::{Job, Outcome};
 /// ```
 #[doc(alias = "bulk")]
 #[doc(alias = "chunk")]
-pub fn batch_handler<T, H, F, O, E>(
+pub fn batch_handler<T, H, F, O, E, K>(
     max: usize,
     linger: Duration,
     handler: H,
@@ -64,8 +63,12 @@ where
     H: Fn(Vec<Job<T>>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<O, E>> + Send + 'static,
     O: Into<Outcomes> + 'static,
-    E: Display + 'static,
+    E: HandlerError<K> + 'static,
 {
+    let handler = move |jobs| {
+        let work = handler(jobs);
+        async move { work.await.map_err(HandlerError::into_text) }
+    };
     let batcher = Arc::new(Batcher { max: max.max(1), linger, handler, open: Mutex::default() });
     move |job| Arc::clone(&batcher).handle(job).boxed()
 }
@@ -126,13 +129,12 @@ struct Member<T> {
     lead: Option<oneshot::Receiver<Batch<T>>>,
 }
 
-impl<T, H, F, O, E> Batcher<T, H>
+impl<T, H, F, O> Batcher<T, H>
 where
     T: Send + 'static,
     H: Fn(Vec<Job<T>>) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<O, E>> + Send + 'static,
+    F: Future<Output = Result<O, String>> + Send + 'static,
     O: Into<Outcomes> + 'static,
-    E: Display + 'static,
 {
     async fn handle(self: Arc<Self>, job: Job<T>) -> Result<Outcome, String> {
         let Member { result, dropped, lead } = self.join(job);
@@ -221,9 +223,9 @@ where
 }
 
 /// The result of each of `count` jobs.
-fn each<O: Into<Outcomes>, E: Display>(
+fn each<O: Into<Outcomes>>(
     count: usize,
-    ended: Result<Result<O, E>, Box<dyn Any + Send>>,
+    ended: Result<Result<O, String>, Box<dyn Any + Send>>,
 ) -> Vec<Result<Outcome, String>> {
     let all = |error: String| vec![Err(error); count];
     match ended {
@@ -237,8 +239,7 @@ fn each<O: Into<Outcomes>, E: Display>(
                 outcomes.len()
             )),
         },
-        // The alternate form of `anyhow` and `eyre` includes the causes.
-        Ok(Err(error)) => all(format!("{error:#}")),
+        Ok(Err(error)) => all(error),
         Err(panic) => all(panic_text(panic)),
     }
 }

@@ -1,7 +1,6 @@
 //! From a delivery to an outcome: decoding, the user's handler, its timeout.
 
 use std::any::Any;
-use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use tokio::time::timeout;
 
 use super::control::Control;
 use super::undecodable::Undecodable;
-use super::{CancelReason, Job, Outcome};
+use super::{CancelReason, HandlerError, Job, Outcome};
 use crate::Codec;
 use crate::telemetry::Label;
 
@@ -35,7 +34,7 @@ pub(super) struct Rules {
 
 /// All user code (codec, handler, conversions) runs inside the returned future, so that a panic
 /// affects only its own message.
-pub(super) fn starter<T, C, H, F, O, E>(
+pub(super) fn starter<T, C, H, F, O, E, K>(
     codec: Arc<C>,
     handler: H,
     Rules { limit, undecodable }: Rules,
@@ -47,7 +46,7 @@ where
     H: Fn(Job<T>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<O, E>> + Send + 'static,
     O: Into<Outcome> + 'static,
-    E: Display + 'static,
+    E: HandlerError<K> + 'static,
 {
     let handler = Arc::new(handler);
     Arc::new(move |delivery, lateness, control| {
@@ -84,12 +83,11 @@ where
             match result {
                 Ok(outcome) => outcome.into(),
                 Err(error) if control.reason() == Some(CancelReason::Stopping) => {
-                    let error = format!("{error:#}");
+                    let error = error.into_text();
                     tracing::info!(error, "released because the worker is stopping");
                     Outcome::Release
                 }
-                // The alternate form of `anyhow` and `eyre` includes the causes.
-                Err(error) => Outcome::retry(format!("{error:#}")),
+                Err(error) => Outcome::retry(error.into_text()),
             }
         })
     })

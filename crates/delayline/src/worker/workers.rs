@@ -9,7 +9,7 @@ use delayline_core::limits::MAX_BATCH;
 use super::builder::out_of_range;
 use super::run::{Lane, Run};
 use super::stop::Stop;
-use super::{Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
+use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
 use crate::{Codec, Error};
 
 /// Handles the messages of several queues with a shared number of concurrent handlers.
@@ -84,7 +84,7 @@ impl Workers {
     /// # Errors
     ///
     /// [`Error::Backend`] like [`WorkerBuilder::build`], or if the weight is out of range.
-    pub fn add<T, C, H, F, O, E>(
+    pub fn add<T, C, H, F, O, E, K>(
         mut self,
         weight: u16,
         worker: WorkerBuilder<T, C>,
@@ -96,7 +96,7 @@ impl Workers {
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
-        E: fmt::Display + 'static,
+        E: HandlerError<K> + 'static,
     {
         let Some(weight) = NonZeroU16::new(weight) else {
             return Err(out_of_range("the weight", 0, u16::MAX.into()).into());

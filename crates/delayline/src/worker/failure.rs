@@ -1,0 +1,125 @@
+//! The errors that handlers return.
+
+use std::error::Error;
+use std::iter::successors;
+
+use delayline_core::limits::MAX_ERROR_BYTES;
+
+/// An error that a handler can return: a type that implements [`std::error::Error`] and is
+/// `Send + Sync`, a `String` or `&'static str`, a boxed error, or one of `anyhow` or `eyre`.
+///
+/// It is stored with its causes, as "outer: cause: cause". A cause that an error's own text already
+/// ends with is not repeated.
+///
+/// `Kind` is inferred. The trait cannot be implemented by other crates.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}` as its error",
+    label = "the handler's error is `{Self}`",
+    note = "return a type that implements `std::error::Error + Send + Sync`, or a `String`"
+)]
+pub trait HandlerError<Kind>: sealed::Sealed<Kind> {
+    /// Returns the text with all causes.
+    #[doc(hidden)]
+    fn into_text(self) -> String;
+}
+
+mod sealed {
+    pub trait Sealed<Kind> {}
+}
+
+/// An error that can become a boxed one.
+#[derive(Debug)]
+pub enum Plain {}
+
+/// A boxed error that may not leave its thread.
+#[derive(Debug)]
+pub enum Local {}
+
+type Boxed = Box<dyn Error + Send + Sync>;
+
+impl<E: Into<Boxed>> sealed::Sealed<Plain> for E {}
+
+impl<E: Into<Boxed>> HandlerError<Plain> for E {
+    fn into_text(self) -> String {
+        with_causes(&*self.into())
+    }
+}
+
+impl sealed::Sealed<Local> for Box<dyn Error> {}
+
+impl HandlerError<Local> for Box<dyn Error> {
+    fn into_text(self) -> String {
+        with_causes(&*self)
+    }
+}
+
+/// The text of an error and of its causes, not much longer than what is stored.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    for cause in successors(error.source(), |&cause| cause.source()).take(MAX_CAUSES) {
+        if text.len() >= MAX_ERROR_BYTES {
+            break;
+        }
+        let cause = cause.to_string();
+        // Many errors show their cause themselves.
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+const MAX_CAUSES: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the order could not be closed")]
+    struct Outer(#[source] Middle);
+
+    #[derive(Debug, thiserror::Error)]
+    enum Middle {
+        #[error("the shop does not reply")]
+        Silent(#[source] io::Error),
+        #[error("the shop refuses: {0}")]
+        Refused(#[from] io::Error),
+    }
+
+    fn text<K>(error: impl HandlerError<K>) -> String {
+        error.into_text()
+    }
+
+    #[test]
+    fn causes_are_part_of_the_text_once() {
+        let cause = || io::Error::other("timed out");
+        let expected = "the order could not be closed: the shop does not reply: timed out";
+        assert_eq!(text(Outer(Middle::Silent(cause()))), expected);
+        let boxed: Boxed = Outer(Middle::Silent(cause())).into();
+        assert_eq!(text(boxed), expected);
+        let local: Box<dyn Error> = Outer(Middle::Silent(cause())).into();
+        assert_eq!(text(local), expected);
+        let expected = "the order could not be closed: the shop refuses: timed out";
+        assert_eq!(text(Outer(Middle::Refused(cause()))), expected);
+        assert_eq!(text("plain"), "plain");
+        assert_eq!(text("plain".to_owned()), "plain");
+    }
+
+    #[test]
+    fn chains_are_cut() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{level:0>500}")]
+        struct Deep {
+            level: u32,
+            source: Option<Box<Self>>,
+        }
+        let deep = |inner: Option<Box<Deep>>, level| Deep { level, source: inner };
+        let chain = (0..1_000).fold(None, |inner, level| Some(Box::new(deep(inner, level))));
+        let text = text(*chain.unwrap());
+        assert!(text.len() >= MAX_ERROR_BYTES && text.len() < 2_000, "{}", text.len());
+    }
+}

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
-    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, QueueName, Redrive, Relay,
-    Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update, UpdateContent,
-    UpdateDue, UpdateToken,
+    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName, Redrive,
+    Relay, Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, Transport, all_scripts};
 use delayline_test_server::{Reply as Raw, Server};
@@ -170,6 +170,18 @@ pub async fn fill(queue: &impl Backend) {
     apply(queue, 3, Op::Enqueue(vec![scheduled, message("ready")])).await;
 }
 
+/// And what few queues have: large messages, updates, followers, results.
+pub async fn fill_more(queue: &impl Backend) {
+    fill(queue).await;
+    apply(queue, 4, Op::Enqueue(vec![message("large").payload(vec![b'l'; 5_000])])).await;
+    apply(queue, 4, Op::Enqueue(["leased", "expiring", "ready"].map(|it| update(it, 1)).to_vec()))
+        .await;
+    apply(queue, 4, Op::Enqueue(vec![throttled("throttled")])).await;
+    apply(queue, 4, Op::Enqueue(vec![message("done").priority(Priority::Urgent)])).await;
+    apply(queue, 4, claim(3, 1)).await;
+    apply(queue, 4, hand_off("done", 3, Outcome::Ack, &[])).await;
+}
+
 /// A message that replaces the one of this id.
 pub fn update(text: &str, token: u8) -> NewMessage {
     let token = UpdateToken::from_bytes([token; UpdateToken::BYTES]);
@@ -204,6 +216,7 @@ pub fn every_op() -> Vec<Op> {
         settle("leased", 1, Outcome::Release),
         hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),
         hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
+        hand_off("leased", 1, Outcome::Ack, &[]),
         Op::Extend(Extend::new(vec![(id("leased"), lease(1))], millis(9_000))),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),
@@ -270,6 +283,7 @@ macro_rules! each_queue_case {
         $crate::each_queue_case! { @$what $connect;
             refusals: out_of_memory_refuses_only_what_takes_memory;
             refusals: a_key_of_another_type_is_refused_before_anything_is_done;
+            refusals: no_script_writes_to_a_key_that_it_has_not_touched_before;
             refusals: a_queue_of_another_version_is_refused_unchanged;
             refusals: a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged;
             refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;

@@ -14,7 +14,7 @@ local removed, gone, new_updates = {}, {}, {}
 --@include write.lua
 
 -- READ
---@reads records, details
+--@reads details
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]

@@ -37,7 +37,7 @@ local first_left
 --@include write.lua
 
 -- READ
---@reads index, records, details, journal_new, journal_old
+--@reads index, records, details
 read_journal()
 local is_repeated = last_claim and sub(last_claim, JOURNAL_CLAIM_ID) == claim_id
 local lease_end = first_end_of_lease('0')

@@ -14,7 +14,7 @@
 --@include write.lua
 
 -- READ
---@reads index, records, details
+--@reads index, records
 local count = (#ARGV - 2) / 2
 local records = redis.call('HMGET', key.records, unpack(ARGV, 3, 2 + count))
 local past = finished_of(3, 2 + count)

@@ -9,7 +9,7 @@
 --@include write.lua
 
 -- READ
---@reads details, index
+--@reads index
 local ids, leases = {}, {}
 for i = 3, #ARGV, 2 do
   ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]

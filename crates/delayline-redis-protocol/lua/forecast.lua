@@ -4,7 +4,6 @@
 --@include prelude.lua
 
 -- READ
---@reads index
 local function count_until(instant)
   local count = 0
   for level = 0, LAST_LEVEL do

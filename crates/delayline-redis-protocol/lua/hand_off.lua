@@ -103,7 +103,7 @@ local function write_results()
 end
 
 -- READ
---@reads details, records
+--@reads details
 local settlements, runs, carried_by = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
 local carriers = {}
 for i = 1, settlements do
@@ -118,6 +118,9 @@ local known = bit.band(control.uses, USES_UPDATES) ~= 0
   and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + settlements))
 local records = messages > 0
   and redis.call('HMGET', key.records, unpack(ARGV, before_messages + 1, before_messages + messages))
+if not records then
+  --@look records
+end
 local past = finished_of(before_messages + 1, before_messages + messages)
 
 -- DECIDE

@@ -6,7 +6,6 @@
 --@include point.lua
 
 -- READ
---@reads history
 local letter, slots, unit = 'm', HISTORY_MINUTES, MINUTE
 if tonumber(ARGV[2]) == RESOLUTION_HOURS then
   letter, slots, unit = 'h', HISTORY_HOURS, HOUR

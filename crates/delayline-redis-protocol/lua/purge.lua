@@ -12,7 +12,7 @@ local results, new_finished, removed, gone = {ANSWER_RESULTS, now, 0}, {}, {}, {
 --@include write.lua
 
 -- READ
---@reads records, index
+--@reads index
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]

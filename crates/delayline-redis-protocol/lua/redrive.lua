@@ -12,7 +12,7 @@
 --@include write.lua
 
 -- READ
---@reads records, details, index
+--@reads details, index
 local ids, due = {}, instant(ARGV[2], 1)
 for i = 3, #ARGV do
   ids[i - 2] = ARGV[i]

@@ -10,7 +10,7 @@
 --@include write.lua
 
 -- READ
---@reads records, index
+--@reads index
 local ids = {}
 for i = 2, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]

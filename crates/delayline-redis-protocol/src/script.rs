@@ -153,7 +153,7 @@ fn header(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::assemble::is_word;
+    use super::assemble::{directives, is_word};
     use super::*;
     use crate::keys::DESTINATION;
 
@@ -245,6 +245,21 @@ mod tests {
                 let known = !is_write || script.source.contains(&asked);
                 assert!(known || is_first((command, key)), "{command} {key}: {file:.60}");
             }
+        }
+    }
+
+    /// Whether it reads them on every way to a write is shown on servers.
+    #[test]
+    fn what_a_script_says_that_it_reads_saves_a_look_and_is_read() {
+        for script in all_scripts() {
+            let path = format!("{}/lua/{}", env!("CARGO_MANIFEST_DIR"), script.name);
+            let whole = with_functions_inline(&with_parts(&std::fs::read_to_string(path).unwrap()));
+            let named = |kind| directives(&whole, kind).flat_map(|keys| keys.split(", "));
+            let looks: Vec<_> = named("--@look ").collect();
+            let is_right =
+                |key: &&str| looks.contains(key) && whole.contains(&format!(", key.{key},"));
+            let wrong: Vec<_> = named("--@reads ").filter(|key| !is_right(key)).collect();
+            assert!(wrong.is_empty(), "{} does not read them, or nobody would look: {wrong:?}", script.name);
         }
     }
 

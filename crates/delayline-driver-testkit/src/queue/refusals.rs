@@ -1,5 +1,9 @@
 //! Operations that the server or the stored data refuse: each wholly, or not at all (G3).
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
 use delayline_redis_protocol::layout::codes::uses;
 use delayline_redis_protocol::layout::{Field, control};
 
@@ -58,16 +62,21 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
     let mut refused = 0;
+    let cases = every_op().into_iter().flat_map(|op| [(op.clone(), false), (op, true)]);
+    let cases: Vec<_> = cases.collect();
     for spoiled in &keys {
-        for op in every_op() {
+        for (op, has_more) in &cases {
             server.command(&["FLUSHALL"]);
-            fill(&queue).await;
+            match has_more {
+                true => fill_more(&queue).await,
+                false => fill(&queue).await,
+            }
             server.binary_command(&[b"DEL", &spoiled[..]]);
             server.binary_command(&[b"SADD", &spoiled[..], b"not ours"]);
             let before = dump(&server, &keys);
             let spoiled_before = foreign(&server, spoiled);
             // At 6,000 a lease has run out, so the claim also writes what it seldom writes.
-            match kind_of(&queue, 6_000, &op).await {
+            match kind_of(&queue, 6_000, op).await {
                 Ok(_) => {
                     let spoiled_after = foreign(&server, spoiled);
                     assert_eq!(spoiled_after, spoiled_before, "{} touched {spoiled:?}", op.name());
@@ -82,6 +91,95 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
         }
     }
     assert!(refused > 60, "only {refused} operations were refused");
+}
+
+/// Nothing may fail after the first write, and a key that nobody has touched may hold something else.
+pub async fn no_script_writes_to_a_key_that_it_has_not_touched_before<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let mut monitor = Monitor::of(&server);
+    let (mut runs, mut untouched) = (0, BTreeSet::new());
+    for op in every_op() {
+        for (ms, has_more) in
+            [4_500, 6_000, 70_000, 7_300_000].map(|ms| [(ms, false), (ms, true)]).as_flattened()
+        {
+            server.command(&["FLUSHALL"]);
+            match has_more {
+                true => fill_more(&queue).await,
+                false => fill(&queue).await,
+            }
+            monitor.calls(&server);
+            apply(&queue, *ms, op.clone()).await;
+            let calls = monitor.calls(&server);
+            let is_write = |call: &Call| WRITES.contains(&&*call.command) && !call.is_idle;
+            let Some(first) = calls.iter().position(is_write) else { continue };
+            runs += 1;
+            let (before, after) = calls.split_at(first + 1);
+            for Call { command, key, .. } in after {
+                let is_touched = before.iter().any(|call| call.key == *key);
+                if TYPED.contains(&&**command) && !is_touched {
+                    untouched.insert(format!("{} at {ms}: {command} {key}", op.name()));
+                }
+            }
+        }
+    }
+    assert_eq!(untouched, BTreeSet::new());
+    assert!(runs > 100, "only {runs} runs have written");
+}
+
+/// Commands that fail on a key of another type.
+const TYPED: [&str; 8] = ["BITFIELD", "HDEL", "HSET", "LPUSH", "RPUSH", "XADD", "ZADD", "ZREM"];
+const WRITES: [&str; 12] = [
+    "BITFIELD", "HDEL", "HSET", "LPUSH", "PEXPIRE", "RENAME", "RPUSH", "SET", "UNLINK", "XADD",
+    "ZADD", "ZREM",
+];
+
+struct Call {
+    command: String,
+    /// Its first key.
+    key: String,
+    /// It is a write that changes nothing.
+    is_idle: bool,
+}
+
+/// A connection that tells what scripts call.
+struct Monitor(BufReader<UnixStream>);
+
+impl Monitor {
+    fn of(server: &Server) -> Self {
+        let mut stream = UnixStream::connect(server.unix_path()).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let mut monitor = Self(BufReader::new(stream));
+        assert_eq!(monitor.line(), "+OK");
+        monitor
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.0.read_until(b'\n', &mut line).unwrap();
+        assert!(!line.is_empty(), "the server has hung up");
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
+    /// What scripts have called since the last time.
+    fn calls(&mut self, server: &Server) -> Vec<Call> {
+        server.command(&["ECHO", "so far"]);
+        let mut calls = Vec::new();
+        loop {
+            let line = self.line();
+            let (origin, words) = line.split_once("] ").unwrap();
+            let words: Vec<_> = words.split('"').skip(1).step_by(2).collect();
+            if words == ["ECHO", "so far"] {
+                return calls;
+            }
+            // `XINFO` has a subcommand, and `TIME` no key.
+            let key = words.get(if words[0] == "XINFO" { 2 } else { 1 }).copied();
+            if let Some(key) = key.filter(|_| origin.ends_with(" lua")) {
+                let is_idle = matches!(words[..], ["HDEL", _, ""] | ["BITFIELD", _]);
+                calls.push(Call { command: words[0].to_owned(), key: key.to_owned(), is_idle });
+            }
+        }
+    }
 }
 
 /// A value that is not ours, and its time to live.

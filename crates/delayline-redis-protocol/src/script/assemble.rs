@@ -90,7 +90,7 @@ pub(super) fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {
 }
 
 /// What stands behind each directive of this kind.
-fn directives<'a>(source: &'a str, kind: &'a str) -> impl Iterator<Item = &'a str> {
+pub(super) fn directives<'a>(source: &'a str, kind: &'a str) -> impl Iterator<Item = &'a str> {
     source.lines().filter_map(move |line| line.trim_start().strip_prefix(kind))
 }
 

@@ -346,7 +346,8 @@ pub struct MessageInfo {
     pub due: Timestamp,
     /// When the message expires.
     pub expires_at: Option<Timestamp>,
-    /// The number of claims. Never decreases, not even by a redrive.
+    /// The number of claims. A redrive keeps it. It decreases only if the server loses claims, in a
+    /// failover or a crash.
     pub epoch: u64,
     /// The number of failures since the message was enqueued or redriven.
     pub failures: u32,

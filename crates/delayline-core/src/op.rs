@@ -348,7 +348,7 @@ impl Op {
     /// decision about one. Such operations are worth a [`Durability`](crate::Durability).
     ///
     /// If a claim or an extension is lost, another worker can claim the message, as if the lease
-    /// had expired; a lost repair can be repeated; the rest changes nothing.
+    /// had expired, and a lost claim repeats its epoch; a lost repair can be repeated; the rest changes nothing.
     #[must_use]
     pub const fn changes_for_good(&self) -> bool {
         match self {

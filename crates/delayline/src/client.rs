@@ -142,17 +142,26 @@ impl Client {
         }
     }
 
-    /// Whether changes have to be confirmed.
-    pub(crate) fn is_durable(&self) -> bool {
-        self.durability != Durability::None
-    }
-
     /// Sends `op` once, with the durability that the queue requests.
     pub(crate) async fn apply_once(&self, op: &Op) -> Result<Applied, delayline_core::Error> {
-        if !self.is_durable() || !op.changes_for_good() {
+        self.apply_once_with(op, self.durability_of(op)).await
+    }
+
+    /// The durability that the queue requests for `op`.
+    pub(crate) const fn durability_of(&self, op: &Op) -> Durability {
+        if op.changes_for_good() { self.durability } else { Durability::None }
+    }
+
+    /// Sends `op` once, with this durability.
+    pub(crate) async fn apply_once_with(
+        &self,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, delayline_core::Error> {
+        if durability == Durability::None {
             return self.backend.apply(At::Server, op).await;
         }
-        self.backend.apply_durably(At::Server, op, self.durability).await
+        self.backend.apply_durably(At::Server, op, durability).await
     }
 
     /// Waits before `op` is sent again.

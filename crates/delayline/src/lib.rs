@@ -126,7 +126,8 @@
 //! [G8](guarantees#g8), are theirs. [`State`](backend::State) is what they mean, and [`backend`] the contract behind a queue.
 //! Every call can be repeated after an error: its id makes a second send harmless, and only the
 //! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
-//! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token.
+//! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token if claims are
+//! [confirmed](WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

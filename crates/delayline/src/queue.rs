@@ -111,7 +111,8 @@ impl<T, C> Queue<T, C> {
     ///
     /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to what
     /// workers of the queue settle. It does not apply to claims and extended leases: if one is
-    /// lost, the message is redelivered, which can happen anyway.
+    /// lost, the message is redelivered, which can happen anyway. For claims, see
+    /// [`WorkerBuilder::claim_durability`](crate::WorkerBuilder::claim_durability).
     ///
     /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience)
     /// and confirmed again, after a failover on another server. If that fails too, the error is

@@ -58,7 +58,8 @@ use crate::{Codec, Json, Queue};
 /// empty queue also ends when it is refused, because it cannot learn whether the queue is empty.
 ///
 /// A message is handled at least once. To write elsewhere only as the latest holder of the message,
-/// use [`Job::epoch`] as a fencing token.
+/// use [`Job::epoch`] as a fencing token, with [`WorkerBuilder::claim_durability`] if the server can
+/// fail over.
 ///
 /// Dropping the future of [`run`](Self::run) drops all handlers, and their messages are redelivered
 /// when their leases expire, as after a crash. [`WorkerHandle::stop`] stops gracefully.

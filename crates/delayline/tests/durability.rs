@@ -118,6 +118,43 @@ async fn an_ack_that_is_not_confirmed_is_repeated() {
     assert_eq!(backend.durabilities("settle"), [ONE, ONE]);
 }
 
+/// Otherwise a failover could lose the claim and give the epoch to another handler.
+#[tokio::test(start_paused = true)]
+async fn no_handler_starts_before_its_claim_is_confirmed() {
+    let backend = Faulty::with_faults("claim", &[Fault::Unconfirmed, Fault::Unconfirmed]);
+    let queue = queue(&backend);
+    queue.send(&1).await.unwrap();
+    let worker = Worker::builder(queue).claim_durability(ONE).until_empty(true).build().unwrap();
+    let claims = Arc::clone(&backend);
+    let summary = worker
+        .run(move |job: Job<u32>| {
+            let claims = claims.sent("claim").into_iter().map(|(_, op)| match op {
+                Op::Claim(claim) => claim.claim_id,
+                other => panic!("{other:?}"),
+            });
+            // The next claim may be under way.
+            let claims: Vec<_> = claims.take(3).collect();
+            async move {
+                assert_eq!(job.epoch(), 1);
+                assert_eq!(claims, [claims[0]; 3], "the same claim, until it is confirmed");
+                Ok::<(), std::io::Error>(())
+            }
+        })
+        .await;
+    assert_eq!((summary.acked, summary.failed), (1, 0), "{summary:?}");
+    let durabilities = backend.durabilities("claim");
+    assert!(durabilities.iter().all(|it| *it == ONE), "{durabilities:?}");
+    assert_eq!(backend.durabilities("settle"), [Durability::None], "that is the queue's own");
+}
+
+#[tokio::test]
+async fn a_worker_refuses_an_absurd_number_of_replicas() {
+    let queue: Queue<u32> = delayline::connect("memory:").await.unwrap().queue("q").await.unwrap();
+    let worker = Worker::builder(queue).claim_durability(Durability::Replicas(33));
+    let error = worker.build().unwrap_err();
+    assert!(error.to_string().contains("from 1 to 32"), "{error}");
+}
+
 /// Each takes 100 ms.
 #[tokio::test(start_paused = true)]
 async fn sends_of_different_durability_do_not_wait_for_each_other() {

@@ -34,7 +34,7 @@ impl Doubt {
         self.is_raised.load(Ordering::Acquire)
     }
 
-    /// Whether the reply to a call needs a look first.
+    /// Whether the reply to a call counts only after a refresh of the topology.
     pub(crate) fn concerns(&self, is_durable: bool) -> bool {
         self.is_raised() || is_durable && self.is_slow_to_confirm.load(Ordering::Acquire)
     }
@@ -49,7 +49,7 @@ impl Doubt {
         self.sign.notify_one();
     }
 
-    /// After the reply to such a call there was a look, and the server still serves.
+    /// The topology was refreshed after the reply to such a call, and the server still serves.
     pub(crate) fn settle(&self, is_durable: bool) {
         self.is_raised.store(false, Ordering::Release);
         if is_durable {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES};
 use delayline_core::worker::QueuePlan;
-use delayline_core::{Claim, ClaimId, ConsumerName, Millis, Op, RetryPolicy, Violation};
+use delayline_core::{
+    Claim, ClaimId, ConsumerName, Durability, Millis, Op, RetryPolicy, Violation,
+};
 use uuid::Uuid;
 
 use super::handler::Rules;
@@ -30,6 +32,7 @@ pub struct WorkerBuilder<T, C = Json> {
     stop_grace: Duration,
     until_empty: bool,
     consumer: String,
+    claim_durability: Durability,
 }
 
 /// The configuration of a worker.
@@ -47,6 +50,7 @@ pub(crate) struct Config {
     pub(super) stop_grace: Duration,
     pub(super) until_empty: bool,
     pub(super) consumer: ConsumerName,
+    pub(super) claim_durability: Durability,
 }
 
 impl<T, C> WorkerBuilder<T, C> {
@@ -63,6 +67,7 @@ impl<T, C> WorkerBuilder<T, C> {
             stop_grace: Duration::from_secs(20),
             until_empty: false,
             consumer: String::new(),
+            claim_durability: Durability::None,
         }
     }
 
@@ -173,11 +178,27 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
+    /// Confirms each claim before its handlers start. The default is [`Durability::None`], whatever
+    /// [`Queue::durability`] is.
+    ///
+    /// Choose it if you use [`Job::epoch`](super::Job::epoch) as a fencing token and the server can
+    /// fail over: a failover that loses a claim repeats its epoch. A handler whose claim is
+    /// confirmed has an epoch that no later handler gets, as far as the confirmation reaches
+    /// ([G25](crate::guarantees#g25)).
+    ///
+    /// Each claim then takes one more round trip to the replicas or one sync of the disk. A claim
+    /// that is not confirmed is repeated, and starts no handler.
+    pub const fn claim_durability(mut self, durability: Durability) -> Self {
+        self.claim_durability = durability;
+        self
+    }
+
     /// Builds the worker.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the concurrency, lease or name is outside its limits.
+    /// [`Error::Backend`] if the concurrency, lease, name or durability is outside its
+    /// limits.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)
     }
@@ -205,6 +226,7 @@ impl<T, C> WorkerBuilder<T, C> {
             stop_grace: self.stop_grace,
             until_empty: self.until_empty,
             consumer: ConsumerName::new(name)?,
+            claim_durability: self.claim_durability,
         };
         config.validate()?;
         Ok(Worker::new(self.queue, config))
@@ -231,6 +253,7 @@ impl Config {
 
     /// Checks the limits. A claim for all slots checks those that it shares.
     fn validate(&self) -> Result<(), Violation> {
+        self.claim_durability.validate()?;
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {
             return Err(out_of_range("the concurrency", self.concurrency, MAX_BATCH));
         }

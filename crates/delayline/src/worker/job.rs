@@ -60,9 +60,13 @@ impl<T> Job<T> {
         &self.headers
     }
 
-    /// How often the message has been claimed, including this time. It increases with every claim,
-    /// so use it as a fencing token for conditional writes elsewhere: a store that has seen a
-    /// higher epoch refuses this one ([G6](crate::guarantees#g6)).
+    /// How often the message has been claimed, including this time.
+    ///
+    /// Use it as a fencing token for conditional writes elsewhere: a store that has seen this epoch
+    /// or a higher one refuses the write. If a failover or a crash of the server loses a claim, its
+    /// epoch is given to the next one again. To prevent that, confirm claims with
+    /// [`claim_durability`](super::WorkerBuilder::claim_durability). A new message that reuses an
+    /// id starts at 1.
     #[doc(alias = "fencing token")]
     pub const fn epoch(&self) -> u64 {
         self.lease.epoch

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Moment, Plan, QueuePlan, Slot};
 use delayline_core::{
-    Applied, Delivery, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op, Reply,
-    Settled, Settlement, Timestamp, Wakeup,
+    Applied, Delivery, Durability, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op,
+    Reply, Settled, Settlement, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -156,10 +156,13 @@ impl Run {
         let now = self.now();
         while let Some(action) = self.machine.poll(now) {
             match action {
-                Action::Send { queue, op } => self.call(queue, async move |client| {
-                    let result = client.apply_once(&op).await;
-                    Report::Answer { queue, op, result }
-                }),
+                Action::Send { queue, op } => {
+                    let durability = self.durability(queue, &op);
+                    self.call(queue, async move |client| {
+                        let result = client.apply_once_with(&op, durability).await;
+                        Report::Answer { queue, op, result }
+                    });
+                }
                 Action::Wait { queue, timeout } => self.call(queue, async move |client| {
                     let result = Wakeup::wait(&client.backend, timeout).await;
                     Report::Waited { queue, result }
@@ -188,6 +191,15 @@ impl Run {
                 }
                 Action::Stuck { slot, running } => self.stuck(slot, running),
             }
+        }
+    }
+
+    /// The durability that an operation of a queue requests.
+    fn durability(&self, queue: usize, op: &Op) -> Durability {
+        let Some(lane) = self.lanes.get(queue) else { return Durability::None };
+        match op {
+            Op::Claim(_) => lane.config.claim_durability,
+            op => lane.client.durability_of(op),
         }
     }
 

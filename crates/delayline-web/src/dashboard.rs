@@ -16,7 +16,7 @@ use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::job::Slot;
-use crate::latest::Latest;
+use crate::latest::{Counted, Latest};
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
 /// Makes the router of a dashboard and its HTTP API; see [the crate](crate).
@@ -211,6 +211,7 @@ pub(crate) struct Shared {
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
     pub(crate) counts: Latest<(Stats, Timestamp)>,
+    pub(crate) counted: Counted,
     pub(crate) forecast: Latest<Forecast>,
     pub(crate) history: Latest<History>,
     pub(crate) job: Slot,

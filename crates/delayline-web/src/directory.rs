@@ -209,8 +209,8 @@ fn told(before: &Known, now: &Known) {
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, forecast, history, job) = Default::default();
-        Self { queue: queue.patience(PATIENCE), counts, forecast, history, job }
+        let (counts, counted, forecast, history, job) = Default::default();
+        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job }
     }
 }
 

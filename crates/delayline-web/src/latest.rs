@@ -1,5 +1,6 @@
 //! What was last read of a queue, for all who want to see it at the same time.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use delayline::{Forecast, History, Resolution, Stats, Timestamp};
@@ -48,11 +49,46 @@ impl<T: Clone> Latest<T> {
     }
 }
 
+/// The last counts of a queue, which stay while it cannot be counted.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// When the queue was first to be counted.
+    first: Instant,
+    last: std::sync::Mutex<Option<(Instant, Stats, Timestamp)>>,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self { first: Instant::now(), last: std::sync::Mutex::default() }
+    }
+}
+
+impl Counted {
+    /// The last counts with the time by the server's clock now, if there are any, and their age: how
+    /// long there are none, if so.
+    pub(crate) fn last(&self) -> (Option<(Stats, Timestamp)>, Duration) {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((taken, stats, at)) = last else { return (None, self.first.elapsed()) };
+        let age = taken.elapsed();
+        let passed = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let now = Timestamp::from_ms(at.as_ms().saturating_add(passed)).unwrap_or(at);
+        (Some((stats, now)), age)
+    }
+}
+
 impl Served {
+    /// Counts the queue, and keeps what it counts.
+    async fn count(&self) -> Result<(Stats, Timestamp), Failure> {
+        let (stats, at) = counted(&self.queue).await?;
+        let mut last = self.counted.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((Instant::now(), stats, at));
+        Ok((stats, at))
+    }
+
     /// The counts, at most a second old, and their instant by the server's clock. `None` if the queue
     /// cannot be counted.
     pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
-        self.counts.within(COUNTS_AGE, counted(&self.queue)).await
+        self.counts.within(COUNTS_AGE, self.count()).await
     }
 
     /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that asks
@@ -60,7 +96,7 @@ impl Served {
     pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
         match if is_live { self.counts().await } else { None } {
             Some(counts) => Ok(counts),
-            None => self.counts.anew(counted(&self.queue)).await,
+            None => self.counts.anew(self.count()).await,
         }
     }
 

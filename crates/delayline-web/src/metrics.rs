@@ -9,15 +9,32 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use delayline::{DeathReason, Stats, Timestamp, Totals};
+use tokio::time::timeout;
 
 use crate::context::Context;
 use crate::dashboard::Shared;
 use crate::directory::{Queues, Search};
 
-/// The counts of each queue, at most a second old.
-async fn sample(queues: &Queues) -> Vec<(&str, Option<(Stats, Timestamp)>)> {
-    let all = queues.iter();
-    let all = all.map(|(name, served)| async move { (&name[..], served.counts().await) });
+/// A queue, as far as it could be counted.
+struct Sample<'a> {
+    name: &'a str,
+    /// Whether it could be counted now.
+    up: bool,
+    /// The last counts, and the time by the server's clock.
+    last: Option<(Stats, Timestamp)>,
+    /// How long ago it was counted, or was first to be.
+    age: Duration,
+}
+
+/// The counts of each queue, at most a second old if it answers.
+async fn sample(queues: &Queues) -> Vec<Sample<'_>> {
+    let all = queues.iter().map(|(name, served)| async move {
+        // A scrape that takes too long would lose the metrics of all queues.
+        let counts = timeout(MOST_WAIT, served.counts()).await;
+        let up = counts.is_ok_and(|counts| counts.is_some());
+        let (last, age) = served.counted.last();
+        Sample { name, up, last, age }
+    });
     futures_util::future::join_all(all).await
 }
 
@@ -27,7 +44,7 @@ pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let known = shared.directory.known().await;
     let unlisted =
         known.search.as_ref().is_some_and(|it| it.read.is_none() || it.failure.is_some());
-    let why = if !sample(&known.queues).await.iter().all(|(_, counts)| counts.is_some()) {
+    let why = if !sample(&known.queues).await.iter().all(|sample| sample.up) {
         "a queue cannot be reached\n"
     } else if unlisted {
         "the queues cannot be listed\n"
@@ -58,12 +75,19 @@ fn discovery(out: &mut String, search: &Search) {
 }
 
 /// The metrics in the text format of Prometheus. A queue's name needs no escapes.
-fn exposition(samples: &[(&str, Option<(Stats, Timestamp)>)]) -> String {
+///
+/// A queue that cannot be counted keeps its last counts, or else one failed count would end an alert
+/// that waits for its time.
+fn exposition(samples: &[Sample<'_>]) -> String {
     let mut out = String::new();
-    let known = || samples.iter().filter_map(|&(name, counts)| Some((name, counts?)));
+    let known = || samples.iter().filter_map(|sample| Some((sample.name, sample.last?)));
     head(&mut out, UP, "gauge", "1 if the queue could be counted");
-    for (name, counts) in samples {
-        line(&mut out, UP, &format!("queue=\"{name}\""), u64::from(counts.is_some()));
+    for Sample { name, up, .. } in samples {
+        line(&mut out, UP, &format!("queue=\"{name}\""), u64::from(*up));
+    }
+    head(&mut out, COUNT_AGE, "gauge", "Time since the queue was counted");
+    for Sample { name, age, .. } in samples {
+        let _ = writeln!(out, "{COUNT_AGE}{{queue=\"{name}\"}} {}", age.as_secs_f64());
     }
     head(&mut out, MESSAGES, "gauge", "Messages of the queue by state");
     for (name, (stats, _)) in known() {
@@ -130,9 +154,13 @@ fn line(out: &mut String, metric: &str, labels: &str, value: u64) {
     let _ = writeln!(out, "{metric}{{{labels}}} {value}");
 }
 
+/// How long a scrape or a health check waits for a count.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+
 const LISTED: &str = "delayline_discovery_complete";
 const LIST_AGE: &str = "delayline_discovery_age_seconds";
 const UP: &str = "delayline_queue_up";
+const COUNT_AGE: &str = "delayline_queue_count_age_seconds";
 const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use delayline_web::{Access, Dashboard, Role};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::promql::{Named, named};
-use crate::support::{get, let_die, open, orders, send, send_later, site};
+use crate::support::{Answer, get, let_die, open, orders, send, send_later, site};
+use crate::trouble::Trouble;
 
 #[tokio::test]
 async fn metrics_have_the_counts_of_every_queue() {
@@ -54,6 +56,57 @@ async fn a_second_scrape_within_a_second_costs_nothing() {
     page.has(r#"state="ready"} 0"#);
     tokio::time::advance(Duration::from_secs(1)).await;
     get(&site, "/metrics").await.status(200).has(r#"state="ready"} 1"#);
+}
+
+/// The value of a metric of the queue `orders`.
+#[track_caller]
+fn value(page: &Answer, metric: &str) -> Option<f64> {
+    let start = format!("{metric}{{queue=\"orders\"");
+    let line = page.text().lines().find(|line| line.starts_with(&start))?;
+    Some(line.rsplit_once(' ').unwrap().1.parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_counted_keeps_its_last_counts_with_their_age() {
+    let orders = orders().await;
+    send(&orders, "order-1", "1").await;
+    let site = site(&Trouble::refuses_after(1, &orders), Role::Viewer);
+    let scrape = async || get(&site, "/metrics").await.status(200);
+    let before = scrape().await;
+    assert_eq!(value(&before, "delayline_queue_up"), Some(1.0));
+    assert_eq!(value(&before, "delayline_queue_count_age_seconds"), Some(0.0));
+    tokio::time::advance(Duration::from_secs(90)).await;
+    let after = scrape().await;
+    assert_eq!(value(&after, "delayline_queue_up"), Some(0.0));
+    assert_eq!(value(&after, "delayline_queue_count_age_seconds"), Some(90.0));
+    // What is due waits, and no series has a gap.
+    let oldest = "delayline_oldest_due_age_seconds";
+    let waited = value(&after, oldest).unwrap() - value(&before, oldest).unwrap();
+    assert!((89.9..=90.1).contains(&waited), "{waited}");
+    assert_eq!(exported(after.text()), exported(before.text()));
+    drop(after.has(r#"delayline_messages{queue="orders",state="ready"} 1"#));
+    get(&site, "/health").await.status(503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_does_not_hold_a_scrape() {
+    let orders = orders().await;
+    send(&orders, "order-1", "1").await;
+    let (trouble, slow) = Trouble::holds_replies(&orders);
+    let site = site(&slow, Role::Viewer);
+    let begin = Instant::now();
+    let page = get(&site, "/metrics").await.status(200);
+    assert!(begin.elapsed() <= Duration::from_secs(2), "{:?}", begin.elapsed());
+    // It was never counted: only that is known, and since when.
+    assert_eq!(value(&page, "delayline_queue_up"), Some(0.0));
+    assert!(value(&page, "delayline_queue_count_age_seconds").unwrap() >= 1.0);
+    assert_eq!(value(&page, "delayline_messages"), None);
+    get(&site, "/health").await.status(503);
+    for _ in 0..3 {
+        trouble.release();
+    }
+    let page = get(&site, "/metrics").await.status(200);
+    assert_eq!(value(&page, "delayline_queue_up"), Some(1.0));
 }
 
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");

@@ -361,6 +361,11 @@ fn a_forecast_counts_what_falls_due() {
         assert_eq!(row("within 30m"), ["0"], "{text}");
         assert_eq!(row("within 90m"), ["60", &"#".repeat(40)], "{text}");
 
+        // A longer delay includes what falls due within a shorter one.
+        let text = forecast(&["--within", "90m,3h"], 0).stdout;
+        let line = text.lines().find(|line| line.starts_with("within 3h")).unwrap();
+        assert!(line.split_whitespace().nth(2) == Some("60"), "{text}");
+
         let value = &forecast(&["--within", "30m, 2 days", "--json"], 0).lines()[0];
         let due = serde_json::json!([
             {"within_ms": 1_800_000, "count": 0}, {"within_ms": 172_800_000, "count": 60}

@@ -39,6 +39,8 @@ pub use self::message::{
     explanation, headers, id, info, line, message, progress, progress_name, stateless,
     text_or_base64,
 };
-pub use self::stats::{FORECAST_DELAYS, counts, forecast, forecast_delays, lateness, stats};
+pub use self::stats::{
+    FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, stats,
+};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

@@ -60,6 +60,17 @@ pub fn forecast_delays(text: &str) -> Result<Vec<Duration>, String> {
     text.split(',').map(|delay| duration(delay.trim())).collect()
 }
 
+/// For each delay of a forecast, how many messages fall due within it: also those that do so within
+/// a shorter one, but not those that are ready.
+#[must_use]
+pub fn falling_due(forecast: &Forecast) -> Vec<u64> {
+    let add = |sum: &mut u64, count: &u64| {
+        *sum = sum.saturating_add(*count);
+        Some(*sum)
+    };
+    forecast.due.iter().scan(0, add).collect()
+}
+
 /// When the waiting messages are due: how many are ready, due within each delay but not within the
 /// one before, and due later.
 #[must_use]

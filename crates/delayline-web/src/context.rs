@@ -59,8 +59,12 @@ impl Context {
     pub(crate) fn served(&self, name: &str) -> Result<(&str, &Served), Failure> {
         match self.known.queues.get_key_value(name) {
             Some((name, served)) => Ok((name, served)),
-            None => Err(Failure::Unknown("there is no such queue here".to_owned())),
+            None => Err(self.unknown_queue()),
         }
+    }
+
+    pub(crate) fn unknown_queue(&self) -> Failure {
+        Failure::Unknown("there is no such queue here".to_owned())
     }
 
     /// Whether an open page asks for itself again, and so may get what others got a moment ago.

@@ -92,6 +92,28 @@ impl Directory {
         Self { added, finder }
     }
 
+    /// Opens a queue that is not in the list, if queues are looked for; a send may create it.
+    pub(crate) async fn open(&self, name: &str) -> Option<Result<Arc<Served>, Error>> {
+        let connection = &self.finder.as_ref()?.connection;
+        let opened = connection.queue_with_codec::<Bytes, Raw>(name, Raw).await;
+        Some(opened.map(|queue| Arc::new(Served::new(queue))))
+    }
+
+    /// Adds a queue to the list, unless there are too many: the server has it from now on.
+    pub(crate) fn add(&self, name: &str, served: Arc<Served>) {
+        let Some(finder) = &self.finder else { return };
+        finder.known.send_if_modified(|known| {
+            let is_full = known.queues.len() >= self.added.len().saturating_add(MOST_QUEUES);
+            if is_full || known.queues.contains_key(name) {
+                return false;
+            }
+            let mut queues = Queues::clone(&known.queues);
+            queues.insert(name.to_owned(), served);
+            known.queues = Arc::new(queues);
+            true
+        });
+    }
+
     /// What is known. Looks again if that is older than a minute, and waits a moment for the result:
     /// a search that takes longer goes on, and shows later.
     pub(crate) async fn known(&self) -> Known {

@@ -2,7 +2,8 @@
 
 /// Count the waiting messages by when they are due
 ///
-/// Each line counts what is due within its delay from now, but not within the delay before it.
+/// Each line counts what falls due within its delay from now, also within a shorter one; what is due
+/// already is ready. With --json, each count is without those of the shorter delays.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Forecast {

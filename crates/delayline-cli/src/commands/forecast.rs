@@ -24,7 +24,7 @@ pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Fai
 fn table(queue: &str, within: &str, forecast: &delayline::Forecast) -> String {
     let mut rows = vec![("ready".to_owned(), forecast.ready)];
     let delays = within.split(',').map(|delay| format!("within {}", delay.trim()));
-    rows.extend(delays.zip(forecast.due.iter().copied()));
+    rows.extend(delays.zip(json::falling_due(forecast)));
     rows.push(("later".to_owned(), forecast.later));
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default();
     let mut table = format!("{:<16}{}\n", "queue", harmless(queue));

@@ -1,5 +1,7 @@
 //! Messages that come in.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
@@ -29,7 +31,15 @@ pub(super) async fn send(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let (name, queue) = context.named(&place.queue)?;
+    let known = context.known.queues.get(&place.queue).cloned();
+    // Under a list that is looked for, the first message of a queue makes it.
+    let (served, is_new) = match known {
+        Some(served) => (served, false),
+        None => match context.shared.directory.open(&place.queue).await {
+            Some(opened) => (opened?, true),
+            None => return Err(context.unknown_queue().into()),
+        },
+    };
     let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
     let single = body.trim_ascii_start().starts_with(b"{");
     let batch = match kind.as_deref() {
@@ -41,14 +51,17 @@ pub(super) async fn send(
         _ => return Err(Failure::MediaType("application/json or application/x-ndjson").into()),
     };
     let visitor = json::harmless_line(&context.visitor.name);
-    let (name, queue) = (name.to_owned(), queue.clone());
+    let (name, shared) = (place.queue, Arc::clone(&context.shared));
     let work = async move {
         // The messages take as much memory, until they are sent.
         let _counts = body;
         let (count, response) = match batch {
-            Batch::One(message) => (1, one(&queue, *message).await),
-            Batch::Many(messages) => (messages.len(), many(&queue, messages).await),
+            Batch::One(message) => (1, one(&served.queue, *message).await),
+            Batch::Many(messages) => (messages.len(), many(&served.queue, messages).await),
         };
+        if is_new && response.status().is_success() {
+            shared.directory.add(&name, served);
+        }
         // Sends are many: they are told to those who want to know more.
         tracing::debug!(
             target: "delayline_web::audit",

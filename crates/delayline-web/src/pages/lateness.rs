@@ -34,7 +34,7 @@ pub(super) fn plot(history: &History) -> Markup {
                 }
             }
         }
-        p.far.wraps {
+        p.far {
             "The stronger the colour, the more deliveries: at most " (number(most))
             " in a field of six minutes."
         }

@@ -156,7 +156,7 @@ pub(super) fn capitalised(name: &str) -> String {
 fn coming(forecast: &Forecast) -> Markup {
     let delays = FORECAST_DELAYS.split(',').map(|delay| format!("Within {delay}"));
     let mut rows = vec![("Now".to_owned(), forecast.ready)];
-    rows.extend(delays.zip(forecast.due.iter().copied()));
+    rows.extend(delays.zip(json::falling_due(forecast)));
     rows.push(("Later".to_owned(), forecast.later));
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
     html! {
@@ -177,5 +177,6 @@ fn coming(forecast: &Forecast) -> Markup {
                 }
             }
         }
+        p.far { "Each delay from now includes the shorter ones, but not what is due now." }
     }
 }

@@ -291,6 +291,10 @@ async fn the_description_is_true() {
             let described = methods.get(method.to_lowercase()).is_some();
             let answer = call(&site, method, &real, "{}").await;
             assert_eq!(answer.status != 405, described, "{method} {path}: {}", answer.text());
+            if !described {
+                assert_eq!(answer.json()["status"], 405, "{method} {path}");
+                assert!(answer.header("allow").len() > 2, "{method} {path}");
+            }
             if described && answer.status.is_success() {
                 let status = answer.status.as_u16().to_string();
                 let responses = &methods[&method.to_lowercase()]["responses"];
@@ -306,6 +310,137 @@ async fn the_description_is_true() {
         assert!(document.pointer(pointer).is_some(), "{pointer}");
     }
     call(&site, "GET", "/nowhere", "").await.status(404);
+}
+
+/// Whether the schema of a description permits a value, as far as these descriptions need it.
+fn permits(document: &Value, schema: &Value, value: &Value) -> bool {
+    let sub = |schema: &Value| permits(document, schema, value);
+    let Some(rules) = schema.as_object() else { return schema == &json!(true) };
+    let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
+    let all = |names: &Value| names.as_array().unwrap().iter().all(has);
+    let length = value.as_str().map(str::len).or_else(|| value.as_array().map(Vec::len));
+    let length = length.unwrap_or_default() as u64;
+    let concerns = |rule: &str| match rule {
+        "properties" | "additionalProperties" | "required" | "dependentRequired" => {
+            value.is_object()
+        }
+        "items" | "minItems" | "maxItems" | "uniqueItems" => value.is_array(),
+        "minLength" | "maxLength" => value.is_string(),
+        _ => true,
+    };
+    let mut concerning = rules.iter().filter(|(rule, _)| concerns(rule));
+    concerning.all(|(rule, of)| match rule.as_str() {
+        "$ref" => sub(document.pointer(&of.as_str().unwrap()[1..]).unwrap()),
+        "type" => match of.as_str().unwrap() {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "boolean" => value.is_boolean(),
+            other => panic!("{other}"),
+        },
+        "properties" => of.as_object().unwrap().iter().all(|(name, schema)| {
+            value.get(name).is_none_or(|member| permits(document, schema, member))
+        }),
+        "additionalProperties" if of == &json!(false) => {
+            value.as_object().unwrap().keys().all(|name| schema["properties"].get(name).is_some())
+        }
+        "additionalProperties" => {
+            value.as_object().unwrap().values().all(|it| permits(document, of, it))
+        }
+        "required" => all(of),
+        "dependentRequired" => {
+            of.as_object().unwrap().iter().all(|(name, others)| !has(&json!(name)) || all(others))
+        }
+        "oneOf" => of.as_array().unwrap().iter().filter(|it| sub(it)).count() == 1,
+        "anyOf" => of.as_array().unwrap().iter().any(sub),
+        "not" => !sub(of),
+        "if" => schema.get(if sub(of) { "then" } else { "else" }).is_none_or(sub),
+        "const" => value == of,
+        "enum" => of.as_array().unwrap().contains(value),
+        "items" => value.as_array().unwrap().iter().all(|item| permits(document, of, item)),
+        "minLength" | "minItems" => length >= of.as_u64().unwrap(),
+        "maxLength" | "maxItems" => length <= of.as_u64().unwrap(),
+        "uniqueItems" => {
+            let items = value.as_array().unwrap();
+            items.iter().all(|item| items.iter().filter(|other| *other == item).count() == 1)
+        }
+        "minimum" => value.as_u64() >= of.as_u64(),
+        "maximum" => value.as_u64() <= of.as_u64(),
+        "then" | "else" | "description" | "examples" | "default" | "maxProperties" | "pattern" => {
+            true
+        }
+        other => panic!("{other}"),
+    })
+}
+
+/// What is refused by its form is not permitted by the description, and what is permitted is not
+/// refused.
+#[tokio::test]
+async fn the_description_permits_what_is_accepted() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Admin);
+    let document = get(&site, "/api/v1/openapi.json").await.json();
+    let many: Vec<String> = (0..1_001).map(|number| number.to_string()).collect();
+    let long = "x".repeat(129);
+    let [sends, redrive, purge, jobs, when] = [
+        "/queues/{queue}/messages",
+        "/queues/{queue}/dead/redrive",
+        "/queues/{queue}/dead/purge",
+        "/queues/{queue}/dead/jobs",
+        "/queues/{queue}/messages/{id}/reschedule",
+    ];
+    let at = "2030-01-31T09:00:00Z";
+    for (path, body, accepted) in [
+        (sends, json!({"payload": 1}), true),
+        (sends, json!({"payload": 1, "id": "a", "delay": "1h"}), true),
+        (sends, json!({"payload": 1, "at": at, "headers": {"a": "b"}}), true),
+        (sends, json!({"payload": 1, "delay": "1h", "at": at}), false),
+        (sends, json!([{"payload": 1, "delay": "1h", "at": at}]), false),
+        (sends, json!({"payload": 1, "payload_base64": ""}), false),
+        (sends, json!({"payload": 1, "id": ""}), false),
+        (sends, json!({"payload": 1, "id": long}), false),
+        (sends, json!({"payload": 1, "unknown": 1}), false),
+        (sends, json!({"payload": 1, "headers": {"a": 1}}), false),
+        (sends, json!([]), false),
+        (sends, json!({"payload": 1, "id": "b", "update": "replace"}), true),
+        (sends, json!({"payload": 1, "update": "replace"}), false),
+        (sends, json!({"payload": 1, "id": "c", "update": "debounce", "at_most": "1h"}), true),
+        (sends, json!({"payload": 1, "id": "c", "update": "debounce"}), false),
+        (sends, json!({"payload": 1, "id": "c", "update": "throttle", "at_most": "1h"}), false),
+        (sends, json!({"payload": 1, "id": "c", "at_most": "1h"}), false),
+        (sends, json!({"payload": 1, "id": "c", "update_token": "0123456789abcdef"}), false),
+        (sends, json!({"payload": 1, "id": "d", "once_per": "1h"}), true),
+        (sends, json!({"payload": 1, "once_per": "1h"}), false),
+        (redrive, json!({"ids": ["a"], "delay": "1h"}), true),
+        (redrive, json!({"ids": ["a"], "ids_base64": ["/w=="], "at": at}), true),
+        (redrive, json!({"ids": ["a"], "delay": "1h", "at": at}), false),
+        (redrive, json!({"ids": []}), false),
+        (redrive, json!({}), false),
+        (redrive, json!({"ids": [""]}), false),
+        (redrive, json!({"ids": ["a", "a"]}), false),
+        (purge, json!({"ids_base64": ["/w=="], "ids": []}), true),
+        (purge, json!({"ids": [], "ids_base64": []}), false),
+        (purge, json!({"ids": [""]}), false),
+        (purge, json!({"ids_base64": [""]}), false),
+        (purge, json!({"ids": many}), false),
+        (purge, json!({"ids": ["a"], "delay": "1h"}), false),
+        (when, json!({"delay": "1h"}), true),
+        (when, json!({"delay": "1h", "at": at}), false),
+        (when, json!({}), false),
+        (jobs, json!({"action": "redrive", "delay": "1h"}), true),
+        (jobs, json!({"action": "redrive", "delay": "1h", "at": at}), false),
+        (jobs, json!({"action": "count", "delay": "1h"}), false),
+        (jobs, json!({"action": "purge", "at": at}), false),
+        (jobs, json!({"action": "count", "limit": 0}), false),
+    ] {
+        let schema = &document["paths"][path]["post"]["requestBody"]["content"];
+        let schema = &schema["application/json"]["schema"];
+        assert_eq!(permits(&document, schema, &body), accepted, "{path}: {body}");
+        let path = path.replace("{queue}", "orders").replace("{id}", "x");
+        let answer = call(&site, "POST", &path, &body.to_string()).await;
+        assert_eq!(answer.status != 400, accepted, "{path}: {body}: {}", answer.text());
+    }
 }
 
 #[tokio::test]

@@ -38,6 +38,18 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     post(&site, "/pause?queue=orders", "").await.leads_to();
     assert!(orders.stats().await.unwrap().paused);
     get(&site, "/health").await.status(200);
+    // The first message of a queue makes it.
+    let send = async |name: &str, body: &str| {
+        call(&site, "POST", &format!("/queues/{name}/messages"), body).await
+    };
+    send("fresh", r#"{"payload": 1, "delay": "soon"}"#).await.status(400);
+    send("fresh%20", r#"{"payload": 1}"#).await.status(400);
+    call(&site, "GET", "/queues/fresh", "").await.status(404);
+    send("fresh", r#"{"payload": 1}"#).await.status(201);
+    let fresh = call(&site, "GET", "/queues/fresh", "").await.status(200).json();
+    assert_eq!(fresh["ready"], 1);
+    get(&site, "/queues").await.status(200).has("queue?queue=fresh");
+    call(&site, "POST", "/queues/misspelt/pause", "").await.status(404);
     for wrong in ["a%20b", "", "%00", "nobody", "%3Cscript%3E"] {
         get(&site, &format!("/queue?queue={wrong}")).await.status(404).lacks("<script>");
         call(&site, "GET", &format!("/queues/{wrong}"), "").await.status(404);

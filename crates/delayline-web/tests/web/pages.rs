@@ -65,6 +65,8 @@ async fn a_queue_shows_what_falls_due() {
     assert!(row("Now").contains(">1<"), "{}", row("Now"));
     assert!(row("Within 1h").contains(">0<") && row("Within 1h").contains("width=\"0\""));
     assert!(row("Within 6h").contains(">1,234<") && row("Within 6h").contains("width=\"1000\""));
+    // What falls due within six hours does so within a day.
+    assert!(row("Within 1 day").contains(">1,234<"));
     assert!(row("Later").contains(">0<"));
 }
 

@@ -3,8 +3,10 @@
 //! Keeps a queue in this process's memory: for tests, for programs that need no server, and as the
 //! model that other backends are compared with. The contents are lost when the process ends.
 
+mod clock;
+
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -14,6 +16,8 @@ use delayline_core::{
 };
 use tokio::sync::Notify;
 
+pub use self::clock::ManualClock;
+
 /// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -22,39 +26,47 @@ mod readme {}
 /// A queue in memory. Share it between tasks with an [`Arc`](std::sync::Arc).
 pub struct MemoryBackend {
     name: Option<QueueName>,
-    queue: Mutex<Queue>,
-    bell: Notify,
-}
-
-struct Queue {
-    state: State,
+    state: Mutex<State>,
     clock: Clock,
+    bell: Arc<Notify>,
 }
 
 /// The clock behind [`At::Server`].
 enum Clock {
     System,
-    /// Stands still until a test moves it.
-    Manual(Timestamp),
+    Manual(ManualClock),
 }
 
 impl MemoryBackend {
     /// Creates an empty queue on the system clock.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(Clock::System)
+        Self { name: None, state: Mutex::default(), clock: Clock::System, bell: Arc::default() }
     }
 
     /// Creates an empty queue whose clock shows `start` until [`advance`](Self::advance) moves it:
     /// for tests that should not wait.
     #[must_use]
     pub fn with_manual_clock(start: Timestamp) -> Self {
-        Self::with_clock(Clock::Manual(start))
+        Self::with_clock_of(&ManualClock::new(start))
     }
 
-    fn with_clock(clock: Clock) -> Self {
-        let queue = Mutex::new(Queue { state: State::new(), clock });
-        Self { name: None, queue, bell: Notify::new() }
+    /// Creates an empty queue on a manual clock, which other queues can share.
+    ///
+    /// ```
+    /// # use delayline_core::{Millis, Timestamp};
+    /// # use delayline_memory::{ManualClock, MemoryBackend};
+    /// let clock = ManualClock::new(Timestamp::MIN);
+    /// let (orders, mails) =
+    ///     (MemoryBackend::with_clock_of(&clock), MemoryBackend::with_clock_of(&clock));
+    /// clock.advance(Millis::saturating(500));
+    /// assert_eq!((orders.now().as_ms(), mails.now().as_ms()), (500, 500));
+    /// ```
+    #[must_use]
+    pub fn with_clock_of(clock: &ManualClock) -> Self {
+        let queue = Self { clock: Clock::Manual(clock.clone()), ..Self::new() };
+        clock.wakes(&queue.bell);
+        queue
     }
 
     /// Sets the name shown in spans, metrics and logs. By default there is none.
@@ -64,19 +76,27 @@ impl MemoryBackend {
         self
     }
 
-    /// Moves a manual clock forward and wakes a waiting worker. Has no effect on a queue that uses
-    /// the system clock.
+    /// Moves a manual clock forward, like [`ManualClock::advance`]. Has no effect on a queue that
+    /// uses the system clock.
     pub fn advance(&self, by: Millis) {
-        if let Clock::Manual(now) = &mut self.lock().clock {
-            *now = now.after(by);
+        if let Clock::Manual(clock) = &self.clock {
+            clock.advance(by);
         }
-        self.bell.notify_one();
     }
 
     /// Returns the current time of the queue's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.lock().now()
+        match &self.clock {
+            Clock::System => {
+                // Rounded down, unlike due times: a message due in this millisecond is due.
+                let since_epoch =
+                    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+                Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
+            }
+            Clock::Manual(clock) => clock.now(),
+        }
     }
 
     /// Takes all elements out of a destination of relays, as its consumers would. A relay in memory
@@ -98,28 +118,13 @@ impl MemoryBackend {
     /// # }
     /// ```
     pub fn take_relayed(&self, key: &DestinationKey) -> Vec<Element> {
-        self.lock().state.take_relayed(key)
+        self.lock().take_relayed(key)
     }
 
     /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a
     /// way that matters more than going on.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Queue {
-    fn now(&self) -> Timestamp {
-        match self.clock {
-            Clock::System => {
-                // Rounded down, unlike due times: a message due in this millisecond is due.
-                let since_epoch =
-                    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
-                Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
-            }
-            Clock::Manual(now) => now,
-        }
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,13 +145,14 @@ impl fmt::Debug for MemoryBackend {
 impl Backend for MemoryBackend {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
-        let mut queue = self.lock();
+        let mut state = self.lock();
+        // Read under the lock, so that the instants of operations never go back.
         let now = match at {
-            At::Server => queue.now(),
+            At::Server => self.now(),
             At::Fixed(now) => now,
         };
-        let (applied, hint) = queue.state.apply_and_hint(now, op);
-        drop(queue);
+        let (applied, hint) = state.apply_and_hint(now, op);
+        drop(state);
         if hint {
             self.bell.notify_one();
         }
@@ -214,6 +220,19 @@ mod tests {
         assert!(wait().await.unwrap(), "it is full, and b is due in a second");
         queue.apply(At::Server, &claim(2)).await.unwrap();
         assert!(!wait().await.unwrap(), "it has room, and comes for b itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shared_clock_wakes_the_workers_of_all_its_queues() {
+        let clock = ManualClock::new(Timestamp::MIN);
+        let queues = [(); 2].map(|()| MemoryBackend::with_clock_of(&clock));
+        drop(MemoryBackend::with_clock_of(&clock));
+        clock.advance(Millis::new(7).unwrap());
+        for queue in &queues {
+            assert_eq!(queue.now(), clock.now());
+            assert!(queue.wait(Duration::from_secs(5)).await.unwrap());
+            assert!(!queue.wait(Duration::from_secs(5)).await.unwrap());
+        }
     }
 
     #[tokio::test]

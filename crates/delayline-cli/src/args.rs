@@ -41,7 +41,6 @@ pub(crate) use self::switch::{Pause, Resume};
 pub(crate) use self::wait::Wait;
 pub(crate) use self::work::{Post, Work};
 use crate::commands::acl::Acl;
-use crate::commands::bench::Bench;
 use crate::commands::check::Check;
 use crate::commands::doctor::Doctor;
 use crate::failure::Failure;
@@ -145,7 +144,6 @@ pub(crate) enum Verb {
     Check(Check),
     Doctor(Doctor),
     Acl(Acl),
-    Bench(Bench),
     Serve(Serve),
     Import(Import),
     Completions(Completions),

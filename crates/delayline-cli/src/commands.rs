@@ -1,7 +1,6 @@
 //! The verbs.
 
 pub(crate) mod acl;
-pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;

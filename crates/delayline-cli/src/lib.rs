@@ -73,7 +73,6 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Check(check) => commands::check::run(&args.target, check).await,
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
         Verb::Acl(acl) => commands::acl::run(&args.target, &acl),
-        Verb::Bench(bench) => commands::bench::run(&args.target, bench).await,
         Verb::Serve(serve) => commands::serve::run(&args.target, serve).await,
         Verb::Import(import) => commands::import::run(&args.target, import).await,
         Verb::Completions(completions) => commands::completions::run(&completions),

@@ -186,8 +186,6 @@ fn every_verb_has_help_with_an_example() {
         &["check"],
         &["doctor"],
         &["acl"],
-        &["bench", "lateness"],
-        &["bench", "throughput"],
         &["completions"],
     ] {
         let args: Vec<_> = verb.iter().chain(&["--help"]).copied().collect();

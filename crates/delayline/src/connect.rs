@@ -27,7 +27,8 @@ pub enum Driver {
 ///
 /// The URLs are:
 ///
-/// - `memory:`: queues in this process, which end with it; needs the feature `memory`
+/// - `memory:`: queues in this process, for tests and tools. All their messages are gone when the
+///   process ends. Needs the feature `memory`
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes

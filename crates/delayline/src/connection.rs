@@ -33,7 +33,8 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// when all clones and queues are dropped.
 ///
 /// A `memory:` connection creates a queue when its name is first used, and keeps it until all
-/// clones of the connection are dropped: the same name always opens the same queue.
+/// clones of the connection are dropped: the same name always opens the same queue. Its messages
+/// are gone when the process ends.
 ///
 /// ```
 /// # use delayline::Queue;

@@ -8,7 +8,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), delayline::Error> {
-//!     // Or "redis://127.0.0.1:6379".
+//!     // In this process: its messages are gone when it ends. In production: "redis://HOST:6379".
 //!     let connection = delayline::connect("memory:").await?;
 //!     let orders: Queue<String> = connection.queue("orders").await?;
 //!     orders.send_in(&"close the unpaid order".to_owned(), Duration::from_millis(100)).await?;
@@ -37,8 +37,9 @@
 //! # Open a queue
 //!
 //! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
-//! or to queues in this process; [`Connect`] has its options and lists the URLs. A connection opens
-//! queues by name. Clones of a [`Queue`] are cheap.
+//! or to queues in this process (`memory:`), whose messages are gone when it ends. [`Connect`] has
+//! its options and lists the URLs. A connection opens queues by name. Clones of a [`Queue`] are
+//! cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
 //!
@@ -113,7 +114,7 @@
 //! | `redis` | yes | Redis and Valkey servers, through the `redis` crate |
 //! | `fred` | no | the same through the `fred` crate; both can be on |
 //! | `tls` | yes | `rediss://` URLs |
-//! | `memory` | yes | `memory:`, queues in this process |
+//! | `memory` | yes | `memory:`, queues in this process, which are gone when it ends |
 //! | `json` | yes | [`Json`], the default codec |
 //! | `metrics` | no | metrics through the `metrics` crate |
 //! | `metrics-otel` | no | durations under the names of OpenTelemetry as well |

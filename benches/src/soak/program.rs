@@ -235,7 +235,7 @@ impl Running {
             sum.cancelled += summary.cancelled;
             sum.snoozed += summary.snoozed;
             sum.dead += summary.dead;
-            sum.lost += summary.lost;
+            sum.lost += summary.lost + summary.unclear;
             sum.unsettled += summary.unsettled;
         }
         for (name, queue) in &self.queues {

@@ -208,17 +208,19 @@ pub enum Settled {
         status: Status,
     },
     /// This lease was already ended by the same kind of outcome; nothing changed (G8). The reply to
-    /// that settlement was lost, or nobody waited for it.
+    /// that settlement was lost, or no caller waited for it.
     AlreadyDone {
         /// How that settlement ended the message, if it did: [`Status::Acked`],
         /// [`Status::Cancelled`], [`Status::Replaced`] or [`Status::Dead`], which is still its
         /// status, unless an update has put a new message in its place. `None` if the settlement
-        /// returned the message to the queue, whatever has happened to it since.
+        /// returned the message to the queue, where it still is.
         ended: Option<Status>,
     },
-    /// The lease is not, or is no longer, the current one; nothing changed (G6).
+    /// The lease is not, or is no longer, the current one; nothing changed (G6). An earlier attempt
+    /// of this settlement may have returned the message to the queue, if it has been claimed since.
     Stale,
-    /// There is no such message; nothing changed.
+    /// There is no such message; nothing changed. As with `Stale`, an earlier attempt may have
+    /// returned it to the queue.
     Missing,
 }
 

@@ -313,16 +313,24 @@ impl Machine {
         items: Vec<T>,
         answers: Result<(Timestamp, Vec<HandedOff>), Error>,
     ) {
-        let Self { lanes, dice, summary, .. } = self;
+        let Self { lanes, todo, dice, summary, .. } = self;
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
+                let mut late = Vec::new();
                 lanes.change(queue, |lane| {
                     lane.leases.settled(items.iter().map(T::settlement));
-                    let soon = of(lane).settled(at, &items, answers, summary);
+                    let soon = of(lane).settled(at, &items, answers, summary, &mut late);
                     if let Some(soon) = soon {
                         lane.claims.hurry(now.after(soon));
                     }
                 });
+                let late = late.into_iter().map(|(id, lease, perhaps_done)| Action::SettledLate {
+                    queue,
+                    id,
+                    lease,
+                    perhaps_done,
+                });
+                todo.extend(late);
                 self.something_happened();
             }
             Err(error) if matches!(error.kind(), ErrorKind::Invalid(_)) => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Delivery, MessageId, Millis, Op, Timestamp};
+use crate::{Delivery, Lease, MessageId, Millis, Op, Timestamp};
 
 /// One run of a handler. Slots are unique within a worker, even after a handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,17 @@ pub enum Action {
         lease: Millis,
         /// The time from sending the claim to its reply.
         round_trip: Duration,
+    },
+    /// Report that a settlement came when its lease was no longer the current one.
+    SettledLate {
+        /// The queue.
+        queue: usize,
+        /// The message.
+        id: MessageId,
+        /// The lease.
+        lease: Lease,
+        /// Whether the reply to an earlier attempt was lost, which may have been executed in time.
+        perhaps_done: bool,
     },
     /// Fire the handler's cancellation token.
     Cancel {

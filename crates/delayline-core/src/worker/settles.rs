@@ -8,7 +8,8 @@ use super::pauses::Pauses;
 use super::{Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::{
-    Enqueued, Error, ErrorKind, HandOff, HandedOff, MessageId, NewMessage, Settlement, Timestamp,
+    Enqueued, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Lease, MessageId, NewMessage,
+    Outcome, Settled, Settlement, Timestamp,
 };
 
 /// Settlements, or hand-offs, that the queue has not confirmed. Those that come in during an
@@ -18,6 +19,8 @@ use crate::{
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
     under_way: usize,
+    /// The leases of those that may have been executed without a reply.
+    perhaps_done: HashSet<(MessageId, Lease)>,
     /// About how much memory the unconfirmed ones take.
     bytes: usize,
     /// After a failure: no earlier than this.
@@ -69,10 +72,11 @@ impl Settling for HandOff {
 }
 
 impl<T: Settling> Settles<T> {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             waiting: VecDeque::new(),
             under_way: 0,
+            perhaps_done: HashSet::new(),
             bytes: 0,
             retry_at: None,
             is_out_of_memory: false,
@@ -118,18 +122,30 @@ impl<T: Settling> Settles<T> {
         Some(self.waiting.drain(..self.under_way).collect())
     }
 
-    /// Returns how soon a settled message is due again, or one that follows is due, if any is.
+    /// Returns how soon a settled message is due again, or one that follows is due, if any is. Notes
+    /// in `late` the settlements whose leases were no longer the current ones.
     pub(super) fn settled(
         &mut self,
         at: Timestamp,
         items: &[T],
         answers: Vec<HandedOff>,
         summary: &mut Summary,
+        late: &mut Vec<(MessageId, Lease, bool)>,
     ) -> Option<Duration> {
+        let perhaps_done: Vec<_> = items.iter().map(|item| self.is_perhaps_done(item)).collect();
         self.confirmed(items);
-        let pairs = items.iter().zip(answers);
-        let soonest = pairs.filter_map(|(item, HandedOff { settled, messages, .. })| {
-            let again = summary.note(item.settlement(), settled).map(Duration::from);
+        let pairs = items.iter().zip(perhaps_done).zip(answers);
+        let soonest = pairs.filter_map(|((item, perhaps_done), answer)| {
+            let HandedOff { settled, messages, .. } = answer;
+            let Settlement { id, lease, outcome } = item.settlement();
+            // An ack is remembered: a message that is still there was not acked.
+            let perhaps_done =
+                perhaps_done && !(*outcome == Outcome::Ack && settled == Settled::Stale);
+            if matches!(settled, Settled::Stale | Settled::Missing) {
+                late.push((id.clone(), *lease, perhaps_done));
+            }
+            let again = summary.note(item.settlement(), perhaps_done, settled);
+            let again = again.map(Duration::from);
             let following = messages.into_iter().filter_map(|message| match message {
                 Enqueued::Created { due } => Some(due.since(at)),
                 _ => None,
@@ -152,13 +168,26 @@ impl<T: Settling> Settles<T> {
         dice: &mut Dice,
     ) {
         self.under_way = 0;
+        if error.is_none_or(|error| error.class() == ErrorClass::Ambiguous) {
+            let leases = items.iter().map(|item| lease_of(item.settlement()));
+            self.perhaps_done.extend(leases);
+        }
         self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
         self.retry_at = Some(now.after(self.pauses.next(dice)));
     }
 
+    fn is_perhaps_done(&self, item: &T) -> bool {
+        !self.perhaps_done.is_empty() && self.perhaps_done.contains(&lease_of(item.settlement()))
+    }
+
     fn confirmed(&mut self, items: &[T]) {
+        if !self.perhaps_done.is_empty() {
+            for item in items {
+                self.perhaps_done.remove(&lease_of(item.settlement()));
+            }
+        }
         let bytes = items.iter().map(|item| ITEM_BYTES.saturating_add(item.bytes()));
         self.bytes = self.bytes.saturating_sub(bytes.sum());
         self.under_way = 0;
@@ -166,6 +195,10 @@ impl<T: Settling> Settles<T> {
         self.is_out_of_memory = false;
         self.pauses.reset();
     }
+}
+
+fn lease_of(settlement: &Settlement) -> (MessageId, Lease) {
+    (settlement.id.clone(), settlement.lease)
 }
 
 /// What one operation can hold. It takes one item in any case.
@@ -196,7 +229,7 @@ const MAX_REFUSED_BYTES: usize = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClaimId, Lease, Outcome};
+    use crate::ClaimId;
 
     fn id(text: &str) -> MessageId {
         MessageId::try_from(text).unwrap()

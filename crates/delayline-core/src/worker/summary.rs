@@ -23,20 +23,31 @@ pub struct Summary {
     /// Messages released by handlers, or before they started: the worker stopped, or the reply to
     /// their claim came late and other queues were using its slots.
     pub released: u64,
-    /// Settlements that came too late: another worker has the message, or it is gone.
+    /// Settlements that came too late and changed nothing: another worker has the message, or it is
+    /// gone.
     pub lost: u64,
+    /// Settlements that came too late, or took effect: the reply to an attempt was lost, and when it
+    /// was repeated, the message had been claimed again or was gone.
+    pub unclear: u64,
     /// Messages not settled when the worker gave up; they are redelivered when their leases expire.
     pub unsettled: u64,
 }
 
 impl Summary {
-    /// Counts a settlement. Returns how soon the message is due again, if it is.
-    pub(super) fn note(&mut self, item: &Settlement, settled: Settled) -> Option<Millis> {
+    /// Counts a settlement, an earlier attempt of which is `perhaps_done`. Returns how soon the
+    /// message is due again, if it is.
+    pub(super) fn note(
+        &mut self,
+        item: &Settlement,
+        perhaps_done: bool,
+        settled: Settled,
+    ) -> Option<Millis> {
         let status = match settled {
             Settled::Done { status } => Some(status),
             Settled::AlreadyDone { ended } => ended,
             Settled::Stale | Settled::Missing => {
-                self.lost = self.lost.saturating_add(1);
+                let counter = if perhaps_done { &mut self.unclear } else { &mut self.lost };
+                *counter = counter.saturating_add(1);
                 return None;
             }
         };

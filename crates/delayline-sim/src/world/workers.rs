@@ -154,7 +154,7 @@ impl World<'_> {
                 let dropped = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
                 self.finish(worker.process, slot, Some(dropped));
             }
-            Action::Stuck { .. } | Action::LateClaim { .. } => {}
+            Action::Stuck { .. } | Action::LateClaim { .. } | Action::SettledLate { .. } => {}
         }
         Ok(())
     }

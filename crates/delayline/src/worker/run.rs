@@ -10,7 +10,7 @@ use std::time::Duration;
 use delayline_core::worker::{Action, Machine, Moment, Plan, QueuePlan, Slot};
 use delayline_core::{
     Applied, Delivery, Durability, Error, ErrorClass, ErrorKind, Extended, MessageId, Millis, Op,
-    Reply, Settled, Settlement, Timestamp, Wakeup,
+    Reply, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
@@ -179,6 +179,14 @@ impl Run {
                 Action::LateClaim { queue, at, ids, lease, round_trip } => {
                     self.late_claim(queue, at, &ids, lease, round_trip);
                 }
+                Action::SettledLate { id, lease, perhaps_done: false, .. } => {
+                    tracing::warn!(%id, epoch = lease.epoch, "settled too late");
+                }
+                Action::SettledLate { id, lease, perhaps_done: true, .. } => tracing::info!(
+                    %id,
+                    epoch = lease.epoch,
+                    "settled too late, or by an attempt whose reply was lost"
+                ),
                 Action::Cancel { slot, reason } => {
                     if let Some(running) = self.running_in(slot) {
                         running.cancel(reason);
@@ -394,30 +402,14 @@ fn has_left_nothing(op: &Op, result: &Result<Applied, Error>) -> bool {
     }
 }
 
-/// Logs leases that were lost.
+/// Logs leases that could not be renewed.
 fn log_late(op: &Op, reply: &Reply) {
-    let late = |(item, settled): (&Settlement, Settled)| {
-        if matches!(settled, Settled::Stale | Settled::Missing) {
-            tracing::warn!(id = %item.id, epoch = item.lease.epoch, "settled too late");
+    if let (Op::Extend(extend), Reply::Extend(extended)) = (op, reply) {
+        for ((id, lease), extended) in extend.leases.iter().zip(extended) {
+            if matches!(extended, Extended::Stale | Extended::Missing) {
+                tracing::debug!(%id, epoch = lease.epoch, "extended too late");
+            }
         }
-    };
-    match (op, reply) {
-        (Op::Settle(items), Reply::Settle(settled)) => {
-            items.iter().zip(settled.iter().copied()).for_each(late);
-        }
-        (Op::HandOff(items), Reply::HandOff(results)) => {
-            let settlements = items.iter().map(|item| &item.settlement);
-            settlements.zip(results.iter().map(|result| result.settled)).for_each(late);
-        }
-        (Op::Extend(extend), Reply::Extend(extended)) => {
-            let late = |(lease, extended): (&(MessageId, delayline_core::Lease), &Extended)| {
-                if matches!(extended, Extended::Stale | Extended::Missing) {
-                    tracing::debug!(id = %lease.0, epoch = lease.1.epoch, "extended too late");
-                }
-            };
-            extend.leases.iter().zip(extended).for_each(late);
-        }
-        _ => {}
     }
 }
 

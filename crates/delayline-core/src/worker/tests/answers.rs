@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::sim::{at, ms, plan};
-use crate::{MessageId, NewMessage, Settled, State, Status, Violation};
+use crate::{MessageId, Millis, NewMessage, Settled, State, Status, Violation};
 
 /// A machine, and the replies of an empty backend.
 struct Bare {
@@ -78,12 +78,16 @@ impl Bare {
 
     /// Claims a message and handles it, so that it must be settled.
     fn handle_one(&mut self) {
+        self.handle_one_with(Outcome::Ack);
+    }
+
+    fn handle_one_with(&mut self, outcome: Outcome) {
         let (claim, applied) = self.claim_one();
         self.machine.handle_answer(self.now, 0, claim, Ok(applied));
         let Some(Action::Start { slot, .. }) = self.machine.poll(self.now) else {
             panic!("nothing has started")
         };
-        self.machine.handle_finished(slot, Outcome::Ack, Vec::new(), None);
+        self.machine.handle_finished(slot, outcome, Vec::new(), None);
     }
 
     fn wait_ends(&mut self, result: &Result<bool, Error>) {
@@ -205,4 +209,35 @@ fn a_message_that_dies_of_its_outcome_is_counted_as_dead() {
     let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
     bare.machine.handle_answer(bare.now, 0, settle, Ok(applied));
     assert_eq!(bare.machine.summary().dead, 1);
+}
+
+#[test]
+fn a_settlement_that_may_have_been_executed_is_not_counted_as_lost() {
+    let retry = Outcome::Retry { delay: Millis::ZERO, error: String::new() };
+    let lost = || Some(ErrorKind::ConnectionLost);
+    for (outcome, first, settled, perhaps) in [
+        (retry.clone(), lost(), Settled::Stale, true),
+        (retry.clone(), lost(), Settled::Missing, true),
+        (retry.clone(), Some(ErrorKind::Unreachable), Settled::Stale, false),
+        (retry, None, Settled::Stale, false),
+        // A message that was acked is not there any more.
+        (Outcome::Ack, lost(), Settled::Stale, false),
+        (Outcome::Ack, lost(), Settled::Missing, true),
+    ] {
+        let mut bare = Bare::new(plan(1));
+        bare.handle_one_with(outcome);
+        let mut settle = bare.sent(|op| matches!(op, Op::Settle(_)));
+        if let Some(kind) = first {
+            bare.machine.handle_answer(bare.now, 0, settle, Err(Error::new(kind)));
+            settle = bare.sent(|op| matches!(op, Op::Settle(_)));
+        }
+        let applied = Applied::new(Timestamp::MIN, 2, Reply::Settle(vec![settled]));
+        bare.machine.handle_answer(bare.now, 0, settle, Ok(applied));
+        let summary = bare.machine.summary();
+        assert_eq!((summary.lost, summary.unclear), if perhaps { (0, 1) } else { (1, 0) });
+        let Some(Action::SettledLate { perhaps_done, .. }) = bare.machine.poll(bare.now) else {
+            panic!("it is not reported")
+        };
+        assert_eq!(perhaps_done, perhaps);
+    }
 }

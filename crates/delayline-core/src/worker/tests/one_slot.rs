@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::*;
 use super::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::{retry, starts};
-use crate::{MessageId, Millis};
+use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis};
 
 #[test]
 fn a_settlement_and_the_next_claim_are_sent_together() {
@@ -73,4 +73,23 @@ fn the_queue_that_was_served_least_is_claimed_from() {
     sim.run_to(at(400));
     let (one, other) = (starts(&sim, 0, Some(0)), starts(&sim, 0, Some(1)));
     assert!(one > 10 && one.abs_diff(other) <= 1, "{one} and {other}");
+}
+
+#[test]
+fn a_retry_whose_reply_is_lost_is_not_counted_as_lost_when_another_worker_has_the_message() {
+    let mut sim = Sim::new(plan(1))
+        .handling(|_| Some((ms(10), retry(0))))
+        .first("settle", &[Fault::LostReply]);
+    sim.send_many(0, 1);
+    sim.run_to(at(15));
+    let thief = Claim {
+        consumer: ConsumerName::new("thief").unwrap(),
+        claim_id: ClaimId::from_bytes([9; 16]),
+        max: 1,
+        lease: Millis::new(60_000).unwrap(),
+    };
+    sim.apply(0, &Op::Claim(thief));
+    sim.run_to(at(1_000));
+    let summary = sim.machine.summary();
+    assert_eq!((summary.failed, summary.lost, summary.unclear), (0, 0, 1));
 }

@@ -104,6 +104,7 @@ fn play(story: &Story) {
         + summary.snoozed
         + summary.released
         + summary.lost
+        + summary.unclear
         + summary.unsettled;
     let known = sim.ended.len() + sim.running.len();
     assert!(answered >= u64::try_from(known).unwrap(), "{known} deliveries, {summary:?}");

@@ -286,7 +286,7 @@ impl Sim {
                 let outcome = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
                 self.push(self.now, Event::Finished(slot, outcome));
             }
-            Action::Stuck { .. } | Action::LateClaim { .. } => {}
+            Action::Stuck { .. } | Action::LateClaim { .. } | Action::SettledLate { .. } => {}
         }
     }
 

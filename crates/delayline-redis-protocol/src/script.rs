@@ -259,7 +259,11 @@ mod tests {
             let is_right =
                 |key: &&str| looks.contains(key) && whole.contains(&format!(", key.{key},"));
             let wrong: Vec<_> = named("--@reads ").filter(|key| !is_right(key)).collect();
-            assert!(wrong.is_empty(), "{} does not read them, or nobody would look: {wrong:?}", script.name);
+            assert!(
+                wrong.is_empty(),
+                "{} does not read them, or nobody would look: {wrong:?}",
+                script.name
+            );
         }
     }
 

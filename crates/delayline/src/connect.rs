@@ -8,9 +8,9 @@ use delayline_core::{ErrorKind, Violation};
 #[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport};
 
-#[cfg(feature = "memory")]
-use crate::connection::Memory;
 use crate::connection::Way;
+#[cfg(feature = "memory")]
+use crate::local::Memory;
 use crate::{Connection, Error};
 
 /// The Redis client that carries the calls. Both behave the same.

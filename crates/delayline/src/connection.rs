@@ -1,15 +1,13 @@
 //! One connection, many queues.
 
-#[cfg(feature = "memory")]
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
-#[cfg(feature = "memory")]
-use delayline_memory::MemoryBackend;
 #[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{Inspection, ScriptBackend, Transport, inspect};
 
+#[cfg(feature = "memory")]
+use crate::local::Memory;
 use crate::{Connect, Error, Queue};
 
 /// Connects to a URL with the default options of [`Connect`].
@@ -240,34 +238,4 @@ pub struct FoundQueues {
     /// The error of the primaries of a cluster that could not be read, with the address of each.
     /// Their queues are missing from `names`.
     pub failure: Option<Error>,
-}
-
-/// The queues in this process.
-#[cfg(feature = "memory")]
-#[derive(Clone, Default)]
-pub(crate) struct Memory(Arc<std::sync::Mutex<BTreeMap<QueueName, Arc<MemoryBackend>>>>);
-
-#[cfg(feature = "memory")]
-impl Memory {
-    fn queue(&self, name: QueueName) -> Arc<dyn QueueBackend> {
-        let mut queues = self.queues();
-        let create = |name: &QueueName| Arc::new(MemoryBackend::new().named(name.clone()));
-        Arc::clone(queues.entry(name).or_insert_with_key(create)) as _
-    }
-
-    fn names(&self) -> Vec<QueueName> {
-        self.queues().keys().cloned().collect()
-    }
-
-    fn queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<QueueName, Arc<MemoryBackend>>> {
-        // Nothing panics while it is locked.
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-#[cfg(feature = "memory")]
-impl std::fmt::Debug for Memory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("memory:")
-    }
 }

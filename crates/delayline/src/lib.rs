@@ -105,7 +105,7 @@
 //!
 //! # Test
 //!
-//! The feature `testing` adds a queue for tests, with a clock that the test moves.
+//! The feature `testing` adds queues for tests, with one clock that the test moves.
 //!
 //! # Features
 //!
@@ -152,6 +152,8 @@ mod events;
 pub mod guarantees {}
 #[cfg(all(doc, not(doctest)))]
 pub mod guides;
+#[cfg(feature = "memory")]
+mod local;
 mod merge;
 mod pause;
 mod queue;

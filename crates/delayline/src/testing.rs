@@ -1,7 +1,8 @@
 //! Tests for programs that use a queue: what was sent, and what handlers do with it, without a
 //! server and without waiting. Needs the feature `testing`.
 //!
-//! A [`TestQueue`] is a queue in memory whose clock only moves when the test moves it. Pass its
+//! A [`TestQueue`] is a queue in memory whose clock only moves when the test moves it; a
+//! [`TestConnection`] has many queues with one such clock. Pass a test queue's
 //! [`queue`](TestQueue::queue) to the code under test, check what that code has sent
 //! ([`assert_sent`](TestQueue::assert_sent)), and run a handler on it
 //! ([`drain`](TestQueue::drain)): one message after the other in the queue's own order, so that
@@ -41,29 +42,33 @@
 //!
 //! Failed assertions show ids, headers and payloads: use this module in tests only.
 
+mod connection;
 mod drain;
 mod recorder;
 mod sent;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_core::{
-    DestinationKey, Element, MessageId, Millis, QueueBackend, RetryPolicy, Timestamp,
-};
+use delayline_core::{DestinationKey, Element, MessageId, QueueBackend, RetryPolicy, Timestamp};
 
+pub use self::connection::TestConnection;
 pub use self::drain::{Drained, Handled};
 use self::recorder::Recorder;
 pub use self::sent::SentMessage;
+pub use self::workers::TestWorkers;
 use crate::worker::Retry;
 use crate::{Codec, Error, Json, Queue};
 
 /// A queue in memory that remembers what was sent, with a clock that the test moves.
 ///
-/// Clones share the same queue. Each new `TestQueue` has its own clock.
+/// Clones share the same queue. Each new `TestQueue` has its own clock: those of a
+/// [`TestConnection`] share one.
 pub struct TestQueue<T, C = Json> {
     queue: Queue<T, C>,
+    connection: TestConnection,
     recorder: Arc<Recorder>,
     retry: Retry,
     max_deliveries: usize,
@@ -90,10 +95,14 @@ impl<T, C> TestQueue<T, C> {
     /// millisecond, rounded up, from 1970 to the end of the year 9999.
     #[must_use]
     pub fn starting_at(start: SystemTime, codec: C) -> Self {
-        let recorder = Arc::new(Recorder::new(timestamp(start)));
+        TestConnection::starting_at(start).queue_with_codec("test", codec)
+    }
+
+    fn of(connection: TestConnection, recorder: Arc<Recorder>, codec: C) -> Self {
         let backend: Arc<dyn QueueBackend> = Arc::clone(&recorder) as _;
         Self {
             queue: Queue::with_codec(backend, codec),
+            connection,
             recorder,
             retry: Retry::Policy(RetryPolicy::default()),
             max_deliveries: DEFAULT_MAX_DELIVERIES,
@@ -133,15 +142,15 @@ impl<T, C> TestQueue<T, C> {
         &self.queue
     }
 
-    /// The current time of the queue's clock.
+    /// The current time of the clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        self.recorder.now().into()
+        self.connection.now()
     }
 
     /// Moves the clock forward: to the millisecond, rounded up, by 100 years at most.
     pub fn advance(&self, by: Duration) {
-        self.recorder.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
+        self.connection.advance(by);
     }
 
     /// Takes what relays of this queue have put into a list or stream, in order, as its consumers
@@ -247,6 +256,7 @@ impl<T, C> Clone for TestQueue<T, C> {
     fn clone(&self) -> Self {
         Self {
             queue: self.queue.clone(),
+            connection: self.connection.clone(),
             recorder: Arc::clone(&self.recorder),
             retry: self.retry.clone(),
             max_deliveries: self.max_deliveries,
@@ -256,7 +266,7 @@ impl<T, C> Clone for TestQueue<T, C> {
 
 impl<T, C> fmt::Debug for TestQueue<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestQueue").field("now", &self.recorder.now()).finish_non_exhaustive()
+        f.debug_struct("TestQueue").field("now", &self.connection.instant()).finish_non_exhaustive()
     }
 }
 

@@ -7,9 +7,12 @@ mod builder;
 mod complaints;
 mod control;
 mod failure;
+#[cfg(feature = "testing")]
+mod gathering;
 mod handler;
 mod hook;
 mod job;
+mod linger;
 mod outcome;
 mod retry;
 mod run;
@@ -33,6 +36,8 @@ pub use self::batch::{Outcomes, batch_handler};
 use self::builder::Config;
 pub use self::builder::WorkerBuilder;
 pub use self::failure::HandlerError;
+#[cfg(feature = "testing")]
+pub(crate) use self::gathering::Gathering;
 pub use self::job::Job;
 pub use self::outcome::Outcome;
 #[cfg(feature = "testing")]

@@ -6,15 +6,16 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::testing::TestQueue;
+use delayline::testing::{TestConnection, TestQueue};
 use delayline::{
-    Cancelled, DeathReason, EventKind, Found, Job, MessageState, NewMessage, Outcome, Priority,
-    Queue, Raw, RetryPolicy, Status, Worker,
+    Cancelled, DeathReason, EventKind, Found, Job, MessageState, NewMessage, Outcome, Outcomes,
+    Priority, Queue, Raw, RetryPolicy, Status, Worker, Workers, batch_handler,
 };
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -327,5 +328,170 @@ async fn a_drain_that_is_dropped_drops_its_handler() {
     drop(drain);
     while Arc::strong_count(&held) > 1 {
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn queues_of_a_connection_share_a_clock_and_are_opened_by_name() {
+    let test = TestConnection::starting_at(SystemTime::UNIX_EPOCH + HOUR);
+    let (orders, mails) = (test.queue::<u64>("orders"), test.queue::<u64>("mails"));
+    let opened: Queue<u64> = test.connection().queue("orders").await.unwrap();
+    send(&opened, "order", secs(1), 1).await;
+    send(mails.queue(), "mail", secs(2), 2).await;
+    orders.assert_sent("order").assert_due(test.now() + secs(1));
+    orders.assert_not_sent("mail");
+    test.queue::<u64>("mails").assert_sent("mail").assert_payload(&2);
+    let names = test.connection().queues().await.unwrap();
+    assert_eq!(names, ["mails", "orders"].map(|name| name.parse().unwrap()));
+
+    test.advance(secs(1));
+    for now in [orders.now(), mails.now(), test.clone().now()] {
+        assert_eq!(now, SystemTime::UNIX_EPOCH + HOUR + secs(1));
+    }
+    assert_eq!(orders.drain(ok).await.count(Status::Acked), 1);
+    // A drain of one queue moves the clock of all.
+    assert_eq!(mails.drain_for(secs(60), ok).await.count(Status::Acked), 1);
+    assert_eq!(orders.now(), SystemTime::UNIX_EPOCH + HOUR + secs(61));
+    assert_eq!(failure(|| test.queue::<u64>("")), "the queue name is empty");
+}
+
+#[tokio::test]
+async fn workers_of_several_queues_handle_messages_in_the_order_of_their_due_times() {
+    let test = TestConnection::new();
+    let names = ["a", "b", "c"];
+    let queues = names.map(|name| test.queue::<u64>(name));
+    // Interleaved, with equal due times; b has an urgent message that is due later.
+    for (n, (queue, delay)) in
+        [(2, 5), (0, 3), (1, 3), (0, 1), (2, 2), (1, 4), (0, 4), (2, 4)].into_iter().enumerate()
+    {
+        send(queues[queue].queue(), &format!("{delay}{}", names[queue]), secs(delay), n as u64)
+            .await;
+    }
+    let order = |drained: &delayline::testing::Drained| -> Vec<String> {
+        drained.handled.iter().map(|handled| handled.id.to_string()).collect()
+    };
+    let workers = || queues.iter().fold(test.workers(), |workers, queue| workers.add(queue, ok));
+    let begin = test.now();
+    let drained = workers().drain_for(secs(3)).await;
+    assert_eq!(order(&drained), ["1a", "2c", "3a", "3b"]);
+    assert!(drained.handled.iter().all(|handled| handled.at == handled.due));
+    assert_eq!(drained.handled[1].queue.as_str(), "c");
+    assert_eq!(test.now(), begin + secs(3));
+
+    // A backlog is handled in the same order.
+    test.advance(HOUR);
+    send(queues[0].queue(), "now", Duration::ZERO, 9).await;
+    assert_eq!(order(&workers().drain_due().await), ["4a", "4b", "4c", "5c", "now"]);
+    assert_eq!(workers().drain().await.handled, []);
+    assert_eq!(test.now(), begin + HOUR + secs(3));
+
+    let other = TestQueue::<u64>::new();
+    let said = failure(|| test.workers().add(&other, ok));
+    assert_eq!(said, "the queue belongs to another TestConnection, which has another clock");
+}
+
+#[tokio::test]
+async fn a_chain_over_two_queues_takes_no_time_and_a_paused_queue_keeps_its_messages() {
+    let test = TestConnection::new();
+    let (ping, pong) = (test.queue::<u64>("ping"), test.queue::<u64>("pong"));
+    let pass = |target: Queue<u64>| {
+        move |job: Job<u64>| {
+            let left = *job.payload();
+            let draft = target.message(&left.saturating_sub(1)).due_in(HOUR);
+            async move { if left == 0 { Ok(Outcome::Ack) } else { job.hand_over(draft).await } }
+        }
+    };
+    let workers = test
+        .workers()
+        .add(&ping, pass(pong.queue().clone()))
+        .add(&pong, pass(ping.queue().clone()));
+    send(ping.queue(), "first", Duration::ZERO, 5).await;
+    let begin = test.now();
+    let drained = workers.drain().await;
+    let queues: Vec<_> = drained.handled.iter().map(|handled| handled.queue.as_str()).collect();
+    assert_eq!(queues, ["ping", "pong", "ping", "pong", "ping", "pong"]);
+    assert_eq!((drained.count(Status::Acked), test.now()), (6, begin + HOUR * 5));
+
+    pong.queue().pause().await.unwrap();
+    send(ping.queue(), "second", Duration::ZERO, 1).await;
+    assert_eq!(workers.drain().await.handled.len(), 1);
+    test.advance(HOUR);
+    assert_eq!(pong.queue().stats().await.unwrap().ready, 1);
+
+    let release = async |_: Job<u64>| Ok::<_, &str>(Outcome::Release);
+    pong.queue().resume().await.unwrap();
+    let workers =
+        test.workers().add(&ping.max_deliveries(3), ok).add(&pong.max_deliveries(2), release);
+    let panic = AssertUnwindSafe(workers.drain_due()).catch_unwind().await.unwrap_err();
+    let said = text(&*panic);
+    assert!(said.starts_with("after 3 deliveries") && said.contains("\n  pong: "), "{said}");
+}
+
+#[tokio::test]
+async fn real_workers_run_on_the_queues_of_a_test_connection() {
+    let test = TestConnection::new();
+    let mut workers = Workers::sharing(4).unwrap();
+    for name in ["a", "b"] {
+        let queue: Queue<u64> = test.connection().queue(name).await.unwrap();
+        send(&queue, "later", HOUR, 1).await;
+        workers = workers.add(1, Worker::builder(queue).until_empty(true), ok).unwrap();
+    }
+    test.advance(HOUR);
+    assert_eq!(workers.run().await.acked, 2);
+}
+
+type Batches = Arc<Mutex<Vec<Vec<u64>>>>;
+
+/// A handler of batches, and the payloads of each batch that it gets.
+fn batches(
+    max: usize,
+) -> (Batches, impl Fn(Job<u64>) -> BoxFuture<'static, Result<Outcome, String>>) {
+    let seen = Batches::default();
+    let batches = Arc::clone(&seen);
+    let handler = batch_handler(max, HOUR, move |jobs: Vec<Job<u64>>| {
+        batches.lock().unwrap().push(jobs.iter().map(|job| *job.payload()).collect());
+        // Odd ones fail at first.
+        let outcomes = jobs.iter().map(|job| match (job.payload() % 2, job.failures()) {
+            (1, 0) => Outcome::retry("odd"),
+            _ => Outcome::Ack,
+        });
+        let outcomes = Outcomes::Each(outcomes.collect());
+        async move { Ok::<_, &str>(outcomes) }
+    });
+    (seen, handler)
+}
+
+#[tokio::test]
+async fn a_batch_has_all_messages_that_are_due_and_waits_for_no_others() {
+    let start = Instant::now();
+    let test = TestQueue::new().retry(RetryPolicy::fixed(secs(5)));
+    for n in 0..7 {
+        send(test.queue(), &n.to_string(), Duration::ZERO, n).await;
+    }
+    send(test.queue(), "later", secs(1), 8).await;
+    let (seen, handler) = batches(3);
+    let drained = test.drain(handler).await;
+    let expected: [&[u64]; 5] = [&[0, 1, 2], &[3, 4, 5], &[6], &[8], &[1, 3, 5]];
+    assert_eq!(*seen.lock().unwrap(), expected);
+    assert_eq!((drained.handled.len(), drained.count(Status::Acked)), (11, 8));
+    let ids: Vec<_> = drained.handled.iter().map(|handled| handled.id.to_string()).collect();
+    assert_eq!(ids, ["0", "1", "2", "3", "4", "5", "6", "later", "1", "3", "5"]);
+    assert!(start.elapsed() < secs(60), "a linger of an hour took {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_the_same_on_several_threads_and_beside_other_handlers() {
+    for _ in 0..20 {
+        let test = TestConnection::new();
+        let (one, many) = (test.queue::<u64>("one"), test.queue::<u64>("many"));
+        for n in 0..5 {
+            send(one.queue(), &n.to_string(), Duration::ZERO, n).await;
+            send(many.queue(), &n.to_string(), Duration::ZERO, n * 2).await;
+        }
+        let (seen, handler) = batches(4);
+        let drained = test.workers().add(&one, ok).add(&many, handler).drain().await;
+        let expected: [&[u64]; 2] = [&[0, 2, 4, 6], &[8]];
+        assert_eq!(*seen.lock().unwrap(), expected);
+        assert_eq!(drained.count(Status::Acked), 10);
     }
 }

@@ -4,15 +4,9 @@ use std::fmt::{self, Display};
 use std::future::Future;
 use std::time::Duration;
 
-use delayline_core::{
-    Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, HandOff, MessageId, Millis,
-    NewMessage, NewResult, Op, Outcome as Settle, Reply, Settled, Settlement, Status, Timestamp,
-    limits,
-};
-use uuid::Uuid;
+use delayline_core::{MessageId, QueueName, Status, Timestamp};
 
-use super::{TestQueue, fail};
-use crate::worker::Alone;
+use super::{TestQueue, TestWorkers};
 use crate::{Codec, HandlerError, Job, Outcome};
 
 /// The deliveries that a drain has handled.
@@ -25,7 +19,7 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// The runs of the handler on one message.
+    /// The runs of the handler on one message, or on messages of this id in several queues.
     #[must_use]
     pub fn of(&self, id: impl AsRef<[u8]>) -> Vec<&Handled> {
         self.handled.iter().filter(|handled| handled.id.as_bytes() == id.as_ref()).collect()
@@ -43,6 +37,8 @@ impl Drained {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handled {
+    /// The queue. That of a [`TestQueue::new`] is named `test`.
+    pub queue: QueueName,
     /// The message.
     pub id: MessageId,
     /// The number of this delivery, see [`Job::epoch`].
@@ -77,7 +73,9 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
     /// that of [`Worker::run`](crate::Worker::run). The clock stands still, unless the handler
     /// moves it.
     ///
-    /// Messages are handled one after the other, in the queue's order. Everything else works as in
+    /// Messages are handled one after the other, in the queue's order. Only a
+    /// [`batch_handler`](crate::batch_handler) gets several at once: those that are due at the same
+    /// instant, up to its maximum; its linger takes no time. Everything else works as in
     /// a worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
     /// sleeps uses tokio's clock, which is a different one: see `tokio::time::pause`.
     ///
@@ -96,10 +94,11 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         O: Into<Outcome> + 'static,
         E: HandlerError<K> + 'static,
     {
-        self.drain_until(self.recorder.now(), handler).await
+        self.alone(handler).drain_due().await
     }
 
-    /// Handles the messages that become due within this time. Moves the clock from one due time to
+    /// Handles the messages that become due within this time. Moves the clock, which other queues of
+    /// the same [`TestConnection`](super::TestConnection) share, from one due time to
     /// the next, and finally to the end of this time. Otherwise like
     /// [`drain_due`](Self::drain_due).
     ///
@@ -117,10 +116,7 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         O: Into<Outcome> + 'static,
         E: HandlerError<K> + 'static,
     {
-        let end = self.recorder.now().after(Millis::try_from(time).unwrap_or(Millis::MAX));
-        let drained = self.drain_until(end, handler).await;
-        self.move_to(end);
-        drained
+        self.alone(handler).drain_for(time).await
     }
 
     /// Handles all messages, including retries and follow-ups, and moves the clock from one due
@@ -141,116 +137,16 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
         O: Into<Outcome> + 'static,
         E: HandlerError<K> + 'static,
     {
-        self.drain_until(Timestamp::MAX, handler).await
+        self.alone(handler).drain().await
     }
 
-    async fn drain_until<H, F, O, E, K>(&self, end: Timestamp, handler: H) -> Drained
+    fn alone<H, F, O, E, K>(&self, handler: H) -> TestWorkers
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,
         E: HandlerError<K> + 'static,
     {
-        let alone = Alone::new(
-            self.queue().codec().clone(),
-            handler,
-            self.queue().client().label().clone(),
-        );
-        let mut drained = Drained::default();
-        loop {
-            let (at, Claimed { deliveries, more, next, .. }) = self.claim().await;
-            let none = deliveries.is_empty();
-            for delivery in deliveries {
-                if drained.handled.len() >= self.max_deliveries {
-                    self.settle(&delivery, Settle::Release, Vec::new(), None).await;
-                    fail(&gave_up(&drained));
-                }
-                drained.handled.push(self.handle(&alone, at, delivery).await);
-            }
-            match next {
-                _ if !none || more => {}
-                Some(next) if next > at && next <= end => self.move_to(next),
-                _ => return drained,
-            }
-        }
-    }
-
-    /// Claims one message at a time: handling the first can affect the second.
-    async fn claim(&self) -> (Timestamp, Claimed) {
-        let claim_id = ClaimId::from_bytes(*Uuid::new_v4().as_bytes());
-        let lease = Millis::saturating(limits::MAX_LEASE_MS);
-        let consumer = match ConsumerName::new("delayline::testing") {
-            Ok(consumer) => consumer,
-            Err(violation) => fail(&violation.to_string()),
-        };
-        match self.apply(Op::Claim(Claim::new(consumer, claim_id, 1, lease))).await {
-            Applied { at, reply: Reply::Claim(claimed), .. } => (at, claimed),
-            _ => fail("the reply to a claim belongs to another operation"),
-        }
-    }
-
-    async fn handle(&self, alone: &Alone, at: Timestamp, delivery: Delivery) -> Handled {
-        let info = &delivery.message.info;
-        let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
-        let failures = info.failures.saturating_add(1);
-        let outcome = alone.handle(delivery.clone(), at.since(due)).await;
-        let wanted = delivery.message.headers.result_retention();
-        let (end, messages, result) = outcome.clone().of(&id, wanted);
-        let is_last = failures >= info.max_failures;
-        let settle = end.settled(|error| {
-            if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }
-        });
-        let status = self.settle(&delivery, settle, messages, result).await;
-        Handled { id, epoch, due, at, outcome, status }
-    }
-
-    async fn settle(
-        &self,
-        delivery: &Delivery,
-        outcome: Settle,
-        messages: Vec<NewMessage>,
-        result: Option<NewResult>,
-    ) -> Option<Status> {
-        let id = delivery.message.info.id.clone();
-        let settlement = Settlement::new(id, delivery.lease, outcome);
-        let op = match messages.is_empty() && result.is_none() {
-            true => Op::Settle(vec![settlement]),
-            false => Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]),
-        };
-        let settled = match self.apply(op).await.reply {
-            Reply::Settle(all) => all.first().copied(),
-            Reply::HandOff(all) => all.first().map(|one| one.settled),
-            _ => fail("the reply to a settlement belongs to another operation"),
-        };
-        match settled {
-            Some(Settled::Done { status }) => Some(status),
-            Some(Settled::AlreadyDone { ended }) => ended,
-            _ => None,
-        }
-    }
-
-    async fn apply(&self, op: Op) -> Applied {
-        match self.queue().backend().apply(At::Server, &op).await {
-            Ok(applied) => applied,
-            Err(error) => fail(&error.to_string()),
-        }
-    }
-
-    /// Moves the clock to this instant, never back.
-    fn move_to(&self, instant: Timestamp) {
-        self.advance(instant.since(self.recorder.now()));
+        self.connection.workers().add(self, handler)
     }
 }
-
-fn gave_up(drained: &Drained) -> String {
-    let latest = drained.handled.iter().rev().take(MOST_TOLD);
-    let latest: Vec<_> = latest.map(|handled| format!("\n  {handled}")).collect();
-    format!(
-        "after {} deliveries there is still more to handle; the latest:{}",
-        drained.handled.len(),
-        latest.concat()
-    )
-}
-
-/// Enough to see what is going in circles.
-const MOST_TOLD: usize = 5;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, DestinationKey, Durability, Element, Enqueued, Error, Millis, NewMessage,
-    Op, Reply, Timestamp, Wakeup,
+    Applied, At, Backend, DestinationKey, Durability, Element, Enqueued, Error, NewMessage, Op,
+    QueueName, Reply, Timestamp, Wakeup,
 };
-use delayline_memory::MemoryBackend;
+use delayline_memory::{ManualClock, MemoryBackend};
 
 /// A message that was enqueued.
 #[derive(Debug)]
@@ -21,20 +21,17 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Recorder {
     inner: MemoryBackend,
+    name: QueueName,
     records: Mutex<Vec<Arc<Record>>>,
 }
 
 impl Recorder {
-    pub(super) fn new(start: Timestamp) -> Self {
-        Self { inner: MemoryBackend::with_manual_clock(start), records: Mutex::default() }
+    pub(super) fn new(clock: &ManualClock, name: QueueName) -> Self {
+        Self { inner: MemoryBackend::with_clock_of(clock), name, records: Mutex::default() }
     }
 
-    pub(super) fn now(&self) -> Timestamp {
-        self.inner.now()
-    }
-
-    pub(super) fn advance(&self, by: Millis) {
-        self.inner.advance(by);
+    pub(super) const fn name(&self) -> &QueueName {
+        &self.name
     }
 
     pub(super) fn take_relayed(&self, key: &DestinationKey) -> Vec<Element> {
@@ -74,6 +71,10 @@ impl Backend for Recorder {
             }
         }
         Ok(applied)
+    }
+
+    fn queue_name(&self) -> Option<&QueueName> {
+        Some(&self.name)
     }
 
     /// Treats everything as durable, to test programs that request durability.

@@ -1,11 +1,11 @@
-//! Handles one delivery without a worker's loop.
+//! Handles deliveries without a worker's loop.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::Delivery;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use super::control::Control;
 use super::handler::{Rules, Start, starter, without_outcome};
@@ -13,7 +13,7 @@ use super::{HandlerError, Job, Outcome};
 use crate::Codec;
 use crate::telemetry::Label;
 
-/// Handles deliveries one by one, as a worker would.
+/// Handles deliveries as a worker would.
 pub(crate) struct Alone(Start);
 
 impl Alone {
@@ -29,15 +29,17 @@ impl Alone {
         Self(starter(codec, handler, Rules::default(), queue))
     }
 
-    /// Returns the handler's result. Dropping the future drops the handler.
-    pub(crate) async fn handle(&self, delivery: Delivery, lateness: Duration) -> Outcome {
-        let mut task = JoinSet::new();
-        task.spawn((self.0)(delivery, lateness, Arc::new(Control::default())));
-        match task.join_next().await {
-            Some(Ok(outcome)) => outcome,
-            Some(Err(error)) => without_outcome(error),
-            // There is a task.
-            None => Outcome::Release,
-        }
+    /// Returns the handler's work, for a task of its own.
+    pub(crate) fn handle(
+        &self,
+        delivery: Delivery,
+        lateness: Duration,
+    ) -> impl Future<Output = Outcome> + Send + use<> {
+        (self.0)(delivery, lateness, Arc::new(Control::default()))
+    }
+
+    /// The outcome of such a task.
+    pub(crate) fn outcome(ended: Result<Outcome, JoinError>) -> Outcome {
+        ended.unwrap_or_else(without_outcome)
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::panic_text;
+use super::linger::{joined, linger};
 use super::{HandlerError, Job, Outcome};
 
 /// Makes a handler for [`Worker::run`](super::Worker::run) from a function of many jobs, for work
@@ -26,6 +26,8 @@ use super::{HandlerError, Job, Outcome};
 ///   An error is a failure of each message. A wrong number of outcomes fails all messages.
 /// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A job
 ///   whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
+/// - **Tests.** In the drains of the module `testing`, a batch has the messages that are due at the same
+///   instant, at most `max`, and `linger` takes no time.
 /// - **Spans.** The function runs in the span of the batch's first message.
 /// - **Panics** and dropped batches are failures of each message. If a message runs into the
 ///   worker's [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait,
@@ -157,8 +159,8 @@ where
         let (sender, result) = oneshot::channel();
         let mut place = self.open();
         // A batch that has lost a job never begins.
-        let joined = place.take().filter(|open| !open.batch.dropped.is_cancelled());
-        let (mut open, lead) = match joined {
+        let opened = place.take().filter(|open| !open.batch.dropped.is_cancelled());
+        let (mut open, lead) = match opened {
             Some(open) => (open, None),
             None => {
                 let (full, lead) = oneshot::channel();
@@ -170,7 +172,9 @@ where
         open.batch.jobs.push(job);
         open.batch.results.push(sender);
         let dropped = Arc::clone(&open.batch.dropped);
-        if open.batch.jobs.len() < self.max {
+        let jobs = open.batch.jobs.len();
+        joined(jobs, jobs >= self.max);
+        if jobs < self.max {
             *place = Some(open);
         } else {
             // If the first job is gone, so is the batch.
@@ -191,7 +195,7 @@ where
             biased;
             batch = &mut full => return batch.ok(),
             () = dropped.cancelled() => {}
-            () = sleep(self.linger) => {}
+            () = linger(self.linger) => {}
         }
         let mine = self.open().take_if(|open| Arc::ptr_eq(&open.batch.dropped, dropped));
         let batch = match mine {

@@ -1,0 +1,69 @@
+//! Lets a test fill batches: instead of a linger, they wait until it has no further message.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+tokio::task_local! {
+    /// Set in the tasks of a test's handlers.
+    static GATHERING: Arc<Gathering>;
+}
+
+/// The batches that handlers have opened and not begun to handle.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    /// The number of their jobs.
+    waiting: AtomicUsize,
+    /// There may be more of these.
+    changed: Notify,
+    complete: CancellationToken,
+}
+
+impl Gathering {
+    /// Runs a handler whose batches wait for this.
+    pub(crate) fn of<F: Future>(
+        self: &Arc<Self>,
+        handler: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        GATHERING.scope(Arc::clone(self), handler)
+    }
+
+    /// The one of this task's handler, in a test.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        GATHERING.try_with(Arc::clone).ok()
+    }
+
+    /// A job has joined a batch, which has this many jobs now.
+    pub(super) fn joined(&self, jobs: usize, is_full: bool) {
+        if is_full {
+            // The others wait no longer, and the last one never did.
+            self.waiting.fetch_sub(jobs.saturating_sub(1), Ordering::SeqCst);
+        } else {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Completes once no further job comes.
+    pub(super) async fn completed(&self) {
+        self.complete.cancelled().await;
+    }
+
+    /// The number of jobs that wait for others.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Completes when more jobs may wait than before.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Begins all open batches. From now on none waits.
+    pub(crate) fn complete(&self) {
+        self.complete.cancel();
+    }
+}

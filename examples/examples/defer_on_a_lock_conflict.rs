@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn book(job: Job<Booking>, ledger: Arc<Ledger>) -> Result<Outcome, &'static str> {
     let &Booking { account, cents } = job.payload();
     let Some(_locked) = ledger.try_lock(account) else {
-        // Snoozes are not counted, and so not limited. The epoch rises with every delivery.
+        // Snoozes are not counted, and so not limited. The epoch counts the deliveries.
         if job.epoch() >= MOST_DELIVERIES {
             return Ok(Outcome::reject("the account is never free"));
         }

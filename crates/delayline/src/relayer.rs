@@ -250,5 +250,5 @@ const fn full_pauses() -> Pauses {
 const DEFAULT_BATCH: usize = 100;
 const _: () = assert!(DEFAULT_BATCH <= limits::MAX_BATCH);
 /// As often as a worker polls.
-const SAFETY_POLL: Duration = Duration::from_secs(5);
+const SAFETY_POLL: Duration = Duration::from_millis(limits::WORKER_POLL_MS);
 const MINUTE: Duration = Duration::from_secs(60);

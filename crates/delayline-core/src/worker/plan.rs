@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use crate::limits::SAFETY_POLL_MS;
+use crate::limits::{SAFETY_POLL_MS, WORKER_POLL_MS};
 use crate::{ConsumerName, Millis};
 
 /// How a worker operates.
@@ -52,7 +52,7 @@ impl Plan {
 }
 
 /// For one queue.
-const POLL: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(WORKER_POLL_MS);
 /// A little before the queue stops counting on a sleeper.
 const LONGEST_POLL: Duration = Duration::from_millis(SAFETY_POLL_MS * 5 / 6);
 

@@ -327,6 +327,6 @@ const MADE_UP_FOR: Ms = 1_500;
 /// How long the results of handlers are kept.
 const RESULT_RETENTION: Millis = Millis::saturating(3_600_000);
 /// How long one queue goes without a look.
-const POLL: Ms = 5_000;
+const POLL: Ms = delayline_core::limits::WORKER_POLL_MS;
 /// Between the tries of a call that fails.
 const LONGEST_PAUSE: Ms = 2_000;

@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(payloads).router()?;
     let app = service(orders.clone()).nest("/admin/q", dashboard);
 
-    // Fires when the customers are done; yours fires on Ctrl-C alone.
+    // Fires when the customers are done; yours fires on a signal alone.
     let stop = CancellationToken::new();
     let customers = tokio::spawn(customers(app.clone(), orders.clone(), stop.clone()));
     let summary = serve(orders.clone(), app, stop).await?;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Answers requests and handles what is due, until Ctrl-C or until `stop` fires.
+/// Answers requests and handles what is due, until Ctrl-C, SIGTERM or `stop`.
 async fn serve(
     orders: Queue<CloseOrder>,
     app: Router,
@@ -60,9 +60,10 @@ async fn serve(
     println!("http://{}/admin/q", listener.local_addr()?);
     let worker = Worker::builder(orders).concurrency(16).build()?;
     let working = tokio::spawn(worker.run_until(stop.clone().cancelled_owned(), close_order));
+    let signal = delayline::shutdown_signal();
     let until = async move {
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => stop.cancel(),
+            () = signal => stop.cancel(),
             () = stop.cancelled() => {}
         }
     };

@@ -74,7 +74,8 @@
 //! one set of slots; [`batch_handler`] hands over many messages at once. With the feature `tower`,
 //! a worker also runs a `tower` service (`service_handler`). A handler that returns `Ok(())` acks;
 //! [`Outcome`] has everything else. Leases are renewed while a handler runs.
-//! [`Worker::run_until`] stops gracefully.
+//! [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
+//! `worker.run_until(delayline::shutdown_signal(), handler)`.
 //!
 //! # Chains
 //!
@@ -116,6 +117,7 @@
 //! | `tls` | yes | `rediss://` URLs |
 //! | `memory` | yes | `memory:`, queues in this process, which are gone when it ends |
 //! | `json` | yes | [`Json`], the default codec |
+//! | `signal` | yes | `shutdown_signal`, to stop on Ctrl-C and `SIGTERM` |
 //! | `metrics` | no | metrics through the `metrics` crate |
 //! | `metrics-otel` | no | durations under the names of OpenTelemetry as well |
 //! | `tower` | no | `service_handler` |
@@ -158,6 +160,8 @@ mod merge;
 mod pause;
 mod queue;
 mod relayer;
+#[cfg(feature = "signal")]
+mod shutdown;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -186,6 +190,8 @@ pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sent};
 pub use self::relayer::Relayer;
+#[cfg(feature = "signal")]
+pub use self::shutdown::shutdown_signal;
 pub use self::telemetry::TraceContext;
 #[cfg(feature = "tower")]
 pub use self::worker::service_handler;

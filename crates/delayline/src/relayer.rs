@@ -32,8 +32,7 @@ use crate::{Error, Queue};
 /// let orders: Queue<String> = connection.queue("orders").await?;
 /// let stream =
 ///     Destination::Stream { key: DestinationKey::try_from("due-orders")?, backlog: None };
-/// let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-/// let relayed = orders.relay(stream).run_until(shutdown).await?;
+/// let relayed = orders.relay(stream).run_until(delayline::shutdown_signal()).await?;
 /// println!("{relayed} messages relayed");
 /// # Ok(())
 /// # }

@@ -161,7 +161,8 @@ impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future drops all running handlers. Their messages are redelivered when their
-    /// leases expire, which counts as a crash. Use a [`WorkerHandle`] to stop without that.
+    /// leases expire, which counts as a crash. Use a [`WorkerHandle`] or
+    /// [`run_until`](Self::run_until) to stop without that, for example on `SIGTERM`.
     pub async fn run<H, F, O, E, K>(self, handler: H) -> Summary
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,

@@ -2,6 +2,8 @@
 //!
 //! Decoding is total: whatever a server sends, the result is a reply or an error.
 
+mod refusal;
+
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
@@ -10,11 +12,12 @@ use delayline_core::{
     Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
+use self::refusal::refusal;
 use crate::layout::codes::{
     answer, cancelled, enqueued, extended, finding, item, place, progress, purged, redriven,
     rescheduled, settled, status,
 };
-use crate::layout::{SCHEMA_VERSION, delivery, member, place_of_score, updates};
+use crate::layout::{delivery, member, place_of_score, updates};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
 use crate::totals::{decode_point, read_totals};
 use crate::transport::Value;
@@ -30,29 +33,7 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let mut reply = Reader(values.into_iter());
     match reply.int()? {
         answer::RESULTS => {}
-        answer::OTHER_VERSION => {
-            let (found, supported) = (reply.count()?, SCHEMA_VERSION);
-            return Err(Error::new(if found > supported {
-                ErrorKind::NewerVersion { found, supported }
-            } else {
-                ErrorKind::OlderVersion { found, supported }
-            }));
-        }
-        answer::NEWER_FEATURE => {
-            let (major, minor) = (reply.count()?, reply.count()?);
-            // Whoever sets a bit says which version knows it.
-            return Err(Error::new(if (major, minor) == (0, 0) {
-                ErrorKind::Damaged
-            } else {
-                ErrorKind::NewerFeature { major, minor }
-            }));
-        }
-        answer::DAMAGED => return Err(Error::new(ErrorKind::Damaged)),
-        answer::NO_LAG => {
-            let detail = "Redis 7.0 and later tell how far a group of consumers is";
-            return Err(Error::with_detail(ErrorKind::Unsupported("a stream's backlog"), detail));
-        }
-        _ => return Err(unreadable("the reply begins with an unknown number")),
+        refused => return Err(refusal(refused, &mut reply)?),
     }
     let at = reply.instant()?;
     let revision = reply.count()?;
@@ -583,22 +564,4 @@ fn read_info(
         info.last_error = details.last_error;
     }
     Some(info)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn older_versions_are_told_from_newer_ones() {
-        let refused = |found: u64| {
-            let found = i64::try_from(found).unwrap();
-            let reply = vec![Value::Int(answer::OTHER_VERSION), Value::Int(found)];
-            decode(&Op::Stats, Value::Array(reply)).unwrap_err().kind().clone()
-        };
-        let (found, supported) = (SCHEMA_VERSION + 1, SCHEMA_VERSION);
-        assert_eq!(refused(found), ErrorKind::NewerVersion { found, supported });
-        let found = SCHEMA_VERSION - 1;
-        assert_eq!(refused(found), ErrorKind::OlderVersion { found, supported });
-    }
 }

@@ -21,7 +21,9 @@ mod work;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use delayline::backend::{Op, Reply};
 use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue, QueueName, Raw};
+use delayline_json::harmless_line;
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
@@ -313,6 +315,38 @@ impl Target {
         self.open_on(self.connect()?, queue).await
     }
 
+    /// The same, if the server has such a queue: most verbs would find nothing in one whose name is
+    /// misspelt, or create it.
+    pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        let queue = self.open().await?;
+        if self.is_known(&queue).await? { Ok(queue) } else { Err(self.unknown()) }
+    }
+
+    /// Whether anything was ever changed in the queue. One in memory is always new.
+    pub(crate) async fn is_known(&self, queue: &Queue<Bytes, Raw>) -> Result<bool, Failure> {
+        if self.url.starts_with("memory:") {
+            return Ok(true);
+        }
+        let applied = match queue.apply(&Op::Stats).await {
+            Ok(applied) => applied,
+            // The verb itself may need no such right.
+            Err(error) if error.kind() == Some(&ErrorKind::PermissionDenied) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        // Without its control record, a queue has no revision, but may have messages.
+        let holds = |stats: &delayline::Stats| {
+            stats.scheduled > 0 || stats.ready > 0 || stats.leased > 0 || stats.dead > 0
+        };
+        Ok(applied.revision > 0 || matches!(&applied.reply, Reply::Stats(stats) if holds(stats)))
+    }
+
+    /// There is no such queue.
+    pub(crate) fn unknown(&self) -> Failure {
+        let name = harmless_line(self.queue.as_deref().unwrap_or_default());
+        Failure::input(format!("the server has no queue {name}"))
+            .hint("`delayline queues` lists them; the first message creates a queue")
+    }
+
     /// A queue at another place.
     pub(crate) async fn open_on(
         &self,
@@ -354,8 +388,8 @@ impl From<Priority> for delayline::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  part of the work was not done: an input line is invalid, or a message is unknown, in the wrong
-     state, or a different one with the same id. Or a check or measurement found a problem. Also
+  1  part of the work was not done: an input line is invalid, or a queue or message is unknown, or
+     the message in the wrong state, or a different one with the same id. Or a check or measurement found a problem. Also
      after Ctrl-C while sending a file, importing, redriving or purging, and after answering no
   2  the command line is wrong, or a value is outside its limits
   3  the server cannot be reached, or refuses

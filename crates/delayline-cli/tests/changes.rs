@@ -138,6 +138,7 @@ fn a_message_is_moved() {
 #[test]
 fn a_queue_is_paused_and_resumed() {
     let server = Server::start();
+    support::create(&server);
     for driver in DRIVERS {
         let ask = |verb: &str, more: &[&str]| {
             let args: Vec<_> = ["--driver", driver, verb].iter().chain(more).copied().collect();

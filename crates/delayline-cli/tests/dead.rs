@@ -230,6 +230,7 @@ fn a_server_that_is_lost_on_the_way_is_told_with_what_was_done() {
 #[test]
 fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
     let server = Server::start();
+    support::create(&server);
     for driver in DRIVERS {
         for (json, signal) in [(true, "-INT"), (false, "-TERM")] {
             let mut args = vec!["--driver", driver, "stats", "--watch", "100ms"];

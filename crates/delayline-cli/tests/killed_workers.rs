@@ -85,7 +85,7 @@ fn close_orders(driver: &str) {
         .collect();
     let with_driver = |args: &[&str]| on(&server, &[&["--driver", driver], args].concat());
     // However long it takes to send them: nothing is delivered before every tenth was paid.
-    run(with_driver(&["pause"])).code(0);
+    run(with_driver(&["pause", "--create"])).code(0);
     run_with_input(with_driver(&["send", "--file", "-"]), lines.as_bytes()).code(0);
     let paid: HashSet<String> = (0..orders).step_by(10).map(|n| format!("order-{n}")).collect();
     let ids: String = paid.iter().map(|id| format!("{id}\n")).collect();

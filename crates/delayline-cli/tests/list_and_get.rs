@@ -28,6 +28,7 @@ fn ids(pages: &[Value]) -> Vec<String> {
 #[test]
 fn an_empty_queue_is_no_error() {
     let server = Server::start();
+    support::create(&server);
     for driver in DRIVERS {
         for verb in
             [&["list"][..], &["list", "--all"], &["list", "--state", "dead"], &["dead", "list"]]

@@ -30,6 +30,7 @@ fn a_deletion_is_asked_about_and_only_a_yes_is_a_yes() {
 #[test]
 fn many_messages_are_asked_about_and_one_is_not() {
     let server = Server::start();
+    support::create(&server);
     let (code, screen) = start(on(&server, &["cancel", "a"])).end();
     assert_eq!((code, screen.contains("Go on?")), (Some(1), false));
     let mut terminal = start(on(&server, &["cancel", "a", "b"]));
@@ -41,6 +42,7 @@ fn many_messages_are_asked_about_and_one_is_not() {
 #[test]
 fn the_watch_draws_over_what_it_has_drawn() {
     let server = Server::start();
+    support::create(&server);
     let terminal = start(on(&server, &["stats", "--watch", "100ms"]));
     wait_until("a third count", || terminal.screen().matches("earliest due").count() > 2);
     support::send_signal(&terminal.child, "-INT");

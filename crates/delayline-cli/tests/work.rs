@@ -266,7 +266,7 @@ fn work_until_empty_without_rights_ends() {
 fn work_on_a_paused_queue_says_so() {
     let server = Server::start();
     for driver in DRIVERS {
-        run(on(&server, &["pause"])).code(0);
+        run(on(&server, &["pause", "--create"])).code(0);
         let paused = run(on(&server, &["--driver", driver, "work", "--until-empty"])).code(0);
         assert_eq!(paused.stderr.matches("the queue is paused").count(), 1, "{}", paused.stderr);
         run(on(&server, &["resume"])).code(0);

@@ -6,11 +6,16 @@
 /// fall due, and workers can finish those that they have.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   delayline pause --queue orders
+  delayline pause --queue orders --create   # before its first message
 
 Pausing a paused queue has no effect: exit code 0. For other exit codes, see `delayline --help`.")]
 pub(crate) struct Pause {
+    /// Create the queue if the server has none of this name
+    #[arg(long)]
+    pub(crate) create: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -22,7 +22,7 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
         // Nobody can answer where the ids came from.
         confirm(&format!("cancel {count} of the queue {}", target.queue()?), !from_stdin)?;
     }
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let mut report = Report::new(args.json, &[]);
     for batch in ids.chunks(limits::MAX_BATCH) {
         let outcomes = queue.cancel_many(batch.iter().cloned()).await?;

@@ -34,7 +34,7 @@ pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Fai
 async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let mut start = list::start(&args.paging, &DEAD)?;
     let filter = read(&args.filter)?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let wanted = filter.at(queue.server_time().await?);
     let position = wanted.first().max(start.and_then(|cursor| cursor.position));
     if position.is_some() {
@@ -59,10 +59,10 @@ async fn work(
         if deed == Deed::Purge && !selection.yes && !selection.dry_run {
             ask(deed, number(ids.len() as u64, "dead letter"), &name)?;
         }
-        let queue = target.open().await?;
+        let queue = target.open_known().await?;
         return named(&queue, ids, &selection, deed, rate).await;
     }
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let listing = queue.dead_letters().await?;
     let wanted = filter.at(listing.until().unwrap_or_default());
     let most = selection.limit.unwrap_or(u64::MAX);

@@ -12,7 +12,7 @@ use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: Explain) -> Result<ExitCode, Failure> {
     let ids = input::ids(args.ids)?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let mut unknown = false;
     for id in &ids {
         let explanation = queue.explain(id.clone()).await?;

@@ -10,7 +10,7 @@ use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Failure> {
     let delays = json::forecast_delays(&args.within).map_err(Failure::usage)?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let forecast = queue.forecast(delays.iter().copied()).await?;
     let name = target.queue()?;
     write(&if args.json {

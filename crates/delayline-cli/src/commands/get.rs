@@ -16,7 +16,7 @@ pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure>
     if args.raw && ids.len() > 1 {
         return Err(Failure::usage("--raw takes one message only"));
     }
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let mut unknown = false;
     for (number, id) in ids.iter().enumerate() {
         let found = queue.get(id.clone()).await?;

@@ -11,7 +11,7 @@ use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: History) -> Result<ExitCode, Failure> {
     let resolution = if args.hours { Resolution::Hours } else { Resolution::Minutes };
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let history = queue.history(resolution).await?;
     let name = target.queue()?;
     write(&if args.json {

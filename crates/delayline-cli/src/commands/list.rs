@@ -17,7 +17,7 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
         None => &State::ALL,
     };
     let start = start(&args.paging, states)?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let pages = Pages::new(&queue, states, start, args.paging.most(), None);
     print(pages, args.json).await
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, F
         (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };
     let ids = input::ids(args.ids)?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let mut report = Report::new(args.json, &[]);
     for id in ids {
         let outcome = match when {

@@ -18,7 +18,7 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
     let interval = args.watch.as_deref().map(interval).transpose()?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let name = target.queue()?;
     match interval {
         Some(interval) => watch(&queue, name, interval, args.json).await?,

@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::print::write;
 
 pub(crate) async fn pause(target: &Target, args: Pause) -> Result<ExitCode, Failure> {
-    target.open().await?.pause().await?;
+    let queue = if args.create { target.open().await? } else { target.open_known().await? };
+    queue.pause().await?;
     say(target, true, args.json)
 }
 
 pub(crate) async fn resume(target: &Target, args: Resume) -> Result<ExitCode, Failure> {
-    target.open().await?.resume().await?;
+    target.open_known().await?.resume().await?;
     say(target, false, args.json)
 }
 

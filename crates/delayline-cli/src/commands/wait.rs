@@ -15,7 +15,7 @@ pub(crate) async fn run(target: &Target, args: Wait) -> Result<ExitCode, Failure
     let id = id.map_err(|violation| Failure::usage(violation.to_string()))?;
     let limit = duration(&args.timeout);
     let limit = limit.map_err(|why| Failure::usage(format!("--timeout: {why}")))?;
-    let queue = target.open().await?;
+    let queue = target.open_known().await?;
     let progress = queue.wait_for(id.clone(), limit).await?;
     if args.json {
         let line = json::line(&json::progress(&id, &progress));

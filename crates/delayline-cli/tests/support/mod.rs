@@ -106,6 +106,11 @@ impl Ended {
         self
     }
 
+    /// Whether it was refused because the server has no such queue.
+    pub fn is_unknown_queue(&self) -> bool {
+        self.code == Some(1) && self.stderr.contains("the server has no queue orders")
+    }
+
     /// The lines of stdout as JSON.
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {
@@ -113,10 +118,21 @@ impl Ended {
     }
 }
 
-/// One number of `stats --json`.
+/// One number of `stats --json`; 0 if there is no such queue.
 #[track_caller]
 pub fn count(server: &Server, name: &str) -> u64 {
-    run(on(server, &["stats", "--json"])).code(0).lines()[0][name].as_u64().unwrap()
+    let stats = run(on(server, &["stats", "--json"]));
+    if stats.is_unknown_queue() {
+        return 0;
+    }
+    stats.code(0).lines()[0][name].as_u64().unwrap()
+}
+
+/// Creates the queue `orders`, without a message.
+#[track_caller]
+pub fn create(server: &Server) {
+    run(on(server, &["pause", "--create"])).code(0);
+    run(on(server, &["resume"])).code(0);
 }
 
 /// Waits until a condition holds.

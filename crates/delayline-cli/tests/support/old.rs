@@ -123,8 +123,11 @@ fn pass(
 pub fn waiting(server: &Server) -> Vec<(String, u64, u64)> {
     let mut messages = Vec::new();
     for state in ["scheduled", "ready"] {
-        for page in run(on(server, &["list", "--state", state, "--all", "--json"])).code(0).lines()
-        {
+        let list = run(on(server, &["list", "--state", state, "--all", "--json"]));
+        if list.is_unknown_queue() {
+            continue;
+        }
+        for page in list.code(0).lines() {
             for message in page["messages"].as_array().unwrap() {
                 let id = message["id"].as_str().unwrap();
                 let whole = run(on(server, &["get", id, "--json"])).code(0).lines().remove(0);

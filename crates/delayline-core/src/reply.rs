@@ -245,7 +245,8 @@ pub enum Extended {
 pub enum Cancelled {
     /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
     Cancelled,
-    /// A worker holds it. The worker learns of the request at its next extend; unless it acks, the
+    /// A worker holds it. The worker learns of the request when it next extends the lease (at once,
+    /// within a third of the lease, or within a bound of its own); unless it acks, the
     /// message is finished when the lease ends. A follower is dropped.
     InFlight,
     /// There is no such message.

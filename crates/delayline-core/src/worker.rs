@@ -39,8 +39,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, NewMessage, NewResult, Op,
-    Outcome, Reply, Settlement, Stats, Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId, NewMessage,
+    NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -165,6 +165,13 @@ impl Machine {
     pub fn handle_looked(&mut self, moment: Moment, queue: usize) {
         let dice = &mut self.dice;
         self.lanes.change(queue, |lane| lane.claims.looked(moment, dice));
+    }
+
+    /// Reports that a message was cancelled while it was leased, so that its handler need not wait
+    /// for the next renewal of its lease. Drivers need not report it. It may come late or be wrong:
+    /// only the reply to the extension counts.
+    pub fn handle_cancel(&mut self, queue: usize, id: &MessageId) {
+        self.lanes.change(queue, |lane| lane.leases.ask(id));
     }
 
     /// Reports that a hint was handed on, or could not be.

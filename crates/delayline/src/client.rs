@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::Error;
+use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::merge::Merger;
 use crate::pause::Pauses;
@@ -34,6 +35,7 @@ struct Shared {
     plain: Arc<dyn QueueBackend>,
     label: Label,
     events: EventSink,
+    cancels: Cancels,
     /// By durability, so that other sends do not wait for those that request one.
     mergers: Mutex<BTreeMap<Durability, Merger>>,
     trace_source: Option<TraceSource>,
@@ -46,43 +48,51 @@ struct Shared {
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    pub(crate) fn new(backend: Arc<dyn QueueBackend>) -> Self {
+    /// Makes a client that learns of the cancels of others through `cancels`.
+    pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels) -> Self {
         let (label, events) = (
             Label::new(backend.queue_name().map_or("unnamed", QueueName::as_str)),
             EventSink::default(),
         );
-        Self::with(backend, label, events, None, DEFAULT_PATIENCE)
+        Self::with(backend, label, events, cancels, None, DEFAULT_PATIENCE)
     }
 
     fn with(
         plain: Arc<dyn QueueBackend>,
         label: Label,
         events: EventSink,
+        cancels: Cancels,
         trace_source: Option<TraceSource>,
         patience: Duration,
     ) -> Self {
-        let observed = Observed::new(Arc::clone(&plain), label.clone(), events.clone());
+        let observed =
+            Observed::new(Arc::clone(&plain), label.clone(), events.clone(), cancels.clone());
         let (merger, durability) = (Merger::default(), Durability::None);
         let mergers = Mutex::new(BTreeMap::from([(durability, merger.clone())]));
         let looks = watch::Sender::new(Instant::now());
         let waiters = Waiters::default();
-        let shared = Shared { plain, label, events, mergers, trace_source, looks, waiters };
+        let shared =
+            Shared { plain, label, events, cancels, mergers, trace_source, looks, waiters };
         let shared = Arc::new(shared);
         Self { backend: Arc::new(observed), patience, durability, merger, shared }
     }
 
     /// The same with another patience. Its sends are grouped separately.
     pub(crate) fn patient(self, patience: Duration) -> Self {
-        let Shared { plain, label, events, trace_source, .. } = &*self.shared;
-        let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
-        Self::with(plain, label, events, trace_source.clone(), patience).durable(self.durability)
+        let trace_source = self.shared.trace_source.clone();
+        self.again(trace_source, patience)
     }
 
     /// The same with a source of trace contexts. Its sends are grouped separately.
     pub(crate) fn traced(self, source: TraceSource) -> Self {
-        let Shared { plain, label, events, .. } = &*self.shared;
-        let (plain, label, events) = (Arc::clone(plain), label.clone(), events.clone());
-        Self::with(plain, label, events, Some(source), self.patience).durable(self.durability)
+        self.again(Some(source), self.patience)
+    }
+
+    fn again(&self, trace_source: Option<TraceSource>, patience: Duration) -> Self {
+        let Shared { plain, label, events, cancels, .. } = &*self.shared;
+        let (plain, label) = (Arc::clone(plain), label.clone());
+        let (events, cancels) = (events.clone(), cancels.clone());
+        Self::with(plain, label, events, cancels, trace_source, patience).durable(self.durability)
     }
 
     /// The same with another durability. Its sends are grouped separately.
@@ -101,6 +111,11 @@ impl Client {
 
     pub(crate) fn events(&self) -> &EventSink {
         &self.shared.events
+    }
+
+    /// Through this, workers learn that messages were cancelled while they were leased.
+    pub(crate) fn cancels(&self) -> &Cancels {
+        &self.shared.cancels
     }
 
     pub(crate) const fn merger(&self) -> &Merger {

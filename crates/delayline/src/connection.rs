@@ -6,9 +6,10 @@ use delayline_core::{QueueBackend, QueueName};
 #[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{Inspection, ScriptBackend, Transport, inspect};
 
+use crate::cancels::Cancels;
 #[cfg(feature = "memory")]
 use crate::local::Memory;
-use crate::{Connect, Error, Queue};
+use crate::{Connect, Error, Json, Queue};
 
 /// Connects to a URL with the default options of [`Connect`].
 ///
@@ -51,7 +52,7 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone, Debug)]
-pub struct Connection(Way);
+pub struct Connection(Way, Cancels);
 
 /// How operations reach a queue.
 #[derive(Clone, Debug)]
@@ -63,8 +64,8 @@ pub(crate) enum Way {
 }
 
 impl Connection {
-    pub(crate) const fn new(way: Way) -> Self {
-        Self(way)
+    pub(crate) fn new(way: Way) -> Self {
+        Self(way, Cancels::default())
     }
 
     /// Opens a queue of JSON payloads, after checking that the server is suitable.
@@ -79,7 +80,7 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
     /// newer format, or cannot be reached.
     pub async fn queue<T>(&self, name: &str) -> Result<Queue<T>, Error> {
-        Ok(Queue::new(self.backend(name).await?))
+        self.queue_with_codec(name, Json).await
     }
 
     /// Opens a queue with payloads encoded by `codec`, such as [`Raw`](crate::Raw).
@@ -104,7 +105,7 @@ impl Connection {
     ///
     /// Like [`queue`](Self::queue).
     pub async fn queue_with_codec<T, C>(&self, name: &str, codec: C) -> Result<Queue<T, C>, Error> {
-        Ok(Queue::with_codec(self.backend(name).await?, codec))
+        Ok(Queue::sharing(self.backend(name).await?, codec, self.1.clone()))
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).

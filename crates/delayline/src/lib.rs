@@ -141,6 +141,7 @@ mod readme {}
 
 pub mod backend;
 mod batches;
+mod cancels;
 mod client;
 mod codec;
 mod connect;

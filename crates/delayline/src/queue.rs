@@ -27,6 +27,7 @@ pub use self::draft::Draft;
 pub(crate) use self::enqueue::{Answered, enqueue};
 pub use self::explain::Explanation;
 pub use self::listing::{Audit, Listing};
+use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::error::message_id;
 use crate::{Codec, Error, Events, Json, TraceContext};
@@ -87,7 +88,13 @@ impl<T, C> Queue<T, C> {
     /// Creates a queue on any backend, with payloads encoded by `codec`.
     #[must_use]
     pub fn with_codec(backend: Arc<dyn QueueBackend>, codec: C) -> Self {
-        Self { client: Client::new(backend), codec: Arc::new(codec), payload: PhantomData }
+        Self::sharing(backend, codec, Cancels::default())
+    }
+
+    /// Creates a queue whose workers learn of the cancels of others through `cancels`.
+    pub(crate) fn sharing(backend: Arc<dyn QueueBackend>, codec: C, cancels: Cancels) -> Self {
+        let client = Client::new(backend, cancels);
+        Self { client, codec: Arc::new(codec), payload: PhantomData }
     }
 
     /// Sets how long a call keeps trying while the backend is unreachable, busy or out of memory:
@@ -190,7 +197,10 @@ impl<T, C> Queue<T, C> {
     }
 
     /// Cancels a message before it is delivered ([G13](crate::guarantees#g13)). If a worker already
-    /// has it, the worker is asked to stop; see [`Cancelled::InFlight`].
+    /// has it, its handler is asked to stop ([`Job::cancellation`](crate::Job::cancellation)); see
+    /// [`Cancelled::InFlight`]. The handler learns of it after a round trip if its worker uses a
+    /// clone of this queue or the same [`Connection`](crate::Connection). Otherwise it does within a
+    /// third of its lease, or within [`WorkerBuilder::cancel_within`](crate::WorkerBuilder::cancel_within).
     ///
     /// # Cancel safety
     ///

@@ -16,7 +16,7 @@ use delayline::{
 use delayline_core::{Claim, ClaimId, ConsumerName};
 use support::{Fault, Faulty};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -191,6 +191,53 @@ async fn a_handler_is_told_that_its_message_was_cancelled() {
     let summary = timeout(ms(1_100), running).await.expect("at the next beat").unwrap();
     assert_eq!((summary.cancelled, summary.failed), (1, 0));
     assert_eq!(backend.stats().await.totals.cancelled, 1);
+}
+
+/// Cancels the message that a worker with the default lease handles. Returns after how long its
+/// handler learns of it.
+async fn cancelled_after(worker: WorkerBuilder<u64>, canceller: &Queue<u64>) -> Duration {
+    let worker = worker.lease(ms(30_000)).until_empty(true).build().unwrap();
+    let running = tokio::spawn(worker.run(wait_for_token));
+    sleep(ms(1_000)).await;
+    let start = Instant::now();
+    assert_eq!(canceller.cancel("a").await.unwrap(), Cancelled::InFlight);
+    assert_eq!(running.await.unwrap().cancelled, 1);
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_of_this_process_is_told_at_once() {
+    let backend = Faulty::new();
+    let queue = one_message(&backend).await;
+    let relative = queue.clone().patience(ms(1_000));
+    let took = cancelled_after(Worker::builder(queue), &relative).await;
+    assert!(took <= ms(20), "{took:?}");
+
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue: Queue<u64> = connection.queue("numbers").await.unwrap();
+    assert!(queue.message(&1).id("a").send().await.unwrap().is_accepted());
+    let other: Queue<u64> = connection.clone().queue("numbers").await.unwrap();
+    // The memory goes by the real clock, and this one stands still.
+    let took = cancelled_after(Worker::builder(queue), &other).await;
+    assert!(took <= ms(20), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_of_another_process_is_told_within_a_bound() {
+    for (bound, expected) in [(None, ms(10_000)), (Some(ms(500)), ms(500))] {
+        let backend = Faulty::new();
+        let queue = one_message(&backend).await;
+        let mut worker = Worker::builder(queue);
+        if let Some(bound) = bound {
+            worker = worker.cancel_within(bound);
+        }
+        let stranger: Queue<u64> = Queue::new(backend.clone());
+        let took = cancelled_after(worker, &stranger).await;
+        assert!(took <= expected + ms(20), "{took:?}");
+        assert!(bound.is_some() || took > ms(8_000), "{took:?}");
+    }
+    let queue = one_message(&Faulty::new()).await;
+    assert!(Worker::builder(queue).cancel_within(ms(9)).build().is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use crate::{Extend, Extended, Lease, MessageId, Millis, Settlement};
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Millis,
+    cancel_within: Option<Duration>,
     max_age: Option<Duration>,
     stuck_after: Option<Duration>,
     held: HashMap<Slot, Held>,
@@ -62,6 +63,16 @@ pub(super) struct Held {
     /// When the lease was certainly valid last: before the claim or extension was sent.
     since: Moment,
     cancelled: bool,
+    asked: Asked,
+}
+
+/// Whether to extend a lease at once, because its message may have been cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    No,
+    Yes,
+    /// The extension in progress was sent after that.
+    Sent,
 }
 
 /// What is known about a lease.
@@ -81,6 +92,7 @@ impl Leases {
     pub(super) fn new(plan: &QueuePlan) -> Self {
         Self {
             lease: plan.lease,
+            cancel_within: plan.cancel_within,
             max_age: plan.max_lease_age,
             stuck_after: plan.stuck_after,
             held: HashMap::new(),
@@ -126,6 +138,7 @@ impl Leases {
             started,
             since,
             cancelled: false,
+            asked: Asked::No,
         };
         let first = held.next(self.beat(), self.lease());
         self.next = self.next.into_iter().chain(first).min();
@@ -168,6 +181,15 @@ impl Leases {
         }
     }
 
+    /// Extends the lease of a message at once, if it has a handler: it may have been cancelled.
+    pub(super) fn ask(&mut self, id: &MessageId) {
+        let held = self.latest.get(id).and_then(|slot| self.held.get_mut(slot));
+        if let Some(held) = held.filter(|held| held.grip == Grip::Firm && !held.cancelled) {
+            held.asked = Asked::Yes;
+            self.plan();
+        }
+    }
+
     /// When to call [`beat_at`](Self::beat_at) next.
     pub(super) const fn next(&self) -> Option<Moment> {
         self.next
@@ -185,13 +207,14 @@ impl Leases {
         self.kept.retain(|_, kept| kept.ages_at.is_none_or(|ages_at| now < ages_at));
         let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
         let firm = || self.held.iter().filter(|(_, held)| held.grip == Grip::Firm);
+        let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
         let since =
             || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
         let mut extend = None;
-        if ready && since().any(|since| now >= since.after(beat)) {
+        if ready && (is_asked || since().any(|since| now >= since.after(beat))) {
             // The others are included unless quite fresh: one extension instead of many.
             let is_due = |since: Moment| now >= since.after(beat / 2);
-            let due = firm().filter(|(_, held)| is_due(held.since));
+            let due = firm().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
             let (slots, mut leases): (Vec<_>, Vec<_>) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
             let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
@@ -199,6 +222,9 @@ impl Leases {
             let kept: Vec<_> = kept.map(|(id, kept)| (id.clone(), kept.lease)).collect();
             leases.extend(kept.iter().cloned());
             let kept = kept.into_iter().map(|(id, _)| id).collect();
+            for slot in &slots {
+                self.held.entry(*slot).and_modify(|held| held.asked.sent());
+            }
             self.under_way = Some(Extension { slots, kept, sent: now });
             extend = Some(Extend { leases, lease: self.lease });
         }
@@ -213,6 +239,7 @@ impl Leases {
         let mut items = items.into_iter();
         for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
             let Some(held) = self.held.get_mut(&slot) else { continue };
+            held.asked.answered();
             match extended {
                 Extended::Done { cancel_requested, .. } => {
                     held.since = sent;
@@ -237,19 +264,25 @@ impl Leases {
     }
 
     pub(super) fn failed(&mut self, now: Moment, dice: &mut Dice) {
-        self.under_way = None;
+        for slot in self.under_way.take().into_iter().flat_map(|extension| extension.slots) {
+            self.held.entry(slot).and_modify(|held| held.asked.failed());
+        }
         self.retry_at = Some(now.after(self.pauses.next(dice)));
         self.plan();
     }
 
-    /// Held leases are extended after a third of their duration. While that is impossible, the next
+    /// Held leases are extended after a third of their duration, or more often. While that is impossible, the next
     /// event is that one expires.
     fn plan(&mut self) {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);
         let beats = self.under_way.is_none();
         let next = |held: &Held| {
-            let beat = if beats { retry_at.since(held.since).max(beat) } else { lease };
+            let beat = match held.asked {
+                _ if !beats => lease,
+                Asked::Yes => retry_at.since(held.since),
+                _ => retry_at.since(held.since).max(beat),
+            };
             held.next(beat, lease)
         };
         let held = self.held.values().filter_map(next);
@@ -259,11 +292,32 @@ impl Leases {
     }
 
     fn beat(&self) -> Duration {
-        self.lease() / 3
+        let third = self.lease() / 3;
+        self.cancel_within.map_or(third, |within| third.min(within))
     }
 
     fn lease(&self) -> Duration {
         Duration::from(self.lease)
+    }
+}
+
+impl Asked {
+    fn sent(&mut self) {
+        self.change(Self::Yes, Self::Sent);
+    }
+
+    fn answered(&mut self) {
+        self.change(Self::Sent, Self::No);
+    }
+
+    fn failed(&mut self) {
+        self.change(Self::Sent, Self::Yes);
+    }
+
+    fn change(&mut self, from: Self, to: Self) {
+        if *self == from {
+            *self = to;
+        }
     }
 }
 

@@ -29,6 +29,9 @@ pub struct QueuePlan {
     pub weight: NonZeroU16,
     /// The maximum number of handlers of this queue at once.
     pub most: usize,
+    /// The longest time until a running handler learns that its message was cancelled, plus a round
+    /// trip: leases are renewed at least this often. Otherwise only every third of a lease.
+    pub cancel_within: Option<Duration>,
     /// The age beyond which a lease is no longer extended.
     pub max_lease_age: Option<Duration>,
     /// The time after which a running handler is reported as stuck.
@@ -69,6 +72,7 @@ mod tests {
             lease: Millis::saturating(30_000),
             weight: NonZeroU16::MIN,
             most: 1,
+            cancel_within: None,
             max_lease_age: None,
             stuck_after: None,
         };

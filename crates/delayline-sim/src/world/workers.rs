@@ -36,6 +36,7 @@ impl World<'_> {
             lease,
             weight: NonZeroU16::MIN.saturating_add(u16::try_from(number).unwrap_or(0)),
             most: usize::MAX,
+            cancel_within: None,
             max_lease_age,
             stuck_after: None,
         };

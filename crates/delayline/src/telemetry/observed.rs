@@ -14,6 +14,7 @@ use tracing::Instrument;
 
 use super::call_span;
 use super::meters::{self, Label};
+use crate::cancels::Cancels;
 use crate::events::{EventKind, EventSink};
 
 /// Records each operation's time and results, and changes nothing.
@@ -22,11 +23,17 @@ pub(crate) struct Observed {
     inner: Arc<dyn QueueBackend>,
     queue: Label,
     events: EventSink,
+    cancels: Cancels,
 }
 
 impl Observed {
-    pub(crate) fn new(inner: Arc<dyn QueueBackend>, queue: Label, events: EventSink) -> Self {
-        Self { inner, queue, events }
+    pub(crate) fn new(
+        inner: Arc<dyn QueueBackend>,
+        queue: Label,
+        events: EventSink,
+        cancels: Cancels,
+    ) -> Self {
+        Self { inner, queue, events, cancels }
     }
 
     /// Records one call.
@@ -64,6 +71,10 @@ impl Observed {
 
     /// Reports the results of an operation, item by item.
     fn tell(&self, op: &Op, applied: &Applied) {
+        if let (Op::Cancel(ids), Reply::Cancel(results)) = (op, &applied.reply) {
+            let in_flight = ids.iter().zip(results).filter(|it| *it.1 == Cancelled::InFlight);
+            in_flight.for_each(|(id, _)| self.cancels.tell(self.queue.as_str(), id));
+        }
         let tell = |id: &MessageId, kind| self.events.tell(id, applied.at, kind);
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES};
+use delayline_core::limits::{MAX_BATCH, MAX_CONSUMER_BYTES, MAX_LEASE_MS};
 use delayline_core::worker::QueuePlan;
 use delayline_core::{
     Claim, ClaimId, ConsumerName, Durability, Millis, Op, RetryPolicy, Violation,
@@ -24,6 +24,7 @@ pub struct WorkerBuilder<T, C = Json> {
     queue: Queue<T, C>,
     concurrency: Option<usize>,
     lease: Duration,
+    cancel_within: Option<Duration>,
     max_lease_age: Option<Duration>,
     retry: Retry,
     rules: Rules,
@@ -41,6 +42,7 @@ pub(crate) struct Config {
     /// The most handlers at once.
     pub(super) concurrency: usize,
     pub(super) lease: Millis,
+    pub(super) cancel_within: Option<Duration>,
     pub(super) max_lease_age: Option<Duration>,
     pub(super) retry: Retry,
     pub(super) rules: Rules,
@@ -59,6 +61,7 @@ impl<T, C> WorkerBuilder<T, C> {
             queue,
             concurrency: None,
             lease: Duration::from_secs(30),
+            cancel_within: None,
             max_lease_age: None,
             retry: Retry::Policy(RetryPolicy::default()),
             rules: Rules::default(),
@@ -106,6 +109,16 @@ impl<T, C> WorkerBuilder<T, C> {
         delay: impl Fn(u32, &str) -> Duration + Send + Sync + 'static,
     ) -> Self {
         self.retry = Retry::Custom(Arc::new(delay));
+        self
+    }
+
+    /// Sets how soon a running handler learns that another process has cancelled its message, plus a
+    /// round trip: at least 10 ms. The worker renews leases at least this often, with one call for
+    /// all handlers of the queue. Without this, the handler learns of it within a third of the
+    /// lease, 10 s by default. A cancel through the same [`Connection`](crate::Connection) or a
+    /// clone of the queue always reaches the handler after a round trip.
+    pub const fn cancel_within(mut self, bound: Duration) -> Self {
+        self.cancel_within = Some(bound);
         self
     }
 
@@ -197,8 +210,8 @@ impl<T, C> WorkerBuilder<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the concurrency, lease, name or durability is outside its
-    /// limits.
+    /// [`Error::Backend`] if the concurrency, lease, name, durability or
+    /// [`cancel_within`](Self::cancel_within) is outside its limits.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)
     }
@@ -217,6 +230,7 @@ impl<T, C> WorkerBuilder<T, C> {
         let config = Config {
             concurrency: self.concurrency.unwrap_or(concurrency),
             lease: Millis::try_from(self.lease)?,
+            cancel_within: self.cancel_within,
             max_lease_age: self.max_lease_age,
             retry: self.retry,
             rules: self.rules,
@@ -246,6 +260,7 @@ impl Config {
             lease: self.lease,
             weight,
             most: self.concurrency,
+            cancel_within: self.cancel_within,
             max_lease_age: self.max_lease_age,
             stuck_after: self.stuck_after,
         }
@@ -256,6 +271,11 @@ impl Config {
         self.claim_durability.validate()?;
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {
             return Err(out_of_range("the concurrency", self.concurrency, MAX_BATCH));
+        }
+        if let Some(bound) = self.cancel_within.filter(|bound| *bound < SHORTEST_BEAT) {
+            let (what, most) = ("the milliseconds within which to cancel", MAX_LEASE_MS);
+            let actual = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+            return Err(Violation::OutOfRange { what, actual, least: 10, most });
         }
         let claim = Claim::new(
             self.consumer.clone(),
@@ -274,3 +294,5 @@ pub(super) fn out_of_range(what: &'static str, actual: usize, most: usize) -> Vi
 }
 
 const DEFAULT_CONCURRENCY: usize = 10;
+/// More heartbeats would be most of what the server does.
+const SHORTEST_BEAT: Duration = Duration::from_millis(10);

@@ -1,7 +1,7 @@
 //! The worker's loop: performs the actions of the state machine, and reports to it what happened.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::num::NonZeroU16;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use delayline_core::{
     Reply, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -76,6 +77,7 @@ enum Report {
     Waited { queue: usize, result: Result<bool, Error> },
     Rung { queue: usize },
     Looked { queue: usize, looks: watch::Receiver<Instant> },
+    Cancelled { queue: usize, id: MessageId, cancels: UnboundedReceiver<MessageId> },
 }
 
 impl Lane {
@@ -116,6 +118,8 @@ impl Run {
             let consumer = &lane.config.consumer;
             tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "worker started");
             self.listen(queue, lane.client.looks().subscribe());
+            let cancels = lane.client.cancels().listen(lane.client.label().as_str());
+            self.await_cancel(queue, cancels);
         }
         loop {
             self.act();
@@ -226,6 +230,17 @@ impl Run {
             // It cannot fail: the queue's own client keeps the channel open.
             let _ = looks.changed().await;
             Report::Looked { queue, looks }
+        }));
+    }
+
+    /// Waits until this process has cancelled a leased message.
+    fn await_cancel(&self, queue: usize, mut cancels: UnboundedReceiver<MessageId>) {
+        self.calls.push(Box::pin(async move {
+            match cancels.recv().await {
+                Some(id) => Report::Cancelled { queue, id, cancels },
+                // It does not happen: the queue's own client keeps the channel open.
+                None => pending().await,
+            }
         }));
     }
 
@@ -374,6 +389,10 @@ impl Run {
                 self.machine.handle_waited(now, queue, &result);
             }
             Report::Rung { queue } => self.machine.handle_rung(queue),
+            Report::Cancelled { queue, id, cancels } => {
+                self.machine.handle_cancel(queue, &id);
+                self.await_cancel(queue, cancels);
+            }
             Report::Looked { queue, mut looks } => {
                 let looked = looks.borrow_and_update().saturating_duration_since(self.started);
                 self.machine.handle_looked(Moment::at(looked), queue);

@@ -9,7 +9,7 @@ use super::starts;
 use crate::Delivery;
 
 /// Every fourth message leaves a result.
-fn leaves_result(id: &crate::MessageId) -> bool {
+fn leaves_result(id: &MessageId) -> bool {
     id.to_string().rsplit('-').next().unwrap().parse::<usize>().unwrap() % 4 == 0
 }
 

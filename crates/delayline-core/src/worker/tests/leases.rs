@@ -97,6 +97,64 @@ fn a_handler_learns_of_a_cancellation_at_its_next_beat() {
     assert_eq!((summary.cancelled, summary.failed, summary.dead), (1, 0, 0));
 }
 
+fn cancel(sim: &mut Sim) {
+    sim.apply(0, &Op::Cancel(vec![MessageId::try_from("0-0").unwrap()]));
+    sim.machine.handle_cancel(0, &MessageId::try_from("0-0").unwrap());
+}
+
+#[test]
+fn a_handler_learns_of_a_cancellation_by_its_own_process_at_once() {
+    let mut sim = Sim::new(plan(3)).forever();
+    sim.send_many(0, 3);
+    sim.run_to(at(100));
+    cancel(&mut sim);
+    sim.machine.handle_cancel(0, &MessageId::try_from("unknown").unwrap());
+    sim.run_to(at(200));
+    assert_eq!(cancelled(&sim), Some((at(101), CancelReason::Requested)));
+    // The other leases are fresh, and are left alone.
+    let Op::Extend(extend) = &sim.sent("extend")[0].1 else { unreachable!() };
+    assert_eq!(extend.leases.len(), 1);
+    sim.run_to(at(900));
+    assert_eq!(sim.sent("extend").len(), 1);
+}
+
+#[test]
+fn what_is_cancelled_while_an_extension_is_under_way_or_fails_is_asked_about_again() {
+    // The extension in progress was executed before the cancel.
+    let mut sim = Sim::new(plan(1)).forever();
+    sim.send_many(0, 1);
+    sim.run_to(at(500));
+    sim.latency = ms(300);
+    sim.run_to(at(1_100));
+    assert_eq!(sim.sent("extend").len(), 1);
+    cancel(&mut sim);
+    sim.run_to(at(1_800));
+    let (told, _) = cancelled(&sim).unwrap();
+    assert!(told <= at(1_700), "{told:?}");
+
+    let mut sim = Sim::new(plan(1)).forever().first("extend", &[Fault::LostRequest; 2]);
+    sim.send_many(0, 1);
+    sim.run_to(at(100));
+    cancel(&mut sim);
+    sim.run_to(at(900));
+    let (told, _) = cancelled(&sim).unwrap();
+    assert!(told > at(150) && told <= at(500), "{told:?}");
+    assert_eq!(sim.sent("extend").len(), 3);
+}
+
+#[test]
+fn a_handler_learns_of_a_cancellation_within_the_bound() {
+    let mut plan = plan(1);
+    plan.queues[0].cancel_within = Some(ms(200));
+    let mut sim = Sim::new(plan).forever();
+    sim.send_many(0, 1);
+    sim.run_to(at(1_550));
+    sim.apply(0, &Op::Cancel(vec![MessageId::try_from("0-0").unwrap()]));
+    sim.run_to(at(1_752));
+    assert_eq!(cancelled(&sim).map(|(_, reason)| reason), Some(CancelReason::Requested));
+    assert!((7..=8).contains(&sim.sent("extend").len()), "{}", sim.sent("extend").len());
+}
+
 #[test]
 fn a_message_that_comes_back_to_the_same_worker_ends_the_earlier_handlers_lease() {
     let mut sim = Sim::new(plan(2)).forever().first("extend", &[Fault::LostRequest; 6]);

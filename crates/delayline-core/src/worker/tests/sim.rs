@@ -86,6 +86,7 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         lease: Millis::new(3_000).unwrap(),
         weight: NonZeroU16::new(weight).unwrap(),
         most: usize::MAX,
+        cancel_within: None,
         // Most tests are about claims and settlements by themselves.
         max_lease_age: None,
         stuck_after: None,

@@ -342,6 +342,7 @@ macro_rules! each_queue_case {
             remembering: a_damaged_count_of_result_bytes_stops_nothing;
             throttling: windows_go_by_themselves;
             throttling: as_many_ids_are_throttled_as_promised;
+            throttling: an_ended_window_of_the_same_id_makes_room_once;
             throttling: windows_without_an_end_throttle_nobody;
             throttling: a_torn_send_is_not_throttled;
             remembering: as_many_finished_ids_are_remembered_as_promised;

@@ -197,6 +197,24 @@ async fn a_timeout_of_one_message_drops_the_batch() {
     assert!(errors[2].starts_with("timed out after 500ms"), "{errors:?}");
 }
 
+/// What comes after it begins another batch.
+#[tokio::test(start_paused = true)]
+async fn nobody_joins_a_batch_whose_first_message_was_dropped() {
+    let (_, queue) = filled(&[0, 30, 30]).await;
+    let batches = Batches::default();
+    let log = Arc::clone(&batches);
+    let handler = batch_handler(2, LINGER, move |jobs: Vec<Job<u64>>| {
+        let numbers = jobs.iter().map(|job| *job.payload()).collect();
+        log.lock().unwrap().push((Duration::ZERO, numbers));
+        async { Ok::<(), &str>(()) }
+    });
+    // The first is alone until then.
+    let limit = Duration::from_millis(20);
+    let summary = worker(&queue).handler_timeout(limit).build().unwrap().run(handler).await;
+    assert_eq!(summary.acked, 2);
+    assert_eq!(numbers(&batches), [[1, 2]]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_message_drops_the_batch_at_once() {
     let (_, queue) = filled(&[0, 0, 0]).await;

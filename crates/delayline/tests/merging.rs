@@ -13,7 +13,7 @@ use futures_util::poll;
 use support::{Fault, Faulty};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 type Numbers = Queue<u64>;
 
@@ -125,6 +125,33 @@ async fn who_gives_up_waiting_takes_nothing_from_the_others() {
     patient.unwrap();
     // The first was on its way; the second was taken back before it left.
     assert_eq!(backend.stats().await.totals.enqueued, 2);
+}
+
+/// Those that would have to give up before the next pause is over give up with it.
+#[tokio::test(start_paused = true)]
+async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() {
+    let (start, millis) = (Instant::now(), Duration::from_millis);
+    let is_over = move || start.elapsed() >= millis(15_000);
+    let backend = Faulty::with_plan(move |_| if is_over() { Fault::None } else { Fault::Busy });
+    let queue = Numbers::new(backend.clone()).patience(millis(10_000));
+    let send = |n: u64, after_ms: u64| {
+        let queue = queue.clone();
+        async move {
+            sleep(millis(after_ms)).await;
+            (queue.send(&n).await.map(|_| ()), start.elapsed())
+        }
+    };
+    // The first is a group of its own, and the others are the next.
+    let ended = tokio::join!(send(1, 0), send(2, 100), send(3, 600), send(4, 8_000));
+    let (_, least, nearly, patient) = ended;
+    for (sent, at) in [least, nearly] {
+        assert_eq!(sent.unwrap_err().class(), ErrorClass::NotExecuted);
+        assert!(at <= millis(10_100), "{at:?}");
+    }
+    let (sent, at) = patient;
+    assert!(sent.is_ok() && at >= millis(15_000), "{sent:?} after {at:?}");
+    assert_eq!(groups(&backend).iter().max(), Some(&3), "they were sent together");
+    assert_eq!(backend.stats().await.totals.enqueued, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,3 +43,40 @@ impl Windows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_ms(ms).unwrap()
+    }
+
+    /// Whether or not it is among the oldest, which make room for the first.
+    #[test]
+    fn an_ended_window_of_the_same_id_makes_room_once() {
+        let id = |text: &str| MessageId::try_from(text).unwrap();
+        let length = Millis::new(1_000).unwrap();
+        let mut going_on = Windows::default();
+        for n in 0..MAX_WINDOWS - 3 {
+            assert!(going_on.begin(at(999), &id(&n.to_string()), length));
+        }
+        for ended in [&["own"][..], &["other", "own"], &["1st", "2nd", "own"]] {
+            let mut windows = Windows::default();
+            for (begun, name) in (0..).zip(ended) {
+                windows.begin(at(begun), &id(name), length);
+            }
+            windows.by_id.extend(going_on.by_id.clone());
+            windows.by_end.extend(going_on.by_end.clone());
+            for n in ended.len()..3 {
+                assert!(windows.begin(at(999), &id(&format!("{n} more")), length));
+            }
+            let names = ["own", "new 1", "new 2", "new 3"];
+            let begun = names.map(|name| windows.begin(at(1_500), &id(name), length));
+            let expected = [0, 1, 2, 3].map(|n| n < ended.len());
+            assert_eq!(begun, expected, "{ended:?}");
+            assert_eq!((windows.by_id.len(), windows.by_end.len()), (MAX_WINDOWS, MAX_WINDOWS));
+            assert_eq!(windows.end(at(1_500), &id("own")), Some(at(2_500)));
+        }
+    }
+}

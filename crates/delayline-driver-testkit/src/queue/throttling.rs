@@ -82,6 +82,31 @@ pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
     assert_eq!(sent(&queue, 500, more).await, created(500));
 }
 
+/// Whether or not it is among the oldest, which make room for the first.
+pub async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
+    const FILL: &str = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2], i) end \
+                        for i = 3, #ARGV do redis.call('ZADD', KEYS[1], ARGV[2] - 1000 + i, ARGV[i]) end";
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let windows = &queue.keys().all()[WINDOWS][..];
+    let until = instant(1_000).as_ms().to_string();
+    // Which windows have ended, the oldest first, and for how many of those that are sent there is room.
+    for (ended, room) in [(&["own"][..], 1), (&["other", "own"], 2), (&["1st", "2nd", "own"], 3)] {
+        server.command(&["FLUSHALL"]);
+        let going_on = (MAX_WINDOWS - ended.len()).to_string();
+        let fill = [b"EVAL", FILL.as_bytes(), b"1", windows, going_on.as_bytes(), until.as_bytes()];
+        let ended = ended.iter().map(|name| name.as_bytes());
+        server.command(&fill.into_iter().chain(ended).collect::<Vec<_>>());
+        let messages = ["own", "new 1", "new 2", "new 3"].map(throttled).to_vec();
+        let mut expected = vec![Enqueued::TooManyThrottled; 4];
+        expected[..room].fill(created(500));
+        let answers = apply(&queue, 500, Op::Enqueue(messages)).await;
+        assert_eq!(answers, Reply::Enqueue(expected));
+        let full = i64::try_from(MAX_WINDOWS).unwrap();
+        assert_eq!(server.binary_command(&[b"ZCARD", windows]), Raw::Int(full));
+    }
+}
+
 /// Whatever has put them there, a repair removes them.
 pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
     let server = Server::start();

@@ -2,9 +2,9 @@
 
 use delayline_core::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_FOLLOW_UPS, MAX_PAYLOAD_BYTES};
 use delayline_core::{
-    Enqueued, ErrorKind, FinishedIds, Found, HandOff, HandedOff, Known, Lease, MessageState,
-    NewMessage, Op, Outcome, Reply, Settled, Settlement, Status, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    Cancelled, Enqueued, ErrorKind, FinishedIds, Found, HandOff, HandedOff, Known, Lease,
+    MessageState, NewMessage, Op, Outcome, Reply, Settled, Settlement, Status, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::queue::{
@@ -19,6 +19,7 @@ super::cases! { "hand_off",
     follow_ups_are_due_as_they_say: "G4, G12, G31",
     a_large_follow_up_is_delivered_whole: "G2, G31",
     items_of_a_hand_off_are_independent_and_in_order: "G12, G18, G31",
+    a_repeated_item_beside_a_new_one_sends_nothing_again: "G8, G14, G31",
     a_cancelled_lease_hands_off_all_the_same: "G13, G31",
     a_followed_message_hands_off_beside_its_follower: "G30, G31",
     a_paused_queue_takes_hand_offs: "G17, G31",
@@ -129,7 +130,7 @@ async fn a_follow_up_may_reuse_a_finished_id(queue: &Queue) {
     );
     assert_eq!(queue.live(4, "old").await.info.state, MessageState::Scheduled);
     assert_eq!(queue.get(4, "a").await, Found::Finished(Status::Acked));
-    assert_eq!(queue.cancel(5, "old").await, delayline_core::Cancelled::Cancelled);
+    assert_eq!(queue.cancel(5, "old").await, Cancelled::Cancelled);
 }
 
 async fn follow_ups_are_due_as_they_say(queue: &Queue) {
@@ -179,6 +180,40 @@ async fn items_of_a_hand_off_are_independent_and_in_order(queue: &Queue) {
     let all = queue.claim_ids(2, claim(2, 9, 100)).await;
     // The released message keeps its due time and its sequence number.
     assert_eq!(all, ["c", "b-1", "b-2", "c-1", "c-2"]);
+}
+
+/// What it has sent has finished meanwhile, and its id may be reused.
+async fn a_repeated_item_beside_a_new_one_sends_nothing_again(queue: &Queue) {
+    let outcomes = [Outcome::Ack, Outcome::Release];
+    let cases = outcomes.iter().flat_map(|it| [(it, true), (it, false)]);
+    for (claim_id, (outcome, others_first)) in (1_u8..).zip(cases) {
+        let n = u64::from(claim_id);
+        let name = |text: &str| format!("{text}-{n}");
+        let ms = 1_000 * n;
+        let reused = |text: String| message(&name(&text)).finished_ids(FinishedIds::Reuse);
+        queue.enqueue(ms, ["a", "b", "c"].map(|it| message(&name(it))).to_vec()).await;
+        queue.claim(ms, claim(claim_id, 3, 500)).await;
+        let held = lease(claim_id, 1);
+        let next = |text: &str| vec![reused(format!("{text}-1")), reused(format!("{text}-2"))];
+        let repeated = item(&name("b"), held, outcome.clone(), next("b"));
+        let first = one(hand_off(queue, ms + 1, vec![repeated.clone()]).await);
+        assert_eq!(first.messages, [created(ms + 1); 2]);
+        for text in ["b-1", "b-2"] {
+            assert_eq!(queue.cancel(ms + 2, &name(text)).await, Cancelled::Cancelled);
+        }
+        let new = |text: &str| item(&name(text), held, Outcome::Ack, next(text));
+        let mut items = vec![new("a"), new("c")];
+        items.insert(if others_first { 2 } else { 0 }, repeated);
+        let answers = hand_off(queue, ms + 3, items).await;
+        let sent: Vec<_> = answers.iter().map(|answer| answer.messages.len()).collect();
+        assert_eq!(sent, if others_first { [2, 2, 0] } else { [0, 2, 2] }, "{outcome:?}");
+        for text in ["b-1", "b-2"] {
+            assert_eq!(queue.get(ms + 4, &name(text)).await, Found::Finished(Status::Cancelled));
+        }
+        for text in ["a-1", "a-2", "c-1", "c-2", "b"] {
+            queue.cancel(ms + 5, &name(text)).await;
+        }
+    }
 }
 
 async fn a_cancelled_lease_hands_off_all_the_same(queue: &Queue) {

@@ -49,6 +49,8 @@
 //! - `histories::`: many concurrent clients; there must be an order of their calls in which the
 //!   model returns the same results.
 //! - `faults::`: lost and duplicated operations, repeated until they get a reply.
+//! - `reopen::`: queues that are closed and opened again, with everything that they had. Only for
+//!   backends whose [`Fixture::reopen`] does so; for others they are reported as ignored.
 //!
 //! Two environment variables control a run: `DELAYLINE_CASES` is the number of random sequences
 //! ([`Fixture::random_cases`] if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each run if unset, and
@@ -69,6 +71,8 @@ mod oracle;
 #[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
 mod random;
 mod regressions;
+#[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
+mod reopen;
 mod runner;
 mod settings;
 mod sited;

@@ -26,5 +26,14 @@ pub(crate) const HISTORY_TASKS: usize = 12;
 /// The number of calls of each client.
 pub(crate) const HISTORY_CALLS: usize = 60;
 
+/// In the trial that replays traces, the queue is opened again after this many steps.
+pub(crate) const REOPEN_EVERY: usize = 8;
+
+/// The most times that a queue is opened again during a random sequence. At the end, it always is.
+pub(crate) const MAX_REOPENINGS: usize = 2;
+
+/// A queue is opened again in one random sequence per this many others.
+pub(crate) const CASES_A_REOPENING: u32 = 20;
+
 /// There is one concurrent history per this many random sequences.
 pub(crate) const CASES_A_ROUND: u32 = 200;

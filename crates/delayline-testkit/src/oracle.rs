@@ -6,6 +6,7 @@ use delayline_core::{
 };
 
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
+use crate::reopen::Reopening;
 use crate::{Divergence, Step, Trace};
 
 /// Runs a trace on a backend with an empty queue and on the model, and compares the two.
@@ -24,9 +25,24 @@ pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Di
     outcome.map_err(|difference| *difference)
 }
 
+/// Like [`differential`], and opens the queue again before some steps (from 0) and after the last
+/// one: it must have everything that the model has.
+pub(crate) async fn differential_reopening(
+    queue: &Reopening<'_>,
+    trace: &Trace,
+    before: &[usize],
+) -> Result<(), Divergence> {
+    let mut pair = Pair::new(queue, trace);
+    pair.reopening = Some((queue, before));
+    let outcome = pair.run().await;
+    outcome.map_err(|difference| *difference)
+}
+
 /// A backend and its model.
 struct Pair<'a> {
     backend: &'a dyn Backend,
+    /// What opens the backend again, and before which steps.
+    reopening: Option<(&'a Reopening<'a>, &'a [usize])>,
     trace: &'a Trace,
     model: State,
     /// Every id named in the trace.
@@ -43,12 +59,17 @@ impl<'a> Pair<'a> {
         let mut ids: Vec<_> = trace.steps.iter().flat_map(|step| ids_of(&step.op)).collect();
         ids.sort();
         ids.dedup();
-        Self { backend, trace, model: State::new(), ids, number: 0 }
+        Self { backend, reopening: None, trace, model: State::new(), ids, number: 0 }
     }
 
     async fn run(&mut self) -> Agreement<()> {
         for (number, step) in self.trace.steps.iter().enumerate() {
             self.number = number + 1;
+            if let Some((queue, before)) = self.reopening
+                && before.contains(&number)
+            {
+                self.reopen(queue, step.at).await?;
+            }
             self.apply(step).await?;
             self.compare_messages(step.at).await?;
             if number % LIST_EVERY == LIST_EVERY - 1 {
@@ -56,9 +77,21 @@ impl<'a> Pair<'a> {
             }
         }
         if let Some(last) = self.trace.steps.last() {
+            if let Some((queue, _)) = self.reopening {
+                self.reopen(queue, last.at).await?;
+            }
             self.compare_lists(last.at).await?;
         }
         self.drain().await
+    }
+
+    async fn reopen(&mut self, queue: &Reopening<'_>, at: Timestamp) -> Agreement<()> {
+        if let Err(error) = queue.reopen().await {
+            let step = Step { at, op: Op::Stats };
+            return Err(self.divergence(&step, format!("the queue cannot be reopened: {error}")));
+        }
+        self.compare_messages(at).await?;
+        self.compare_lists(at).await
     }
 
     /// Executes a step on both sides and returns the common result; `None` if both refused it.

@@ -4,6 +4,7 @@
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("every_operation", include_str!("../regressions/every_operation.trace")),
     ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),
+    ("what_is_stored", include_str!("../regressions/what_is_stored.trace")),
 ];
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use tokio::runtime::Runtime;
 
 use crate::cases::Case;
 use crate::limits::CASE_TIME;
+use crate::reopen::{STORES_NOTHING, StoresNothing};
 use crate::settings::Settings;
 use crate::sited::Sited;
-use crate::{Fixture, cases, faults, histories, random, regressions};
+use crate::{Fixture, cases, faults, histories, random, regressions, reopen};
 
 /// Runs the whole suite on a backend. Call it from `main` in a test target with `harness = false`.
 ///
@@ -33,11 +34,11 @@ pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
     }
     let suite = Suite::new(runtime, fixture, settings);
     let trials = suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
-        let run = move || {
-            run();
-            Ok(())
+        let run = move || match run() {
+            Verdict::Passed => Ok(Completion::Completed),
+            Verdict::Ignored(reason) => Ok(Completion::ignored_with(reason)),
         };
-        Trial::test(name, run).with_ignored_flag(ignored)
+        Trial::ignorable_test(name, run).with_ignored_flag(ignored)
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
@@ -53,7 +54,15 @@ pub fn trials<F: Fixture>(
 ) -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
     let settings = Settings { cases, seed, cuts_down: false };
     let trials = Suite::new(runtime, fixture, settings).trials().into_iter();
-    trials.filter(|trial| !trial.ignored).map(|trial| (trial.name, trial.run)).collect()
+    trials
+        .filter(|trial| !trial.ignored)
+        .map(|trial| -> (String, Box<dyn Fn() + Send + Sync>) {
+            let run = move || {
+                let (Verdict::Passed | Verdict::Ignored(_)) = (trial.run)();
+            };
+            (trial.name, Box::new(run))
+        })
+        .collect()
 }
 
 fn give_up(reason: &str) -> ExitCode {
@@ -65,22 +74,27 @@ struct NamedTrial {
     name: String,
     ignored: bool,
     /// Fails by panicking.
-    run: Box<dyn Fn() + Send + Sync>,
+    run: Box<dyn Fn() -> Verdict + Send + Sync>,
+}
+
+/// How a trial has ended, unless it has failed.
+enum Verdict {
+    Passed,
+    /// This backend does not have what it tests.
+    Ignored(&'static str),
 }
 
 struct Suite<F> {
     runtime: Arc<Runtime>,
-    fixture: Arc<F>,
+    fixture: Arc<Sited<F>>,
     settings: Settings,
 }
 
-impl<F: Fixture> Suite<Sited<F>> {
+impl<F: Fixture> Suite<F> {
     fn new(runtime: Arc<Runtime>, fixture: F, settings: Settings) -> Self {
         Self { runtime, fixture: Arc::new(Sited(fixture)), settings }
     }
-}
 
-impl<F: Fixture> Suite<F> {
     fn trials(&self) -> Vec<NamedTrial> {
         let settings = self.settings;
         let hints = self.fixture.hints();
@@ -89,7 +103,8 @@ impl<F: Fixture> Suite<F> {
             .map(|case| {
                 let name = format!("cases::{}", case.name);
                 let ignored = case.needs_hints && !hints;
-                let run = move |runtime: &Runtime, fixture: &F| run_case(runtime, fixture, &case);
+                let run =
+                    move |runtime: &Runtime, fixture: &Sited<F>| run_case(runtime, fixture, &case);
                 NamedTrial { ignored, ..self.trial(name, run) }
             })
             .collect();
@@ -110,16 +125,41 @@ impl<F: Fixture> Suite<F> {
                 random::replay(runtime, fixture, text);
             })
         }));
+        trials.push(self.reopening("reopen::random_ops", move |runtime, fixture| {
+            reopen::random_ops(runtime, fixture, settings)
+        }));
+        trials.extend(regressions::ALL.iter().map(|(name, text)| {
+            self.reopening(format!("reopen::{name}"), |runtime, fixture| {
+                reopen::replay(runtime, fixture, text)
+            })
+        }));
         trials
+    }
+
+    /// A trial that opens queues again.
+    fn reopening(
+        &self,
+        name: impl Into<String>,
+        run: impl Fn(&Runtime, &F) -> Result<(), StoresNothing> + Send + Sync + 'static,
+    ) -> NamedTrial {
+        let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
+        let run = Box::new(move || match run(&runtime, &fixture.0) {
+            Ok(()) => Verdict::Passed,
+            Err(StoresNothing) => Verdict::Ignored(STORES_NOTHING),
+        });
+        NamedTrial { name: name.into(), ignored: false, run }
     }
 
     fn trial(
         &self,
         name: impl Into<String>,
-        run: impl Fn(&Runtime, &F) + Send + Sync + 'static,
+        run: impl Fn(&Runtime, &Sited<F>) + Send + Sync + 'static,
     ) -> NamedTrial {
         let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
-        let run = Box::new(move || run(&runtime, &fixture));
+        let run = Box::new(move || {
+            run(&runtime, &fixture);
+            Verdict::Passed
+        });
         NamedTrial { name: name.into(), ignored: false, run }
     }
 }

@@ -30,8 +30,9 @@ impl<F: Fixture> Fixture for Sited<F> {
     }
 }
 
+/// A queue of [`Sited`].
 #[derive(Debug)]
-struct Site(Arc<dyn QueueBackend>);
+pub(crate) struct Site(pub(crate) Arc<dyn QueueBackend>);
 
 impl Site {
     /// The same relay to the queue's own destination; `None` for everything else.

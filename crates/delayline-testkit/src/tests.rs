@@ -3,6 +3,7 @@
 
 mod broken;
 mod model;
+mod stored;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use tokio::runtime::Runtime;
 
 use self::broken::{Broken, Defect};
 use self::model::{LostUpdates, Model};
+use self::stored::{DEFECTS, Stored, Written};
+use crate::limits::REOPEN_EVERY;
 use crate::settings::Settings;
 use crate::{Fault, Faulty, Fixture, Trace, differential, faults, histories, random, workload};
 
@@ -102,4 +105,81 @@ async fn faults_strike_call_by_call() {
     assert!(faulty.inner().paused().await);
     assert_eq!(pause().await.unwrap().revision, 1);
     assert_eq!(pause().await.unwrap().revision, 1, "the schedule has ended");
+}
+
+/// The trials that open queues again and fail on a backend that writes this of each operation.
+fn failed_reopenings(written: Written) -> Vec<String> {
+    let runtime = Arc::new(Runtime::new().unwrap());
+    let trials = crate::trials(runtime, Stored::new(written), SETTINGS.cases, SETTINGS.seed);
+    let trials = trials.into_iter().filter(|(name, _)| name.starts_with("reopen::"));
+    let failed = trials.filter(|(_, run)| std::panic::catch_unwind(AssertUnwindSafe(run)).is_err());
+    failed.map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_backend_that_writes_everything_can_be_reopened() {
+    assert_eq!(failed_reopenings(|op| Some(op.clone())), [""; 0]);
+}
+
+#[test]
+fn each_trial_shows_a_backend_that_writes_nothing() {
+    let trials = ["random_ops", "every_operation", "memory_of_what_has_been", "what_is_stored"];
+    assert_eq!(failed_reopenings(|_| None), trials.map(|name| format!("reopen::{name}")));
+}
+
+#[test]
+fn what_a_backend_does_not_write_is_missed_after_reopening() {
+    for (defect, written) in DEFECTS {
+        let failed = failed_reopenings(written);
+        assert!(failed.iter().any(|name| name != "reopen::random_ops"), "{defect}: {failed:?}");
+    }
+}
+
+/// The trace is there to have everything at once.
+#[test]
+fn the_trace_of_what_is_stored_has_all_of_it() {
+    use delayline_core::{At, Backend, Op, Progress, Reply, Status};
+    let trace = include_str!("../regressions/what_is_stored.trace").parse::<Trace>().unwrap();
+    // The queue is opened again after these.
+    let steps = &trace.steps[..3 * REOPEN_EVERY];
+    let end = steps.last().unwrap().at;
+    let model = Model::default();
+    let mut ids = std::collections::BTreeSet::new();
+    let apply = async |at, op: &Op| model.apply(At::Fixed(at), op).await.unwrap().reply;
+    Runtime::new().unwrap().block_on(async {
+        for step in steps {
+            apply(step.at, &step.op).await;
+            if let Op::Enqueue(messages) = &step.op {
+                ids.extend(messages.iter().map(|message| message.id.clone()));
+            }
+        }
+        let Reply::Stats(stats) = apply(end, &Op::Stats).await else { unreachable!() };
+        assert!(stats.paused, "{stats:?}");
+        for (status, count) in [
+            (Status::Scheduled, stats.scheduled),
+            (Status::Ready, stats.ready),
+            (Status::Leased, stats.leased),
+            (Status::Dead, stats.dead),
+            (Status::Acked, stats.totals.acked),
+            (Status::Cancelled, stats.totals.cancelled),
+            (Status::Purged, stats.totals.purged),
+            (Status::Relayed, stats.totals.relayed),
+            (Status::Replaced, stats.totals.replaced),
+            (Status::Dead, stats.totals.died_expired.min(stats.totals.died_max_crashes)),
+        ] {
+            assert!(count > 0, "there is none {status:?}: {stats:?}");
+        }
+        let progress = Op::Progress(ids.into_iter().collect());
+        let Reply::Progress(progress) = apply(end, &progress).await else { unreachable!() };
+        let finished = |wanted: Status| {
+            progress.iter().any(|progress| {
+                matches!(progress,
+            Progress::Finished { status, .. } if *status == wanted)
+            })
+        };
+        for status in [Status::Acked, Status::Cancelled, Status::Purged, Status::Relayed] {
+            assert!(finished(status), "there is none {status:?}: {progress:?}");
+        }
+        assert!(progress.iter().any(|progress| progress.result().is_some()), "{progress:?}");
+    });
 }

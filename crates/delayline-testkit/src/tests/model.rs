@@ -56,7 +56,7 @@ impl Wakeup for LostUpdates {
     }
 }
 
-fn instant(at: At) -> Timestamp {
+pub(super) fn instant(at: At) -> Timestamp {
     match at {
         At::Fixed(instant) => instant,
         At::Server => {

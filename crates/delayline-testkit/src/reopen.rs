@@ -1,0 +1,137 @@
+//! Queues that are closed and opened again: they must have everything that was acknowledged.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, QueueBackend};
+use proptest::collection::vec;
+use proptest::test_runner::{TestCaseError, TestError};
+use tokio::runtime::Runtime;
+
+use crate::limits::{CASES_A_REOPENING, MAX_REOPENINGS, REOPEN_EVERY};
+use crate::oracle::differential_reopening;
+use crate::settings::Settings;
+use crate::sited::Site;
+use crate::workload::{self, MAX_MOVES};
+use crate::{Fixture, Trace};
+
+/// Why a trial is ignored.
+pub(crate) const STORES_NOTHING: &str =
+    "`Fixture::reopen` returns `None`: the backend stores nothing";
+
+/// This backend stores nothing.
+#[derive(Debug)]
+pub(crate) struct StoresNothing;
+
+/// Opens the queue again on random sequences. Panics if it differs from the model.
+pub(crate) fn random_ops(
+    runtime: &Runtime,
+    fixture: &dyn Fixture,
+    settings: Settings,
+) -> Result<(), StoresNothing> {
+    probe(runtime, fixture)?;
+    let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_REOPENING));
+    let runs = (workload::moves(), vec(0..MAX_MOVES, 0..=MAX_REOPENINGS));
+    let outcome = settings.runner(REOPEN_STREAM).run(&runs, |(moves, before)| {
+        run(runtime, fixture, &workload::trace(&moves), &before).map_err(TestCaseError::fail)
+    });
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TestError::Fail(reason, _)) => panic!("{settings}: {reason}"),
+        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
+    }
+}
+
+/// Opens the queue again now and then in a trace. Panics if it differs from the model.
+pub(crate) fn replay(
+    runtime: &Runtime,
+    fixture: &dyn Fixture,
+    text: &str,
+) -> Result<(), StoresNothing> {
+    probe(runtime, fixture)?;
+    let trace: Trace = text.parse().unwrap_or_else(|error| panic!("not a trace: {error}"));
+    let before: Vec<_> = (0..trace.steps.len()).step_by(REOPEN_EVERY).collect();
+    run(runtime, fixture, &trace, &before).unwrap_or_else(|reason| panic!("{reason}"));
+    Ok(())
+}
+
+fn run(
+    runtime: &Runtime,
+    fixture: &dyn Fixture,
+    trace: &Trace,
+    before: &[usize],
+) -> Result<(), String> {
+    let queue = runtime.block_on(Reopening::fresh(fixture))?;
+    let verdict = runtime.block_on(differential_reopening(&queue, trace, before));
+    verdict.map_err(|divergence| {
+        let steps: Vec<_> = before.iter().map(|number| number + 1).collect();
+        format!("reopened before the steps {steps:?} and after the last one, {divergence}")
+    })
+}
+
+/// Whether queues can be opened again.
+fn probe(runtime: &Runtime, fixture: &dyn Fixture) -> Result<(), StoresNothing> {
+    let reopened = runtime.block_on(async {
+        let queue = fixture.fresh().await.unwrap_or_else(|error| panic!("no queue: {error}"));
+        fixture.reopen(queue).await
+    });
+    match reopened {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(StoresNothing),
+        Err(error) => panic!("an empty queue cannot be reopened: {error}"),
+    }
+}
+
+/// A queue that can be opened again.
+pub(crate) struct Reopening<'a> {
+    fixture: &'a dyn Fixture,
+    /// `None` while it is closed. Calls hold another reference only while they run.
+    queue: Mutex<Option<Arc<dyn QueueBackend>>>,
+}
+
+impl<'a> Reopening<'a> {
+    async fn fresh(fixture: &'a dyn Fixture) -> Result<Self, String> {
+        let queue = fixture.fresh().await.map_err(|error| format!("no queue: {error}"))?;
+        Ok(Self { fixture, queue: Mutex::new(Some(queue)) })
+    }
+
+    /// # Errors
+    ///
+    /// Those of [`Fixture::reopen`], or it does not open the queue again.
+    pub(crate) async fn reopen(&self) -> Result<(), Error> {
+        // The only reference: no call is running.
+        let closing = self.lock().take().ok_or_else(closed)?;
+        *self.lock() = Some(self.fixture.reopen(closing).await?.ok_or_else(closed)?);
+        Ok(())
+    }
+
+    fn site(&self) -> Result<Site, Error> {
+        self.lock().clone().map(Site).ok_or_else(closed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn QueueBackend>>> {
+        // Nothing panics while it is locked.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn closed() -> Error {
+    Error::with_detail(ErrorKind::Unreachable, "the queue is closed")
+}
+
+impl fmt::Debug for Reopening<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reopening").field("queue", &*self.lock()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for Reopening<'_> {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        self.site()?.apply(at, op).await
+    }
+}
+
+/// Different from those of the other random trials.
+const REOPEN_STREAM: u64 = 3;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use delayline_core::{
-    Applied, At, Backend, Error, ErrorKind, Op, QueueBackend, State, Timestamp, Wakeup,
+    Applied, At, Backend, Error, ErrorKind, Op, QueueBackend, QueueName, State, Timestamp, Wakeup,
 };
 use delayline_testkit::{Fixture, Step, Trace, async_trait};
 use tempfile::TempDir;
@@ -25,15 +25,17 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 struct FileBackend {
+    name: QueueName,
     queue: Mutex<(State, File)>,
     bell: Notify,
 }
 
 impl FileBackend {
-    /// The queue in this file, which need not exist.
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
-        let text = fs::read_to_string(path)?;
+    /// The queue in the file of its name, which need not exist.
+    fn open(directory: &Path, name: QueueName) -> io::Result<Self> {
+        let path = directory.join(name.as_str());
+        let file = OpenOptions::new().append(true).create(true).open(&path)?;
+        let text = fs::read_to_string(&path)?;
         // A process that was killed may have left half a line.
         let end = text.rfind('\n').map_or(0, |last| last + 1);
         file.set_len(end as u64)?;
@@ -42,7 +44,7 @@ impl FileBackend {
         for step in history.steps {
             state.apply(step.at, &step.op);
         }
-        Ok(Self { queue: Mutex::new((state, file)), bell: Notify::new() })
+        Ok(Self { name, queue: Mutex::new((state, file)), bell: Notify::new() })
     }
 }
 
@@ -68,6 +70,10 @@ impl Backend for FileBackend {
             self.bell.notify_one();
         }
         Ok(state.apply(step.at, op))
+    }
+
+    fn queue_name(&self) -> Option<&QueueName> {
+        Some(&self.name)
     }
 }
 
@@ -98,13 +104,28 @@ fn instant(at: At) -> Timestamp {
 /// Files `0`, `1` and so on in a directory.
 struct Files(TempDir, AtomicU64);
 
+impl Files {
+    fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
+        let backend = FileBackend::open(self.0.path(), name);
+        let failed = |error| Error::with_source(ErrorKind::Unreachable, "the file", error);
+        Ok(Arc::new(backend.map_err(failed)?))
+    }
+}
+
 #[async_trait]
 impl Fixture for Files {
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
-        let path = self.0.path().join(self.1.fetch_add(1, Ordering::Relaxed).to_string());
-        let backend = FileBackend::open(&path);
-        let failed = |error| Error::with_source(ErrorKind::Unreachable, "the file", error);
-        Ok(Arc::new(backend.map_err(failed)?))
+        self.open(QueueName::new(self.1.fetch_add(1, Ordering::Relaxed).to_string())?)
+    }
+
+    async fn reopen(
+        &self,
+        queue: Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        let name = queue.queue_name().cloned();
+        // Closes the file: there is no other reference.
+        drop(queue);
+        name.map(|name| self.open(name)).transpose()
     }
 }
 

@@ -133,6 +133,7 @@ macro_rules! durability_cases {
             failover: [
                 what_all_replicas_confirmed_survives_a_killed_primary
                 what_all_replicas_confirmed_survives_a_frozen_primary
+                a_confirmed_claim_keeps_its_epoch_across_a_failover
             ],
         );
     };

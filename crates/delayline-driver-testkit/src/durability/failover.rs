@@ -1,13 +1,18 @@
 //! Failovers under load. What every replica that may be promoted has confirmed is not lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use delayline_core::{Backend, Durability, ErrorClass};
+use delayline_core::{
+    At, Backend, Claim, ClaimId, ConsumerName, Durability, Error, ErrorClass, ErrorKind, Millis,
+    Op, Reply,
+};
 use delayline_test_server::{Cluster, Sentinels, Server};
 use tokio::task::JoinSet;
 
-use super::{Connect, QUEUE, enqueue, enqueue_patiently, has, open, options, until};
+use super::{Connect, PATIENCE, QUEUE, enqueue, enqueue_patiently, has, open, options, until};
 
 const TASKS: usize = 16;
 
@@ -33,7 +38,7 @@ impl Load {
                         Ok(_) => acknowledged.push(text),
                         Err(error) => {
                             assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
-                            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                            tokio::time::sleep(Duration::from_millis(20)).await;
                         }
                     }
                 }
@@ -102,4 +107,57 @@ pub async fn what_all_replicas_confirmed_survives_a_frozen_primary<C: Connect>()
     for text in &acknowledged {
         assert!(has(&*queue, text).await, "{text} was acknowledged");
     }
+}
+
+/// Claims one message, and returns its id and epoch.
+async fn claim(
+    queue: &impl Backend,
+    number: u8,
+    durability: Durability,
+) -> Result<Option<(String, u64)>, Error> {
+    let consumer = ConsumerName::new("tester").unwrap();
+    let lease = Millis::try_from(Duration::from_secs(5)).unwrap();
+    let claim = Claim::new(consumer, ClaimId::from_bytes([number; ClaimId::BYTES]), 1, lease);
+    let applied = queue.apply_durably(At::Server, &Op::Claim(claim), durability).await?;
+    let Reply::Claim(claimed) = applied.reply else { panic!("{:?}", applied.reply) };
+    let mut deliveries = claimed.deliveries.into_iter();
+    let delivery = deliveries.next().map(|it| (it.message.info.id.to_string(), it.lease.epoch));
+    Ok(delivery)
+}
+
+/// An epoch is a fencing token only if its claim is confirmed. The control shows what happens to
+/// others.
+pub async fn a_confirmed_claim_keeps_its_epoch_across_a_failover<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let queue = open::<C>(&options(&sentinels.url())).await;
+    let [primary, replica] = sentinels.servers() else { panic!("two servers") };
+    for text in ["confirmed", "lost"] {
+        enqueue_patiently(&queue, text, Durability::Replicas(1)).await;
+    }
+    let first = claim(&queue, 1, Durability::Replicas(1)).await.unwrap();
+    assert_eq!(first, Some(("confirmed".to_owned(), 1)));
+    // It hears no more of its primary, not even what is on its way.
+    replica.pause();
+    primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let second = claim(&queue, 2, Durability::None).await.unwrap();
+    assert_eq!(second, Some(("lost".to_owned(), 1)));
+    let error = claim(&queue, 2, Durability::Replicas(1)).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unconfirmed, "{error}");
+    primary.kill();
+    replica.resume();
+    until("the replica is the primary", || std::ptr::eq(sentinels.primary(), replica)).await;
+    let (begin, mut epochs) = (Instant::now(), BTreeMap::new());
+    for number in 3.. {
+        if epochs.len() == 2 {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{epochs:?}");
+        match claim(&queue, number, Durability::None).await {
+            Ok(Some((id, epoch))) => drop(epochs.entry(id).or_insert(epoch)),
+            // The lease has not expired, or the failover has not ended.
+            Ok(None) | Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+        }
+    }
+    let expected = [("confirmed".to_owned(), 2), ("lost".to_owned(), 1)];
+    assert_eq!(epochs, BTreeMap::from(expected), "the lost one is given again");
 }

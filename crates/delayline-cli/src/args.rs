@@ -3,6 +3,7 @@
 mod cancel;
 mod completions;
 mod dead;
+mod delete_queue;
 mod explain;
 mod forecast;
 mod get;
@@ -28,6 +29,7 @@ use delayline_json::harmless_line;
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
+pub(crate) use self::delete_queue::DeleteQueue;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
@@ -143,6 +145,7 @@ pub(crate) enum Verb {
     Dead(Dead),
     Pause(Pause),
     Resume(Resume),
+    DeleteQueue(DeleteQueue),
     Check(Check),
     Doctor(Doctor),
     Acl(Acl),

@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod dead;
+pub(crate) mod delete_queue;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;

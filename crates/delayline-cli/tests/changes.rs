@@ -184,6 +184,7 @@ fn every_verb_has_help_with_an_example() {
         &["dead", "purge"],
         &["pause"],
         &["resume"],
+        &["delete-queue"],
         &["check"],
         &["doctor"],
         &["acl"],

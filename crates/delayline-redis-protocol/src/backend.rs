@@ -11,13 +11,13 @@ use delayline_core::{
 };
 
 use crate::classify::{SEVERAL_SLOTS, is_no_script};
-use crate::decode::decode;
+use crate::decode::{Removal, decode, decode_removal};
 use crate::encode::{encode, unsupported};
 use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::route::slot_of;
-use crate::script::Script;
+use crate::script::{DELETE_QUEUE, Script};
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
 
 /// Why a cluster refuses a destination.
@@ -68,6 +68,25 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     #[must_use]
     pub fn with_queue(&self, name: &QueueName) -> Self {
         Self::new(Arc::clone(&self.transport), name)
+    }
+
+    /// Removes all keys of the queue in one atomic step if it holds no message, no result that is
+    /// kept, and no throttled id. Otherwise it changes nothing, and the answer says what it holds.
+    ///
+    /// What the queue remembers of messages that finished in the last hour goes with it. The user
+    /// needs `UNLINK` on all of its keys.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    ///
+    /// # Errors
+    ///
+    /// Like a call.
+    pub async fn delete_if_empty(&self) -> Result<Removal, Error> {
+        let reply = self.run(&self.keys, &DELETE_QUEUE, &[Bytes::new()], None).await;
+        let removal = reply.map_err(CallError::into_error).and_then(decode_removal);
+        removal.map_err(|error| self.with_remedy(&Op::Stats, error))
     }
 
     /// Runs a script once, whether or not the server has cached it.

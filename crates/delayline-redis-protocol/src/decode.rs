@@ -2,7 +2,8 @@
 //!
 //! Decoding is total: whatever a server sends, the result is a reply or an error.
 
-mod refusal;
+mod head;
+mod removal;
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
@@ -12,10 +13,12 @@ use delayline_core::{
     Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
-use self::refusal::refusal;
+use self::head::results;
+pub use self::removal::Removal;
+pub(crate) use self::removal::decode_removal;
 use crate::layout::codes::{
-    answer, cancelled, enqueued, extended, finding, item, place, progress, purged, redriven,
-    rescheduled, settled, status,
+    cancelled, enqueued, extended, finding, item, place, progress, purged, redriven, rescheduled,
+    settled, status,
 };
 use crate::layout::{delivery, member, place_of_score, updates};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
@@ -29,14 +32,7 @@ use crate::transport::Value;
 /// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::NewerFeature`],
 /// [`ErrorKind::Damaged`], or [`ErrorKind::Protocol`] if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
-    let Value::Array(values) = value else { return Err(unreadable("the reply is not an array")) };
-    let mut reply = Reader(values.into_iter());
-    match reply.int()? {
-        answer::RESULTS => {}
-        refused => return Err(refusal(refused, &mut reply)?),
-    }
-    let at = reply.instant()?;
-    let revision = reply.count()?;
+    let (mut reply, at, revision) = results(value)?;
     let answer = reply.answer(op, at)?;
     if reply.0.next().is_some() {
         return Err(unreadable("the reply is too long"));

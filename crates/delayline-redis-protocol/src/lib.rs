@@ -35,7 +35,7 @@ mod transport;
 pub use acl::{Denial, Inspection, Role, inspect};
 pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
-pub use decode::decode;
+pub use decode::{Removal, decode};
 pub use driver_transport::DriverTransport;
 pub use handshake::log_in;
 pub use info::Fields;

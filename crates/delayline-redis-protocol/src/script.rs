@@ -93,6 +93,10 @@ scripts! {
     RING: "ring.lua";
 }
 
+/// Removes a queue. It is not among [`all_scripts`], for which users have rights: few may do that.
+pub(crate) static DELETE_QUEUE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("delete_queue.lua", include_str!("../lua/delete_queue.lua")));
+
 impl Script {
     /// The script that executes `op`; `None` if a newer version of the core has added the operation.
     #[must_use]

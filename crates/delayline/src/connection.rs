@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{Inspection, ScriptBackend, Transport, inspect};
+use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport, inspect};
 
 use crate::cancels::Cancels;
 #[cfg(feature = "memory")]
@@ -224,6 +224,38 @@ impl Connection {
             #[cfg(feature = "memory")]
             Way::Memory(_) => Err(crate::connect::unsupported("inspecting a queue in memory")),
             Way::Server { transport, .. } => Ok(inspect(&**transport, &queue).await?),
+        }
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+impl Connection {
+    /// Removes the queue `name` from the server in one atomic step if it holds no message, no result
+    /// that is kept, and no throttled id. Otherwise it changes nothing; the answer says what the
+    /// queue holds.
+    ///
+    /// Counters, history and a pause are gone then, and so is what the queue remembers of messages
+    /// that finished in the last hour: a repeated send of such an id is delivered again. A send to
+    /// the queue creates it anew. The user needs `UNLINK` on all keys of the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queue`](Self::queue). [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for
+    /// `memory:`.
+    pub async fn delete_queue(&self, name: &str) -> Result<Removal, Error> {
+        let queue = QueueName::new(name)?;
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Way::Memory(_) => Err(crate::connect::unsupported("deleting a queue in memory")),
+            Way::Server { transport, allow_eviction } => {
+                let transport = Arc::clone(transport);
+                let queue = ScriptBackend::open(transport, queue, *allow_eviction).await?;
+                Ok(queue.delete_if_empty().await?)
+            }
         }
     }
 }

@@ -180,7 +180,8 @@ pub use delayline_core::{
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
-    Denial, Inspection, Role, SentinelReport, SentinelView, ServerReport, Survey, TopologyKind,
+    Denial, Inspection, Removal, Role, SentinelReport, SentinelView, ServerReport, Survey,
+    TopologyKind,
 };
 pub use tokio_util::sync::CancellationToken;
 

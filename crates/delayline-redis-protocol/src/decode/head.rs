@@ -1,17 +1,31 @@
-//! Why a script does nothing in a queue.
+//! What every reply begins with.
 
-use delayline_core::{Error, ErrorKind};
+use delayline_core::{Error, ErrorKind, Timestamp};
 
 use super::{Reader, unreadable};
 use crate::layout::SCHEMA_VERSION;
 use crate::layout::codes::answer;
+use crate::transport::Value;
 
-/// What a reply says that begins with `code`.
+/// The results of a script, its clock and the revision.
+pub(super) fn results(value: Value) -> Result<(Reader, Timestamp, u64), Error> {
+    let Value::Array(values) = value else { return Err(unreadable("the reply is not an array")) };
+    let mut reply = Reader(values.into_iter());
+    match reply.int()? {
+        answer::RESULTS => {}
+        refused => return Err(refusal(refused, &mut reply)?),
+    }
+    let at = reply.instant()?;
+    let revision = reply.count()?;
+    Ok((reply, at, revision))
+}
+
+/// Why the script has done nothing, by a reply that begins with `code`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Protocol`] if the reply is invalid.
-pub(super) fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
+fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
     Ok(match code {
         answer::OTHER_VERSION => {
             let (found, supported) = (reply.count()?, SCHEMA_VERSION);

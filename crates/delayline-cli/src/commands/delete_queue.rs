@@ -1,0 +1,44 @@
+//! `delayline delete-queue`.
+
+use std::process::ExitCode;
+
+use delayline::Removal;
+use delayline_json::harmless_line;
+use serde_json::json;
+
+use crate::args::{DeleteQueue, Target};
+use crate::confirm::number;
+use crate::failure::Failure;
+use crate::print::write;
+
+pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, Failure> {
+    let queue = target.queue()?;
+    let connection = target.connect()?.connect().await;
+    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    let removal = connection.delete_queue(queue).await?;
+    if !removal.existed {
+        return Err(target.unknown());
+    }
+    if !removal.is_removed() {
+        let sentence =
+            format!("{} holds {}; nothing was done", harmless_line(queue), held(removal));
+        return Err(Failure::input(sentence).hint("only a queue that holds nothing is removed"));
+    }
+    write(&if args.json {
+        format!("{}\n", json!({"queue": queue, "deleted": true}))
+    } else {
+        format!("{}: deleted\n", harmless_line(queue))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What keeps a queue from being removed.
+fn held(removal: Removal) -> String {
+    let counts = [
+        (removal.messages, "message"),
+        (removal.results, "result"),
+        (removal.throttled, "throttled id"),
+    ];
+    let held = counts.into_iter().filter(|(count, _)| *count > 0);
+    held.map(|(count, one)| number(count, one)).collect::<Vec<_>>().join(", ")
+}

@@ -1,5 +1,6 @@
 //! One connection, many queues.
 
+use std::fmt;
 use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
@@ -51,8 +52,14 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// ```
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Connection(Way, Cancels);
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.0).finish()
+    }
+}
 
 /// How operations reach a queue.
 #[derive(Clone, Debug)]

@@ -97,7 +97,7 @@ impl Met {
         (Self::Prompt, "handlers begun beside a free slot, none late, in peaceful stories"),
         (Self::PromptAgain, "handlers begun beside a free slot, none late, after trouble"),
         (Self::Overtaken, "handlers that knew of their lost lease before another began"),
-        (Self::Extension, "leases prolonged, none without its handler"),
+        (Self::Extension, "leases prolonged, none without its handler or hand-off"),
         (Self::Outlasting, "calls of workers during an outage, none too many"),
         (Self::Asked, "repetitions in peaceful stories, each asked for"),
         (Self::Acked, "messages acked at the end"),

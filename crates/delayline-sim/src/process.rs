@@ -1,9 +1,9 @@
 //! The process of one worker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use delayline_core::worker::{Machine, Slot};
-use delayline_core::{Lease, MessageId};
+use delayline_core::{ClaimId, Lease, MessageId};
 
 use crate::story::{Answer, Ms};
 
@@ -16,6 +16,10 @@ pub(crate) struct Process {
     /// Until then it does nothing.
     pub(crate) frozen_until: Ms,
     pub(crate) running: BTreeMap<Slot, Handler>,
+    /// The messages that its handlers have ended with a hand-off.
+    pub(crate) handed_off: BTreeMap<(usize, MessageId), Lease>,
+    /// The ids of its claims.
+    pub(crate) claims: HashSet<ClaimId>,
     /// It takes nothing more.
     pub(crate) stopping: bool,
     /// Since when it has had a free slot.
@@ -36,12 +40,14 @@ pub(crate) struct Handler {
 }
 
 impl Process {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             machine: None,
             incarnation: 0,
             frozen_until: 0,
             running: BTreeMap::new(),
+            handed_off: BTreeMap::new(),
+            claims: HashSet::new(),
             stopping: false,
             room_since: None,
             pace: (0, 0),
@@ -55,6 +61,8 @@ impl Process {
         self.frozen_until = 0;
         self.stopping = false;
         self.room_since = None;
+        self.handed_off.clear();
+        self.claims.clear();
         std::mem::take(&mut self.running).len()
     }
 }

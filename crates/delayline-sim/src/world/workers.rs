@@ -228,6 +228,9 @@ impl World<'_> {
         let messages = (0..follow_ups).map(|n| NewMessage::new(follow_up_of(&id, lease, n), ""));
         let has_result = follow_ups > 0 && outcome == Outcome::Ack;
         let result = has_result.then(|| NewResult::new("done", RESULT_RETENTION));
+        if follow_ups > 0 {
+            process.handed_off.insert((slot.queue(), id.clone()), lease);
+        }
         if let Some(machine) = &mut process.machine {
             machine.handle_finished(slot, outcome, messages.collect(), result);
         }
@@ -242,14 +245,24 @@ impl World<'_> {
     ) -> Result<(), Violation> {
         op.validate().map_err(|error| format!("an invalid {}: {error}", op.name()))?;
         self.check_pace(process)?;
-        let Some(process) = self.processes.get(process) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(process) else { return Ok(()) };
+        let (running, slots) = (process.running.len(), self.story.slots);
+        if running > slots {
+            return Err(format!("{running} handlers in {slots} slots"));
+        }
         match op {
-            Op::Claim(claim) if claim.max + process.running.len() > self.story.slots => {
-                let (running, slots) = (process.running.len(), self.story.slots);
+            // A repeated claim may have lent its slots.
+            Op::Claim(claim)
+                if process.claims.insert(claim.claim_id) && claim.max + running > slots =>
+            {
                 Err(format!("a claim of {} while {running} of {slots} run", claim.max))
             }
             Op::Extend(Extend { leases, .. }) => {
+                // A full server may refuse a hand-off for long.
                 let runs = |id: &MessageId, lease| {
+                    if process.handed_off.get(&(queue, id.clone())) == Some(&lease) {
+                        return true;
+                    }
                     let running = process.running.iter().filter(|(slot, _)| slot.queue() == queue);
                     running.map(|(_, handler)| handler).any(|h| h.id == *id && h.lease == lease)
                 };

@@ -17,7 +17,7 @@ pub(crate) struct Process {
     pub(crate) frozen_until: Ms,
     pub(crate) running: BTreeMap<Slot, Handler>,
     /// The messages that its handlers have ended with a hand-off.
-    pub(crate) handed_off: BTreeMap<(usize, MessageId), Lease>,
+    pub(crate) handed_off: HashSet<(usize, MessageId, Lease)>,
     /// The ids of its claims.
     pub(crate) claims: HashSet<ClaimId>,
     /// It takes nothing more.
@@ -46,7 +46,7 @@ impl Process {
             incarnation: 0,
             frozen_until: 0,
             running: BTreeMap::new(),
-            handed_off: BTreeMap::new(),
+            handed_off: HashSet::new(),
             claims: HashSet::new(),
             stopping: false,
             room_since: None,

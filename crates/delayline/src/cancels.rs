@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use delayline_core::MessageId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Tells the workers of a connection's queues, or of a queue's clones, which messages were cancelled
-/// while they were leased. So their handlers need not wait for the next heartbeat.
+/// Reports to the workers of a connection's queues, or of a queue's clones, which messages were
+/// cancelled while they were leased. So their handlers need not wait for the next heartbeat.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cancels(Arc<Mutex<Workers>>);
 

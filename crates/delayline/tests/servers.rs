@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{Connect, Driver, Job, Queue, Worker, Workers};
+use delayline::{Connect, Driver, Job, Outcome, Queue, Worker, Workers};
 use delayline_test_server::{Reply, Server};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
@@ -342,4 +342,34 @@ const LESS_THAN_POLLS: Duration = Duration::from_secs(4);
 /// Runs a test on all drivers at once.
 async fn on_every_driver(test: impl AsyncFn(Driver)) {
     futures_util::future::join_all(DRIVERS.iter().map(|&driver| test(driver))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_is_emptied_although_it_refuses_results() {
+    on_every_driver(full).await;
+}
+
+async fn full(driver: Driver) {
+    let server = Server::start();
+    let queue = open(&server, driver).await.patience(Duration::ZERO);
+    server.command(&["CONFIG", "SET", "maxmemory", "6mb"]);
+    let mut sent = 0;
+    loop {
+        let drafts = (sent..sent + 20).map(|number| {
+            let draft = queue.message(&number).header("filler", "x".repeat(4_000));
+            if number % 4 == 0 { draft.keep_result(Duration::from_secs(600)) } else { draft }
+        });
+        let results = queue.send_many(drafts).await;
+        let accepted = results.iter().filter(|result| result.is_ok()).count();
+        sent += u64::try_from(accepted).unwrap();
+        if accepted < results.len() {
+            break;
+        }
+    }
+    let worker = Worker::builder(queue.clone()).concurrency(4).until_empty(true).build().unwrap();
+    let handler = async |_: Job<u64>| Ok::<_, &str>(Outcome::AckWith(vec![b'x'; 1_000].into()));
+    let summary = timeout(Duration::from_secs(60), worker.run(handler)).await.expect("it stands");
+    assert!(sent > 200, "{sent}");
+    assert_eq!((summary.acked, summary.lost), (sent, 0));
+    assert_eq!(queue.stats().await.unwrap().totals.crashed, 0);
 }

@@ -109,8 +109,8 @@ impl Claims {
         }
     }
 
-    /// Lends the slots of the open claim to other queues. What it returns beyond the slots that are
-    /// free by then is released (G10).
+    /// Lends the slots of the open claim to other queues. Messages that it returns beyond the slots
+    /// that are free by then are released (G10).
     pub(super) const fn lend(&mut self) {
         self.lent = true;
     }

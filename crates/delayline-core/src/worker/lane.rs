@@ -115,8 +115,8 @@ impl Lane {
         &mut self.hand_offs
     }
 
-    /// Takes the end of a handler, with what it carries. A full server may refuse that for long, so
-    /// the lease of a hand-off is renewed until then.
+    /// Takes the end of a handler. A full server may refuse a hand-off for long, so its lease is
+    /// renewed until it is accepted.
     pub(super) fn finish(&mut self, held: Held, item: HandOff) {
         if !item.is_plain() {
             self.leases.keep(held);
@@ -124,7 +124,7 @@ impl Lane {
         self.settle(item);
     }
 
-    /// Takes a settlement, with what it carries.
+    /// Takes a settlement, with messages and a result.
     pub(super) fn settle(&mut self, item: HandOff) {
         if item.is_plain() {
             self.settles.push(item.settlement);

@@ -153,8 +153,8 @@ impl Leases {
         Some(held)
     }
 
-    /// Goes on extending the lease of a handler that has ended with a hand-off, as long as it might
-    /// extend that of a running one.
+    /// Continues to extend the lease of a handler that has ended with a hand-off, as if it were still
+    /// running.
     pub(super) fn keep(&mut self, held: Held) {
         if held.grip != Grip::Loose {
             let Held { id, lease, since, ages_at, .. } = held;

@@ -94,8 +94,9 @@ impl<T: Settling> Settles<T> {
         self.waiting.len().saturating_add(self.under_way)
     }
 
-    /// The number of unconfirmed settlements that hold up new claims. Those that a full server refuses
-    /// do not: the acks of other messages free its memory. But this worker's memory is limited, too.
+    /// The number of unconfirmed settlements that hold up new claims. Settlements that a full server
+    /// refuses do not: the acks of other messages free its memory. But this worker's memory is limited,
+    /// too.
     pub(super) fn backlog(&self) -> usize {
         if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }

@@ -229,7 +229,7 @@ impl World<'_> {
         let has_result = follow_ups > 0 && outcome == Outcome::Ack;
         let result = has_result.then(|| NewResult::new("done", RESULT_RETENTION));
         if follow_ups > 0 {
-            process.handed_off.insert((slot.queue(), id.clone()), lease);
+            process.handed_off.insert((slot.queue(), id.clone(), lease));
         }
         if let Some(machine) = &mut process.machine {
             machine.handle_finished(slot, outcome, messages.collect(), result);
@@ -260,7 +260,7 @@ impl World<'_> {
             Op::Extend(Extend { leases, .. }) => {
                 // A full server may refuse a hand-off for long.
                 let runs = |id: &MessageId, lease| {
-                    if process.handed_off.get(&(queue, id.clone())) == Some(&lease) {
+                    if process.handed_off.contains(&(queue, id.clone(), lease)) {
                         return true;
                     }
                     let running = process.running.iter().filter(|(slot, _)| slot.queue() == queue);

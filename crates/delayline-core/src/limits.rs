@@ -71,7 +71,8 @@ pub const MAX_RESULT_RETENTION_MS: u64 = 7 * 86_400_000;
 pub const MAX_RESULTS_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most expired leases that one claim takes back, besides the messages that it leases. Half of
-/// [`MAX_BATCH`], so that no script takes much longer than one that leases a full batch.
+/// [`MAX_BATCH`], so that no script takes much longer than one that leases a full batch. A claim on
+/// Redis also stops before it has read more than [`MAX_BATCH_BYTES`] of damaged messages.
 pub const MAX_RECLAIM: usize = 500;
 
 /// Most ready messages that one claim moves to the dead letters because they have expired or cannot

@@ -324,6 +324,7 @@ macro_rules! each_queue_case {
             hostile: unreadable_details_become_a_dead_letter;
             hostile: a_damaged_byte_harms_only_its_message;
             hostile: a_damaged_journal_bounds_its_own_work;
+            hostile: damaged_leases_are_taken_back_a_few_megabytes_at_a_time;
             hostile: a_lost_control_record_stops_nothing;
             hostile: impossible_instants_in_the_indexes_harm_nobody;
             hostile: another_entry_of_an_id_moves_nothing;

@@ -21,12 +21,25 @@ local function read_ended_leases()
 end
 
 -- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is the first
--- due instant of those that wait again, and what is to be written.
+-- due instant of those that wait again, and what is to be written. Leaves those in members that it has looked at:
+-- what stands in the place of damaged messages is read, and may be large.
 --@inline
 local function take_back()
+  local bytes = 0
   for i, member in ipairs(members) do
     local id, entry = ids[i], stored[i]
-    if not (entry and readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sub(member, MEMBER_SEQUENCE)) then
+    local is_readable = entry and readable_details(entry)
+      and sub(entry, DETAILS_SEQUENCE) == sub(member, MEMBER_SEQUENCE)
+    if not is_readable then
+      bytes = bytes + redis.call('HSTRLEN', key.records, id) + redis.call('HSTRLEN', key.contents, id)
+      if bytes > MAX_BATCH_BYTES and i > 1 then
+        for left = #members, i, -1 do
+          members[left] = nil
+        end
+        break
+      end
+    end
+    if not is_readable then
       local record = redis.call('HGET', key.records, id)
       if is_stray(id, member, record) then
         removed[#removed + 1] = member

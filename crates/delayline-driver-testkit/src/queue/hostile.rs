@@ -153,6 +153,47 @@ pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     assert_eq!(claimed(&queue, 90_000, 8).await.deliveries.len(), 1, "the lease has run out");
 }
 
+/// Where details are lost, the record or content is read to see what is left of the message.
+pub async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: Connect>() {
+    const LEASES: usize = 12;
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let keys = queue.keys().all().to_vec();
+    let junk = vec![b'j'; 1024 * 1024];
+    let relay = || relay_to_list(1, None);
+    for (key, relays) in [RECORDS, CONTENTS].into_iter().flat_map(|key| [(key, false), (key, true)])
+    {
+        server.command(&["FLUSHALL"]);
+        let messages = (0..LEASES).map(|n| message(&n.to_string()).payload(vec![b'l'; 5_000]));
+        apply(&queue, 0, Op::Enqueue(messages.collect())).await;
+        assert_eq!(claimed(&queue, 0, 1).await.deliveries.len(), LEASES);
+        server.binary_command(&[b"DEL", &keys[DETAILS][..]]);
+        for n in 0..LEASES {
+            server.binary_command(&[b"HSET", &keys[key][..], n.to_string().as_bytes(), &junk]);
+        }
+        let mut deaths = Vec::new();
+        for call in 2.. {
+            let (buried, more) = match relays {
+                true => match apply(&queue, 20_000, relay()).await {
+                    Reply::Relay(relayed) => (relayed.deaths.len(), relayed.more),
+                    other => panic!("{other:?}"),
+                },
+                false => {
+                    let claimed = claimed(&queue, 20_000, call).await;
+                    (claimed.deaths.len(), claimed.more)
+                }
+            };
+            deaths.push(buried);
+            assert_eq!(more, deaths.iter().sum::<usize>() < LEASES, "{deaths:?}");
+            if !more {
+                break;
+            }
+        }
+        assert!(deaths.iter().all(|count| (1..=4).contains(count)), "{deaths:?}");
+        assert!(deaths.len() <= 5, "{deaths:?}");
+    }
+}
+
 /// [`fill`], and a message that was claimed and given back.
 async fn fill_with_released(queue: &impl Backend) {
     apply(queue, 0, Op::Enqueue(vec![message("released")])).await;

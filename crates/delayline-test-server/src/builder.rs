@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::launch::Listen;
 use crate::tls::Identity;
-use crate::{Server, StartError};
+use crate::{Network, Server, StartError};
 
 /// The certificate that a TLS server shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub struct Builder {
     pub(crate) own_clock: bool,
     /// A program that becomes the server, and its arguments; empty if there is none.
     pub(crate) runner: Vec<OsString>,
+    pub(crate) network: Option<Network>,
 }
 
 impl Builder {
@@ -112,6 +113,13 @@ impl Builder {
     pub fn runner(mut self, program_and_arguments: &[impl AsRef<OsStr>]) -> Self {
         self.runner = program_and_arguments.iter().map(|part| part.as_ref().to_owned()).collect();
         self
+    }
+
+    /// Runs the server in a namespace of this network, with a TCP port on an address of its own,
+    /// which only the other servers of the network reach.
+    pub fn network(mut self, network: &Network) -> Self {
+        self.network = Some(network.clone());
+        self.tcp()
     }
 
     /// Starts the server and returns when it answers.

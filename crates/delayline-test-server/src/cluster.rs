@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::builder::Role;
 use crate::launch::info_field;
 use crate::tls::Identity;
-use crate::{Builder, Certificate, Reply, Server};
+use crate::{Builder, Certificate, Network, Reply, Server};
 
 /// Some primaries, each with the same number of replicas. Dropping it kills them all.
 pub struct Cluster {
@@ -51,6 +51,12 @@ impl ClusterBuilder {
     /// Keeps append-only files, synced `"always"` or `"everysec"`: see [`Builder::append_only`].
     pub fn append_only(mut self, sync: &str) -> Self {
         self.node = self.node.append_only(sync);
+        self
+    }
+
+    /// Runs every node in a namespace of this network: see [`Builder::network`].
+    pub fn network(mut self, network: &Network) -> Self {
+        self.node = self.node.network(network);
         self
     }
 
@@ -109,8 +115,9 @@ impl Cluster {
     /// The same with these nodes only.
     #[must_use]
     pub fn url_of(&self, nodes: &[&Server]) -> String {
-        let (s, host) = if self.is_encrypted { ("s", "localhost") } else { ("", "127.0.0.1") };
-        let hosts: Vec<_> = nodes.iter().map(|node| format!("{host}:{}", node.port())).collect();
+        let s = if self.is_encrypted { "s" } else { "" };
+        let host = |node: &&Server| host(node, self.is_encrypted);
+        let hosts: Vec<_> = nodes.iter().map(host).collect();
         format!("redis{s}-cluster://{}", hosts.join(","))
     }
 
@@ -177,8 +184,8 @@ impl Cluster {
     /// See [`begin_to_move`](Self::begin_to_move).
     #[track_caller]
     pub fn move_keys(&self, from: &Server, to: &Server, keys: &[String]) {
-        let port = to.port().to_string();
-        let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        let [host, port] = words(to);
+        let mut command = vec!["MIGRATE", &host, &port, "", "0", "5000", "KEYS"];
         command.extend(keys.iter().map(String::as_str));
         from.command(&command);
     }
@@ -223,8 +230,8 @@ impl Cluster {
     #[track_caller]
     pub fn add_node(&self) -> Server {
         let server = self.node.clone().start();
-        let port = server.port().to_string();
-        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+        let [host, port] = words(&server);
+        self.nodes[0].command(&["CLUSTER", "MEET", &host, &port]);
         let id = self.id(&server);
         self.await_all("know the new node", |node| knows(node, &id));
         until("the new node knows all others", || {
@@ -264,7 +271,8 @@ impl Cluster {
             node.command(&command.into_iter().chain(slots).collect::<Vec<_>>());
         }
         for node in &self.nodes[1..] {
-            first.command(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string()]);
+            let [host, port] = words(node);
+            first.command(&["CLUSTER", "MEET", &host, &port]);
         }
         let count = self.nodes.len().to_string();
         self.await_all("found together", |node| {
@@ -313,6 +321,17 @@ impl Cluster {
 }
 
 const SLOTS: u32 = 16_384;
+
+/// Host and port as they stand in a URL. Certificates are made out to `localhost`.
+pub(crate) fn host(server: &Server, is_encrypted: bool) -> String {
+    if is_encrypted { format!("localhost:{}", server.port()) } else { server.address().to_string() }
+}
+
+/// Host and port as commands have them.
+pub(crate) fn words(server: &Server) -> [String; 2] {
+    let address = server.address();
+    [address.ip().to_string(), address.port().to_string()]
+}
 
 /// Whether a primary takes so many of its replicas for ready, which is later than they do themselves.
 pub(crate) fn has_online(primary: &Server, replicas: usize) -> bool {

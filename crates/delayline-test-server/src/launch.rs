@@ -16,9 +16,10 @@ use tempfile::TempDir;
 
 use crate::builder::Role;
 use crate::clock::Clock;
+use crate::network::Place;
 use crate::process::Process;
 use crate::tls::Identity;
-use crate::{Builder, Certificate, StartError, find_server_binary};
+use crate::{Builder, Certificate, Network, StartError, find_server_binary};
 
 /// Where a server listens, besides its unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Launch {
     binary: PathBuf,
     /// What becomes the server, and its arguments; empty if there is nothing.
     runner: Vec<OsString>,
+    /// `None` on the machine's own network.
+    pub(crate) place: Option<Place>,
     /// Socket, configuration, log, certificates; data too, unless the builder says where.
     home: TempDir,
     data: PathBuf,
@@ -76,9 +79,12 @@ impl Launch {
         let clock = builder.own_clock.then(|| Clock::make(home.path())).transpose()?;
         // A local test server holds nothing worth guessing 64 random bits for.
         let admin_password = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let place = builder.network.as_ref().map(Network::add).transpose();
+        let place = place.map_err(StartError::io("create a network namespace"))?;
         Ok(Self {
             binary,
             runner: builder.runner.clone(),
+            place,
             home,
             data,
             settings: builder.settings.clone(),
@@ -123,6 +129,11 @@ impl Launch {
         self.home.path().join(SOCKET)
     }
 
+    /// The address of its TCP or TLS port.
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.place.as_ref().map_or(Ipv4Addr::LOCALHOST, Place::address)
+    }
+
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
@@ -163,6 +174,10 @@ impl Launch {
         if self.listen == Listen::Unix {
             return Ok(());
         }
+        if let Some(place) = &self.place {
+            self.port = place.port();
+            return Ok(());
+        }
         loop {
             self.port = free(0).map_err(StartError::io("find a free port"))?;
             let has_bus = || self.port.checked_add(BUS_OFFSET).is_some_and(|bus| free(bus).is_ok());
@@ -188,11 +203,14 @@ impl Launch {
 
     /// The server program, or the one that becomes it.
     fn command(&self) -> Command {
-        let Some((runner, args)) = self.runner.split_first() else {
-            return Command::new(&self.binary);
-        };
-        let mut command = Command::new(runner);
-        command.args(args).arg(&self.binary);
+        let place = self
+            .place
+            .iter()
+            .flat_map(|place| ["ip", "netns", "exec", &place.namespace()].map(OsString::from));
+        let binary = self.binary.clone().into_os_string();
+        let mut words = place.chain(self.runner.iter().cloned()).chain([binary]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         command
     }
 
@@ -254,10 +272,11 @@ impl Launch {
             ),
         };
         format!(
-            "unixsocket {socket}\nunixsocketperm 700\nbind 127.0.0.1\nprotected-mode no\n{listen}\n\
+            "unixsocket {socket}\nunixsocketperm 700\nbind {address}\nprotected-mode no\n{listen}\n\
              daemonize no\nsave \"\"\ndir \"{data}\"\nuser {ADMIN} on >{password} ~* +@all\n\
              {settings}",
             socket = path(SOCKET),
+            address = self.address(),
             data = self.data.display(),
             password = self.admin_password,
             settings = self.settings,

@@ -18,6 +18,8 @@
 //!
 //! A [`Cluster`] and [`Sentinels`] are several of them.
 //!
+//! In a [`Network`] of their own, servers can be cut off from each other.
+//!
 //! [`proxy`] stands between a client and a server and loses requests and replies on demand.
 //!
 //! Unix only.
@@ -28,6 +30,7 @@ mod clock;
 mod cluster;
 mod error;
 mod launch;
+mod network;
 mod process;
 pub mod proxy;
 mod sentinels;
@@ -39,6 +42,7 @@ pub use binary::find_server_binary;
 pub use builder::{Builder, Certificate};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use error::StartError;
+pub use network::Network;
 /// What [`Server::command`] answers.
 pub use redis::Value as Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};

@@ -1,9 +1,9 @@
 //! A primary with replicas, and sentinels that watch over them.
 
 use crate::builder::Role;
-use crate::cluster::{has_online, until};
+use crate::cluster::{has_online, host, until, words};
 use crate::tls::Identity;
-use crate::{Builder, Certificate, Server};
+use crate::{Builder, Certificate, Network, Server};
 
 /// A primary, its replicas and their sentinels. Dropping it kills them all.
 pub struct Sentinels {
@@ -63,6 +63,13 @@ impl SentinelsBuilder {
         self
     }
 
+    /// Runs servers and sentinels in namespaces of this network: see [`Builder::network`].
+    pub fn network(mut self, network: &Network) -> Self {
+        self.server = self.server.network(network);
+        self.sentinel = self.sentinel.network(network);
+        self
+    }
+
     /// Starts them all and returns when they know each other.
     ///
     /// # Panics
@@ -84,8 +91,8 @@ impl SentinelsBuilder {
         };
         let server = listening(self.server).config("repl-diskless-sync-delay", "0");
         let primary = server.clone().start();
-        let port = primary.port();
-        let replica = server.config("replicaof", &format!("127.0.0.1 {port}"));
+        let address = words(&primary).join(" ");
+        let replica = server.config("replicaof", &address);
         let replicas = (0..self.replicas).map(|_| replica.clone().start());
         let servers: Vec<_> = std::iter::once(primary).chain(replicas).collect();
         for replica in &servers[1..] {
@@ -95,7 +102,7 @@ impl SentinelsBuilder {
         }
         until("the primary has all replicas", || has_online(&servers[0], self.replicas));
         let mut sentinel = listening(self.sentinel)
-            .config("sentinel monitor", &format!("{SERVICE} 127.0.0.1 {port} 2"))
+            .config("sentinel monitor", &format!("{SERVICE} {address} 2"))
             .config("sentinel down-after-milliseconds", &format!("{SERVICE} 1000"))
             .config("sentinel failover-timeout", &format!("{SERVICE} 5000"));
         if let Some(password) = &self.password {
@@ -136,8 +143,8 @@ impl Sentinels {
     /// `redis-sentinel://`, the sentinels and the service, without user and password.
     #[must_use]
     pub fn url(&self) -> String {
-        let (s, host) = if self.is_encrypted { ("s", "localhost") } else { ("", "127.0.0.1") };
-        let hosts = self.sentinels.iter().map(|it| format!("{host}:{}", it.port()));
+        let s = if self.is_encrypted { "s" } else { "" };
+        let hosts = self.sentinels.iter().map(|it| host(it, self.is_encrypted));
         format!("redis{s}-sentinel://{}/{SERVICE}", hosts.collect::<Vec<_>>().join(","))
     }
 

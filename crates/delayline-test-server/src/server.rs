@@ -1,6 +1,7 @@
 //! A running server.
 
 use std::error::Error;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +11,7 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use crate::launch::{Launch, Listen, info_field};
+use crate::network::Place;
 use crate::process::Process;
 use crate::{Builder, Reply, StartError};
 
@@ -51,7 +53,7 @@ impl Server {
     pub fn url(&self) -> String {
         match self.launch.listen {
             Listen::Unix => format!("unix:{}", self.launch.socket().display()),
-            Listen::Tcp => format!("redis://127.0.0.1:{}", self.launch.port),
+            Listen::Tcp => format!("redis://{}:{}", self.launch.address(), self.launch.port),
             Listen::Tls(_) => format!("rediss://localhost:{}", self.launch.port),
         }
     }
@@ -91,6 +93,17 @@ impl Server {
     pub fn port(&self) -> u16 {
         assert!(self.launch.port != 0, "the server was built without `tcp` or `tls`");
         self.launch.port
+    }
+
+    /// Address and port: 127.0.0.1, or what the server has in its [`Network`](crate::Network).
+    ///
+    /// # Panics
+    ///
+    /// The server listens on a unix socket only.
+    #[must_use]
+    #[track_caller]
+    pub fn address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.launch.address(), self.port())
     }
 
     /// The authority that signed the server's certificate, as PEM text.
@@ -273,6 +286,10 @@ impl Server {
             Ok(started) => *process = started,
             Err(error) => panic!("{}", full_text(&error)),
         }
+    }
+
+    pub(crate) const fn place(&self) -> Option<&Place> {
+        self.launch.place.as_ref()
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {

@@ -1,0 +1,263 @@
+//! A private network for servers that must not always reach each other.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::{Server, StartError};
+
+/// A bridge, and a network namespace with an address of its own for each server:
+/// [`Builder::network`](crate::Builder::network).
+///
+/// The servers reach each other and nothing else. The test reaches them over their unix sockets,
+/// directly or through a [`proxy`](crate::proxy), so cuts between servers do not affect it.
+///
+/// Linux only. Requires the rights of root and the programs `ip` and `tc`. The network is removed
+/// with its last handle and its last server, also if the process is killed.
+///
+/// ```
+/// use delayline_test_server::{Network, Server};
+///
+/// # fn main() {
+/// let Ok(network) = Network::start() else {
+///     println!("skipped: no network namespaces on this machine");
+///     return;
+/// };
+/// let [one, other] = [(); 2].map(|()| Server::builder().network(&network).start());
+/// network.cut(&one, &other); // what `one` sends does not reach `other`
+/// network.heal();
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Network {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// All namespaces of this network begin with it.
+    prefix: String,
+    servers: AtomicU8,
+    state: Mutex<State>,
+    _removal: Removal,
+}
+
+/// What is wrong with the network, by the numbers of servers.
+#[derive(Debug, Default)]
+struct State {
+    /// From the first to the second, nothing passes.
+    cuts: BTreeSet<(u8, u8)>,
+    slow: BTreeSet<u8>,
+}
+
+/// The place of a server in a network.
+#[derive(Debug)]
+pub(crate) struct Place {
+    network: Network,
+    number: u8,
+}
+
+impl Network {
+    /// Creates a network without servers.
+    ///
+    /// # Errors
+    ///
+    /// The operating system does not permit it, or `ip` is missing.
+    pub fn start() -> Result<Self, StartError> {
+        Self::create().map_err(StartError::io("create a network namespace"))
+    }
+
+    fn create() -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("delayline-{}-{count}-", std::process::id());
+        let hub = format!("{prefix}hub");
+        // First, so that nothing is left behind if a later step fails.
+        let removal = Removal::start(&prefix)?;
+        run("ip", &format!("netns add {hub}"))?;
+        run("ip", &format!("-n {hub} link add bridge type bridge"))?;
+        run("ip", &format!("-n {hub} link set bridge up"))?;
+        let (servers, state) = (AtomicU8::new(0), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { prefix, servers, state, _removal: removal }) })
+    }
+
+    /// Adds a namespace for one server.
+    pub(crate) fn add(&self) -> io::Result<Place> {
+        let number = 1 + self.shared.servers.fetch_add(1, Ordering::Relaxed);
+        let place = Place { network: self.clone(), number };
+        let (hub, name, address) =
+            (format!("{}hub", self.shared.prefix), place.namespace(), place.address());
+        run("ip", &format!("netns add {name}"))?;
+        run("ip", &format!("-n {hub} link add v{number} type veth peer name eth0 netns {name}"))?;
+        run("ip", &format!("-n {hub} link set v{number} master bridge up"))?;
+        run("ip", &format!("-n {name} addr add {address}/24 dev eth0"))?;
+        run("ip", &format!("-n {name} link set eth0 up"))?;
+        run("ip", &format!("-n {name} link set lo up"))?;
+        Ok(place)
+    }
+
+    /// Drops all packets of a server to another one, silently. The other direction stays open.
+    ///
+    /// # Panics
+    ///
+    /// One of the servers is not in this network, or the operating system refuses.
+    #[track_caller]
+    pub fn cut(&self, from: &Server, to: &Server) {
+        let (from, to) = (self.place(from), self.place(to));
+        // Frames to a hardware address that no server has: no error reaches the sender.
+        let (name, address) = (from.namespace(), to.address());
+        must(&format!(
+            "-n {name} neigh replace {address} lladdr {NO_SERVER} nud permanent dev eth0"
+        ));
+        self.lock().cuts.insert((from.number, to.number));
+    }
+
+    /// Drops all packets between these servers and those, in both directions.
+    ///
+    /// # Panics
+    ///
+    /// See [`cut`](Self::cut).
+    #[track_caller]
+    pub fn part(&self, these: &[&Server], those: &[&Server]) {
+        for (one, other) in these.iter().flat_map(|one| those.iter().map(move |it| (one, it))) {
+            self.cut(one, other);
+            self.cut(other, one);
+        }
+    }
+
+    /// Delays all packets that a server sends.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no `netem`.
+    ///
+    /// # Panics
+    ///
+    /// The server is not in this network.
+    #[track_caller]
+    pub fn slow(&self, server: &Server, delay: Duration) -> Result<(), StartError> {
+        let place = self.place(server);
+        let (name, ms) = (place.namespace(), delay.as_millis());
+        run("tc", &format!("-n {name} qdisc add dev eth0 root netem delay {ms}ms"))
+            .map_err(StartError::io("delay packets with tc netem"))?;
+        self.lock().slow.insert(place.number);
+        Ok(())
+    }
+
+    /// Lets everything pass again, at full speed.
+    ///
+    /// # Panics
+    ///
+    /// The operating system refuses.
+    #[track_caller]
+    pub fn heal(&self) {
+        let State { cuts, slow } = std::mem::take(&mut *self.lock());
+        for (from, to) in cuts {
+            let (name, address) = (self.namespace(from), address(to));
+            must(&format!("-n {name} neigh del {address} dev eth0"));
+        }
+        for number in slow {
+            let name = self.namespace(number);
+            if let Err(error) = run("tc", &format!("-n {name} qdisc del dev eth0 root")) {
+                refused(&error);
+            }
+        }
+    }
+
+    fn place<'a>(&self, server: &'a Server) -> &'a Place {
+        let place = server.place().filter(|it| Arc::ptr_eq(&it.network.shared, &self.shared));
+        let Some(place) = place else { not_here() };
+        place
+    }
+
+    fn namespace(&self, number: u8) -> String {
+        format!("{}{number}", self.shared.prefix)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    pub(crate) fn namespace(&self) -> String {
+        self.network.namespace(self.number)
+    }
+
+    pub(crate) const fn address(&self) -> Ipv4Addr {
+        address(self.number)
+    }
+
+    /// Different for each server, because tests tell servers apart by their ports.
+    pub(crate) fn port(&self) -> u16 {
+        FIRST_PORT + u16::from(self.number)
+    }
+}
+
+/// A shell that waits for the end of this process or of the network, then removes the namespaces.
+#[derive(Debug)]
+struct Removal(Child);
+
+impl Removal {
+    fn start(prefix: &str) -> io::Result<Self> {
+        let script = r#"read -r _
+            ip netns list | while read -r name _; do
+                case "$name" in "$0"*) ip netns del "$name";; esac
+            done"#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, prefix]);
+        // Ctrl-C is sent to a whole process group; this shell must survive it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Self)
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // Fails only if the shell has ended already.
+        let _ = self.0.wait();
+    }
+}
+
+const fn address(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, number)
+}
+
+fn run(program: &'static str, args: &str) -> io::Result<()> {
+    let mut command = Command::new(program);
+    let output = command.args(args.split_whitespace()).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{program} {args}: {}", reason.trim())))
+}
+
+#[track_caller]
+fn must(args: &str) {
+    if let Err(error) = run("ip", args) {
+        refused(&error);
+    }
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+fn refused(error: &io::Error) -> ! {
+    panic!("cannot change the network: {error}")
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "documented: a test cannot go on then")]
+fn not_here() -> ! {
+    panic!("the server was built without this network")
+}
+
+/// Locally administered, and the address of no interface.
+const NO_SERVER: &str = "02:00:00:00:00:01";
+const FIRST_PORT: u16 = 7000;

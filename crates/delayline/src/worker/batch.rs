@@ -172,13 +172,13 @@ where
         open.batch.jobs.push(job);
         open.batch.results.push(sender);
         let dropped = Arc::clone(&open.batch.dropped);
-        let jobs = open.batch.jobs.len();
-        joined(jobs, jobs >= self.max);
-        if jobs < self.max {
-            *place = Some(open);
-        } else {
+        let is_full = open.batch.jobs.len() >= self.max;
+        joined(open.batch.jobs.len(), is_full);
+        if is_full {
             // If the first job is gone, so is the batch.
             let _ = open.full.send(open.batch);
+        } else {
+            *place = Some(open);
         }
         Member { result, dropped, lead }
     }

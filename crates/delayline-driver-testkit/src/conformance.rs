@@ -127,18 +127,35 @@ impl<C: Connect> Fixture for RedisFixture<C> {
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
         let number = self.queues.fetch_add(1, Ordering::Relaxed);
         let name = QueueName::new(format!("queue-{number}"))?;
-        if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, &self.servers) {
-            let mut options = self.options.clone();
-            options.username = Some(user_of(server, &name));
-            let transport = Arc::new(C::connect(&options).await?);
-            return Ok(Arc::new(ScriptBackend::open(transport, name, false).await?));
+        if self.place == Place::LeastPrivilege {
+            return Ok(Arc::new(self.open(name).await?));
         }
-        let open = async || {
-            let transport = C::connect(&self.options).await?;
-            ScriptBackend::open(Arc::new(transport), QueueName::new("first")?, false).await
-        };
+        let open = async || self.open(QueueName::new("first")?).await;
         let shared = self.shared.get_or_try_init(open).await?;
         Ok(Arc::new(shared.with_queue(&name)))
+    }
+
+    /// Over a new connection. The servers go on, as other trials use them:
+    /// `durability::restarts` has the trials in which a server is killed.
+    async fn reopen(
+        &self,
+        queue: Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        let Some(name) = queue.queue_name().cloned() else { return Ok(None) };
+        drop(queue);
+        Ok(Some(Arc::new(self.open(name).await?)))
+    }
+}
+
+impl<C: Connect> RedisFixture<C> {
+    /// Opens a queue over a connection of its own.
+    async fn open(&self, name: QueueName) -> Result<ScriptBackend<C::Transport>, Error> {
+        let mut options = self.options.clone();
+        if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, &self.servers) {
+            options.username = Some(user_of(server, &name));
+        }
+        let transport = Arc::new(C::connect(&options).await?);
+        ScriptBackend::open(transport, name, false).await
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod failover;
 pub mod replicas;
+pub mod restarts;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,6 +130,9 @@ macro_rules! durability_cases {
                 the_disk_confirms_or_is_refused a_reply_is_enough_where_each_write_is_synced
                 a_server_without_a_file_is_refused
                 a_server_that_never_syncs_is_refused
+            ],
+            restarts: [
+                a_killed_server_has_all_that_it_acknowledged
             ],
             failover: [
                 what_all_replicas_confirmed_survives_a_killed_primary

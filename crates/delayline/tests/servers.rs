@@ -373,3 +373,45 @@ async fn full(driver: Driver) {
     assert_eq!((summary.acked, summary.lost), (sent, 0));
     assert_eq!(queue.stats().await.unwrap().totals.crashed, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_holds_up_no_queue_of_another() {
+    on_every_driver(silent).await;
+}
+
+async fn silent(driver: Driver) {
+    let (healthy, frozen) = (Server::start(), Server::start());
+    let (queue, other) = (open(&healthy, driver).await, open(&frozen, driver).await);
+    // Its worker always has a claim or a settlement under way.
+    let drafts = (0..5_000).map(|number| other.message(&number));
+    assert!(other.send_many(drafts).await.iter().all(Result::is_ok));
+    let (late, mut handled) = mpsc::unbounded_channel();
+    let workers = Workers::sharing(1)
+        .unwrap()
+        .add(1, Worker::builder(queue.clone()), move |job: Job<u64>| {
+            late.send(job.lateness()).unwrap();
+            async { Ok::<(), &str>(()) }
+        })
+        .unwrap()
+        .add(1, Worker::builder(other), async |_: Job<u64>| {
+            sleep(ms(5)).await;
+            Ok::<(), &str>(())
+        })
+        .unwrap();
+    let handle = workers.handle();
+    let running = tokio::spawn(workers.run());
+    queue.send(&0).await.unwrap();
+    handled.recv().await.unwrap();
+    frozen.pause();
+    let mut longest = Duration::ZERO;
+    let end = Instant::now() + ms(4_000);
+    while Instant::now() < end {
+        queue.send(&1).await.unwrap();
+        let late = timeout(ms(10_000), handled.recv()).await.expect("it is held up");
+        longest = longest.max(late.unwrap());
+    }
+    frozen.resume();
+    handle.stop(ms(0));
+    running.await.unwrap();
+    assert!(longest < ms(1_000), "{driver:?}: {longest:?}");
+}

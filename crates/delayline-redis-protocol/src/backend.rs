@@ -17,7 +17,7 @@ use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::route::slot_of;
-use crate::script::{DELETE_QUEUE, Script};
+use crate::script::{DELETE_QUEUE, Script, assemble_all};
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
 
 /// Why a cluster refuses a destination.
@@ -54,7 +54,9 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         allow_eviction: bool,
     ) -> Result<Self, Error> {
         let queue = Self::new(transport, &name);
-        match queue.transport.info(&queue.keys.named(CONTROL)).await {
+        let control = queue.keys.named(CONTROL);
+        let (info, ()) = tokio::join!(queue.transport.info(&control), assemble_all());
+        match info {
             Ok(info) => check_server(&info, allow_eviction)?,
             Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
             Err(error) => return Err(error.into_error()),

@@ -4,9 +4,11 @@ mod assemble;
 mod inline;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
+use std::thread::{self, ThreadId};
 
 use delayline_core::{Known, NewMessage, Op};
+use tokio::runtime::Handle;
 
 use self::assemble::{
     keys_of, needs_of, with_literal_constants, with_literal_keys, with_looks, with_parts,
@@ -97,6 +99,24 @@ scripts! {
 pub(crate) static DELETE_QUEUE: LazyLock<Script> =
     LazyLock::new(|| Script::new("delete_queue.lua", include_str!("../lua/delete_queue.lua")));
 
+/// The thread that has assembled all scripts.
+static ASSEMBLED: OnceLock<ThreadId> = OnceLock::new();
+
+/// Assembles all scripts, once in a process, where it holds up no task: the first call of each would
+/// do it otherwise.
+pub(crate) async fn assemble_all() {
+    let assemble = || {
+        ASSEMBLED.get_or_init(|| {
+            let _ = all_scripts();
+            thread::current().id()
+        })
+    };
+    if let (None, Ok(runtime)) = (ASSEMBLED.get(), Handle::try_current()) {
+        // If the runtime ends, nobody calls a script.
+        let _ = runtime.spawn_blocking(assemble).await;
+    }
+}
+
 impl Script {
     /// The script that executes `op`; `None` if a newer version of the core has added the operation.
     #[must_use]
@@ -160,6 +180,12 @@ mod tests {
     use super::assemble::{directives, is_word};
     use super::*;
     use crate::keys::DESTINATION;
+
+    #[tokio::test]
+    async fn scripts_are_assembled_on_another_thread() {
+        assemble_all().await;
+        assert!(ASSEMBLED.get().is_some_and(|by| *by != thread::current().id()));
+    }
 
     #[test]
     fn every_key_is_a_literal_and_declared() {

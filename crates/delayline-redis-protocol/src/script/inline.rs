@@ -31,8 +31,12 @@ pub(super) fn with_functions_inline(text: &str) -> String {
             lines.extend(piece.lines.iter().map(|line| (*line).to_owned()));
         }
     }
-    let call = |(at, line): (usize, &String)| Some((at, called(&pieces, line)?));
-    while let Some((at, function)) = lines.iter().enumerate().find_map(call) {
+    let mut at = 0;
+    while at < lines.len() {
+        let Some(function) = called(&pieces, &lines[at]) else {
+            at += 1;
+            continue;
+        };
         let indent = indent_of(&lines[at]);
         let guests: Vec<_> = (0..pieces.len())
             .filter(|guest| !pieces[*guest].is_inline && homes[*guest].contains(&function.name))
@@ -73,6 +77,8 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             let name = rest.split('(').next().unwrap_or_default();
             pieces.push(Piece { name, is_inline, lines: vec![line], words: HashSet::new() });
             (is_inline, is_inside) = (false, true);
+        } else if let Some(outside) = pieces.last_mut().filter(|piece| piece.name.is_empty()) {
+            outside.lines.push(line);
         } else {
             let words = HashSet::new();
             pieces.push(Piece { name: "", is_inline: false, lines: vec![line], words });
@@ -134,7 +140,7 @@ fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
 
 /// The function that stands in the place of this line.
 fn called<'p, 'a>(pieces: &'p [Piece<'a>], line: &str) -> Option<&'p Piece<'a>> {
-    let name = code(line).strip_suffix("()")?;
+    let name = line.contains("()").then(|| code(line))?.strip_suffix("()")?;
     pieces.iter().find(|piece| piece.is_inline && piece.name == name)
 }
 
@@ -145,14 +151,20 @@ fn indent_of(line: &str) -> usize {
 /// Leaves out the blocks under `--@with NAME` where no such variable is declared.
 fn without_absent_lists(lines: &[String]) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
+    // Of those that are not empty, with how far to the right they begin.
+    let mut before: Vec<(usize, &str)> = Vec::new();
     let mut lines = lines.iter().map(String::as_str);
     while let Some(line) = lines.next() {
-        let Some(name) = line.trim_start().strip_prefix("--@with ") else {
+        let (indent, text) = (indent_of(line), line.trim_start());
+        let Some(name) = text.strip_prefix("--@with ") else {
             kept.push(line);
+            if !text.is_empty() {
+                before.push((indent, text));
+            }
             continue;
         };
-        if !is_declared(name, &kept, indent_of(line)) {
-            let end = format!("{}end", " ".repeat(indent_of(line)));
+        if !is_declared(name, &before, indent) {
+            let end = format!("{}end", " ".repeat(indent));
             lines.by_ref().take_while(|line| *line != end).for_each(drop);
         }
     }
@@ -160,13 +172,13 @@ fn without_absent_lists(lines: &[String]) -> Vec<&str> {
 }
 
 /// Whether a line behind these, so far to the right, sees a variable of this name.
-fn is_declared(name: &str, before: &[&str], mut indent: usize) -> bool {
-    for line in before.iter().rev().filter(|line| !line.trim().is_empty()) {
-        if indent_of(line) > indent {
+fn is_declared(name: &str, before: &[(usize, &str)], mut indent: usize) -> bool {
+    for (its_indent, text) in before.iter().rev() {
+        if *its_indent > indent {
             continue;
         }
-        indent = indent_of(line);
-        let declared = line.trim_start().strip_prefix("local ");
+        indent = *its_indent;
+        let declared = text.strip_prefix("local ");
         let names = declared.map(|rest| rest.split(" = ").next().unwrap_or_default());
         if names.is_some_and(|names| names.split(", ").any(|known| known == name)) {
             return true;

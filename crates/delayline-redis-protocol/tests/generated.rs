@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use delayline_redis_protocol::all_scripts;
 use delayline_redis_protocol::layout::codes::CODES;
 use delayline_redis_protocol::layout::{Field, Kind, STRUCTURES, Structure};
+use delayline_redis_protocol::{KEY_NAMES, all_scripts};
 
 fn crate_root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -52,6 +52,22 @@ fn the_wire_page_has_the_tables_of_the_layout() {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     settle(&path, &format!("{before}{BEGIN}{}{END}{after}", tables()));
+}
+
+/// The page and the source describe each key, in the order in which scripts get them.
+#[test]
+fn the_tables_of_keys_have_all_keys() {
+    let root = crate_root();
+    let page = fs::read_to_string(root.join("../../docs/wire.md")).unwrap();
+    assert!(page.contains(&format!("has up to {} keys", KEY_NAMES.len())), "the number of keys");
+    let source = fs::read_to_string(root.join("src/keys.rs")).unwrap();
+    for (text, head) in [(page, "| key | type |"), (source, "/// | name | type |")] {
+        let (_, table) = text.split_once(head).unwrap();
+        let rows = table.lines().skip(2).map(|line| line.trim_start_matches("/// "));
+        let first = rows.map_while(|row| row.strip_prefix("| `")?.split(" |").next());
+        let names: Vec<_> = first.flat_map(|cell| cell.split('`').step_by(2)).collect();
+        assert_eq!(names, KEY_NAMES, "{head}");
+    }
 }
 
 fn tables() -> String {

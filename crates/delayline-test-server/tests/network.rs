@@ -27,9 +27,11 @@ fn pair(test: &str) -> Option<(Network, Server, Server)> {
     let replica = Server::builder().network(&network);
     let replica = replica.config("replicaof", &format!("{} {}", address.ip(), address.port()));
     let replica = replica.start();
-    // Before its first confirmation, the primary sends the replica nothing.
+    until(|| replica.info("replication", "master_link_status") == "up");
+    // Until the replica's first confirmation, the primary sends it nothing. It needs none for a write
+    // that is older than the link.
     primary.command(&["SET", "first", "v"]);
-    until(|| primary.command(&["WAIT", "1", "100"]) == Reply::Int(1));
+    assert_eq!(primary.command(&["WAIT", "1", "20000"]), Reply::Int(1));
     Some((network, primary, replica))
 }
 

@@ -7,15 +7,22 @@ use crate::{Enqueued, Known, NewMessage, NewResult, Outcome, Settled, Settlement
 /// The end of one lease, with messages that follow from it, a result, or both: they are stored in the
 /// same step if the settlement ends the lease, and otherwise not at all (G31, G32).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct HandOff {
     /// The end of the lease, by any outcome.
     pub settlement: Settlement,
     /// What follows: up to [`MAX_FOLLOW_UPS`] messages. None may be an update
     /// ([`Known::Update`](crate::Known::Update)) or have the id of a settled message.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub messages: Vec<NewMessage>,
     /// What the queue keeps for those who wait. Only an [`Outcome::Ack`] has one. Without messages,
     /// there must be one.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub result: Option<NewResult>,
 }
 

@@ -5,6 +5,11 @@ use crate::{Timestamp, Totals};
 
 /// How far apart the points of a [`History`] are, and how far back it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum Resolution {
     /// One point a minute, for the last [`HISTORY_MINUTES`].

@@ -7,6 +7,11 @@ use crate::{Millis, NewMessage, Schedule, Timestamp, Violation};
 
 /// What an enqueue does if a message of its id is in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum Known {
     /// Leaves it alone, and tells where it stands. The default.
@@ -25,6 +30,11 @@ pub enum Known {
 /// `due` say. It is created if the id is unknown, or has finished and
 /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Update {
     /// Whether the content is replaced: payload, headers, priority, limits and expiry.
@@ -37,6 +47,11 @@ pub struct Update {
 
 /// What an update does to the content of a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum UpdateContent {
     /// It stays.
@@ -49,6 +64,11 @@ pub enum UpdateContent {
 
 /// What an update does to the due time of a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum UpdateDue {
     /// It stays.

@@ -25,6 +25,13 @@
 //! # Ok::<(), delayline_core::Violation>(())
 //! ```
 //!
+//! # Features
+//!
+//! `serde`, off by default: `Serialize` and `Deserialize` for [`Op`] and all that it is made of. Values
+//! are checked as by their constructors, unknown fields are refused, and bytes are text: `%` and what
+//! is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the format has to
+//! describe itself, as JSON does.
+//!
 //! # What later versions may add
 //!
 //! Types that may grow are `#[non_exhaustive]`: fields of requests, replies and reports, and
@@ -42,6 +49,8 @@ mod readme {}
 mod backend;
 mod durability;
 mod error;
+#[cfg(feature = "serde")]
+mod form;
 mod generations;
 mod hand_off;
 mod headers;

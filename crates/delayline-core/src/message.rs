@@ -10,6 +10,11 @@ use crate::{Follower, Headers, Known, MessageId, Millis, Schedule, Timestamp, Vi
 
 /// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum Priority {
     /// Before everything else.
     Urgent,
@@ -57,6 +62,11 @@ impl Priority {
 
 /// What an enqueue does if its id belongs to a message that finished recently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum FinishedIds {
     /// Creates nothing: a producer that repeats an enqueue after a lost reply creates no second
     /// message, even if the first has finished in the meantime (G15). The default.
@@ -70,35 +80,68 @@ pub enum FinishedIds {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct NewMessage {
     /// The id, unique within the queue.
     pub id: MessageId,
     /// The payload, at most [`MAX_PAYLOAD_BYTES`]; delivered byte for byte (G2).
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, with = "crate::form::bytes", skip_serializing_if = "Bytes::is_empty")
+    )]
     pub payload: Bytes,
     /// The headers, delivered with the payload.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub headers: Headers,
     /// How urgent the message is once it is due.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub priority: Priority,
     /// When the message is due. It is never delivered earlier (G4).
+    #[cfg_attr(
+        feature = "serde",
+        serde(default = "crate::form::now", skip_serializing_if = "crate::form::is_now")
+    )]
     pub schedule: Schedule,
     /// When the message expires. From then on it is no longer delivered, but becomes a dead letter
     /// with [`DeathReason::Expired`] and is counted.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub expires: Option<Schedule>,
     /// Failures after which it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            default = "crate::form::max_failures",
+            skip_serializing_if = "crate::form::is_max_failures"
+        )
+    )]
     pub max_failures: u32,
     /// Expired leases after which it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
     ///
     /// A claim whose reply was lost also counts: the server cannot tell it from a worker that died
     /// at once. With a limit of 1, a message can die without ever reaching a worker.
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            default = "crate::form::max_crashes",
+            skip_serializing_if = "crate::form::is_max_crashes"
+        )
+    )]
     pub max_crashes: u32,
     /// What to do if a message with this id finished recently.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub finished_ids: FinishedIds,
     /// What to do if a message with this id is in the queue.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub known: Known,
     /// Throttles the id: once this message has been created, no other message with `once_per` is
     /// created under its id for so long, whatever becomes of it: 1 to [`MAX_WINDOW_MS`]. See
     /// [`Enqueued::Throttled`](crate::Enqueued::Throttled).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub once_per: Option<Millis>,
 }
 
@@ -474,6 +517,11 @@ impl DeathReason {
 
 /// All states of a message, including finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum Status {
     /// Waiting until it is due.

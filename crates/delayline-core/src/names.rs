@@ -238,6 +238,11 @@ impl fmt::Debug for ClaimId {
 /// ([`Durability`](crate::Durability)). A new message that reuses an id starts at 1 again, with a
 /// higher [`sequence`](crate::MessageInfo::sequence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Lease {
     /// The claim that granted the lease.
     pub claim_id: ClaimId,

@@ -19,6 +19,11 @@ use crate::{
 /// Later versions may add operations. A [`Backend`](crate::Backend) that does not know one refuses it
 /// with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and its [`name`](Self::name).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
@@ -83,6 +88,11 @@ pub enum Op {
 /// stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
 /// messages, or none, even though there are more; the reply then says `more`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Claim {
     /// The consumer that claims.
@@ -105,6 +115,11 @@ impl Claim {
 
 /// The end of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Settlement {
     /// The message.
@@ -134,6 +149,11 @@ impl Settlement {
 
 /// How the handling of a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
@@ -161,6 +181,11 @@ pub enum Outcome {
 
 /// Extends leases: each lasts for `lease` from now.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Extend {
     /// Messages and their leases. A lease that is not the current one changes nothing (G6).
@@ -179,6 +204,11 @@ impl Extend {
 
 /// A new due time for one waiting message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Reschedule {
     /// The message.
@@ -201,6 +231,11 @@ impl Reschedule {
 /// The reason of death does not matter: even an [`Unreadable`](crate::DeathReason::Unreadable) dead
 /// letter is revived if its record is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Redrive {
     /// The messages.
@@ -220,11 +255,17 @@ impl Redrive {
 /// A page of the live messages of one status: scheduled and ready ones by priority, due time and
 /// sequence, leased ones by deadline, dead ones by time of death.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct List {
     /// [`Status::Scheduled`], [`Status::Ready`], [`Status::Leased`] or [`Status::Dead`].
     pub status: Status,
     /// Where the previous page ended.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub after: Option<Position>,
     /// The most messages to return: 1 to [`MAX_PAGE`].
     pub limit: usize,
@@ -247,9 +288,15 @@ impl List {
 
 /// A page of the audit or repair: the messages of all statuses, index by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Check {
     /// Where the previous page ended.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub after: Option<Position>,
     /// The most messages to examine: 1 to [`MAX_PAGE`].
     pub limit: usize,
@@ -273,6 +320,11 @@ impl Check {
 /// A position in the order of a queue's indexes, to continue from. It stays valid whatever happens
 /// to the message at that position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Position {
     /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). After
     /// the last index, an audit may continue through what the backend stores besides them.

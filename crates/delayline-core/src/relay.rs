@@ -19,6 +19,11 @@ use crate::{Headers, MessageId, Timestamp, Violation};
 /// It also takes back up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases; the next
 /// relay moves those messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Relay {
     /// Where the messages go.
@@ -32,6 +37,11 @@ pub struct Relay {
 /// On a cluster, the key must be in the queue's hash slot: `anything{NAME}` for the queue `NAME`,
 /// without other braces before.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum Destination {
     /// The end of a list. An element is the payload of a message, byte for byte.
@@ -39,6 +49,7 @@ pub enum Destination {
         /// The list.
         key: DestinationKey,
         /// The list is full at this length: 1 to [`MAX_DESTINATION_LENGTH`]. `None`: never.
+        #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
         max_len: Option<u64>,
     },
     /// A stream. Each message becomes one entry; [`Element`] has the names of its fields.
@@ -46,6 +57,7 @@ pub enum Destination {
         /// The stream.
         key: DestinationKey,
         /// When the stream is full. `None`: never.
+        #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
         backlog: Option<Backlog>,
     },
 }
@@ -54,6 +66,11 @@ pub enum Destination {
 ///
 /// A stream is no shorter after an `XACK`, so its length says nothing about its consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Backlog {
     /// The group. Until it exists, the whole stream counts as its backlog.

@@ -11,9 +11,15 @@ use crate::{DeathReason, Millis, Status, Violation};
 ///
 /// Its `Debug` output omits the bytes.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct NewResult {
     /// The result: at most [`MAX_RESULT_BYTES`].
+    #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     pub bytes: Bytes,
     /// How long the queue keeps it: 1 ms to [`MAX_RESULT_RETENTION_MS`].
     pub retention: Millis,

@@ -133,6 +133,11 @@ impl fmt::Display for Millis {
 /// An instant, relative or absolute. The server's clock resolves it to a [`Timestamp`], so client
 /// clocks decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum Schedule {
     /// This long after the server executes the operation.
     In(Millis),

@@ -20,6 +20,8 @@ mod guides {
     mod plain_fifo {}
     #[doc = include_str!("../../crates/delayline/docs/guides/replace-a-poller.md")]
     mod replace_a_poller {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/rolling-deploys.md")]
+    mod rolling_deploys {}
     #[doc = include_str!("../../crates/delayline/docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
     #[doc = include_str!("../../crates/delayline/docs/guides/web-service.md")]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use delayline_test_server::Server;
 
 /// Those that take the URL of a server.
-const ON_A_SERVER: [&str; 8] = [
+const ON_A_SERVER: [&str; 9] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
     "defer_on_a_lock_conflict",
@@ -20,6 +20,7 @@ const ON_A_SERVER: [&str; 8] = [
     "many_producers_and_consumers",
     "plain_fifo",
     "replace_a_poller",
+    "rolling_deploys",
     "web_service",
 ];
 
@@ -74,6 +75,11 @@ fn plain_fifo() {
 #[test]
 fn replace_a_poller() {
     runs_anywhere("replace_a_poller");
+}
+
+#[test]
+fn rolling_deploys() {
+    runs_anywhere("rolling_deploys");
 }
 
 #[test]

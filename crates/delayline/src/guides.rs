@@ -13,6 +13,7 @@
 //! - [Remind inactive shops](remind_inactive_shops)
 //! - [Replace a hand-written poller](replace_a_poller)
 //! - [Results: wait until a message is handled](results)
+//! - [Rolling deploys](rolling_deploys)
 //! - [Several queues in one process](several_queues)
 //! - [Test code that uses a queue](testing)
 //! - [Text a customer after a failed payment](text_after_failed_payment)
@@ -78,6 +79,10 @@ pub mod replace_a_poller {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/results.md")]
 pub mod results {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/rolling-deploys.md")]
+pub mod rolling_deploys {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/several-queues.md")]

@@ -245,13 +245,13 @@ for run = 1, #ARGV[2], RUN_BYTES do
       results[3 + i] = known_digest == digest and -status or throttles and throttle(id) or ENQUEUE_CONFLICT - status
     elseif not band or is_known(tokens, token) then
       results[3 + i] = -status
+    elseif band <= LAST_LEVEL then
+      change()
     elseif band == AT_LEASED then
       follow()
-    elseif band == AT_DEAD then
+    else
       local since, its_due = enqueued_at, due
       replace()
-    else
-      change()
     end
   end
 end

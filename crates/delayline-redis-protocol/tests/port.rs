@@ -27,13 +27,28 @@ const IN_RUST_ONLY: [(&str, &str); 11] = [
 const IN_LUA_ONLY: [(&str, &str); 2] =
     [("repair", "the model has nothing to mend"), ("ring", "the hint of `Wakeup::ring`")];
 
-/// The functions of `State` in the order of its files.
-fn functions_of_state() -> Vec<String> {
-    let core = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src/state");
-    let mut functions = Vec::new();
-    let files = ["known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"]
-        .map(|file| core.join(file));
-    for file in [core.with_extension("rs")].into_iter().chain(files) {
+/// The files with functions of `State`, in an order that the scripts have, too.
+const STATE: [&str; 5] = ["known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
+
+/// Audits that only tests run.
+const NOT_PORTED: &str = "invariants.rs";
+
+fn core() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src")
+}
+
+/// The product code of a file.
+fn code_of(path: PathBuf) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.split("#[cfg(test)]").next().unwrap().to_owned()
+}
+
+/// The functions of `State` in the order of its files, with their bodies.
+fn bodies_of_state() -> Vec<(String, String)> {
+    let folder = core().join("state");
+    let files = STATE.map(|file| folder.join(file));
+    let mut functions: Vec<(String, String)> = Vec::new();
+    for file in [folder.with_extension("rs")].into_iter().chain(files) {
         for line in fs::read_to_string(file).unwrap().lines() {
             let rest = line.trim_start();
             let is_ours = line.len() - rest.len() <= 4;
@@ -42,12 +57,97 @@ fn functions_of_state() -> Vec<String> {
                 .fold(rest, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
             if let (true, Some(rest)) = (is_ours, rest.strip_prefix("fn ")) {
                 let name = rest.split(['(', '<']).next().unwrap();
-                functions.push(name.to_owned());
+                functions.push((name.to_owned(), String::new()));
+            } else if let Some((_, body)) = functions.last_mut() {
+                body.push_str(line);
+                body.push('\n');
             }
         }
     }
-    functions.retain(|name| name != "default");
+    functions.retain(|(name, _)| name != "default");
     functions
+}
+
+fn functions_of_state() -> Vec<String> {
+    bodies_of_state().into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn no_file_of_state_is_left_out() {
+    let files = fs::read_dir(core().join("state")).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.is_file());
+    let ours = files.filter(|path| code_of(path.clone()).contains("\nimpl State {"));
+    let mut ours: Vec<_> =
+        ours.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut known: Vec<_> = STATE.into_iter().chain([NOT_PORTED]).map(str::to_owned).collect();
+    ours.sort();
+    known.sort();
+    assert_eq!(ours, known);
+}
+
+/// Such as `Windows::begin`, a function or a field.
+#[test]
+fn what_scripts_say_of_other_types_is_there() {
+    let mut texts = String::new();
+    for folder in [core(), core().join("state")] {
+        for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if file.extension().is_some_and(|it| it == "rs") {
+                texts.push_str(&code_of(file));
+            }
+        }
+    }
+    let mut mentions = 0;
+    for (file, text) in sources() {
+        for (before, after) in text.split("::").zip(text.split("::").skip(1)) {
+            let kind = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap();
+            let end = after.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+            let name = &after[..end.unwrap_or(after.len())];
+            if kind == "State" || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
+                continue;
+            }
+            mentions += 1;
+            let declared = ["struct", "enum", "trait"].map(|word| format!("{word} {kind}"));
+            assert!(declared.iter().any(|it| texts.contains(it)), "{file}.lua speaks of {kind}");
+            let there = [format!("fn {name}("), format!(" {name}:")];
+            assert!(there.iter().any(|it| texts.contains(it)), "{file}.lua: {kind}::{name}");
+        }
+    }
+    assert!(mentions > 7, "only {mentions}");
+}
+
+/// Of those that both call, and by where they call them first.
+#[test]
+fn functions_call_others_in_the_order_of_state() {
+    let (bodies, sources) = (bodies_of_state(), sources());
+    let mut compared = 0;
+    for (name, body) in &bodies {
+        let whole =
+            sources.iter().find(|(file, _)| file == name && operations().contains(&&**name));
+        let local = || {
+            let head = format!("\nlocal function {name}(");
+            let (_, rest) = sources.iter().find_map(|(_, text)| text.split_once(&head))?;
+            rest.split_once("\nend").map(|(body, _)| body)
+        };
+        let operation = whole.and_then(|(_, text)| text.split_once("\n-- READ"));
+        let Some(lua) = operation.map(|(_, body)| body).or_else(local) else { continue };
+        let first = |text: &str, callee: &str| {
+            let call = format!("{callee}(");
+            let mut calls = text.match_indices(&call);
+            calls.find_map(|(at, _)| {
+                let is_start =
+                    text[..at].ends_with(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                is_start.then_some(at)
+            })
+        };
+        let both = bodies.iter().filter_map(|(callee, _)| {
+            Some((first(body, &format!("self.{callee}"))?, first(lua, callee)?, callee))
+        });
+        let mut both: Vec<_> = both.collect();
+        both.sort_unstable();
+        compared += usize::from(both.len() > 1);
+        assert!(both.is_sorted_by_key(|(_, in_lua, _)| *in_lua), "{name}: {both:?}");
+    }
+    assert!(compared > 2, "only {compared} functions call several others");
 }
 
 /// The names and texts of lua/.

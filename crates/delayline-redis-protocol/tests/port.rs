@@ -242,3 +242,48 @@ fn nothing_is_included_inside_of_control_flow() {
         assert_eq!(included, None, "{file}.lua");
     }
 }
+
+/// The words of a text that can only be names.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.contains('_'))
+}
+
+/// What "Reads ...; sets ..." says in front of a part that stands in the place of its calls.
+#[test]
+fn what_a_part_says_that_it_reads_or_sets_it_uses() {
+    let all: String = sources().into_iter().map(|(_, text)| text).collect();
+    let body_of = |name: &str| {
+        let (_, rest) = all.split_once(&format!("\nlocal function {name}("))?;
+        rest.split_once("\nend\n").map(|(body, _)| body)
+    };
+    let mut checked = 0;
+    for (before, after) in all.split("\n--@inline\n").zip(all.split("\n--@inline\n").skip(1)) {
+        let name = after.strip_prefix("local function ").unwrap().split('(').next().unwrap();
+        let comment: Vec<_> =
+            before.lines().rev().map_while(|line| line.strip_prefix("--")).collect();
+        let comment: String = comment.into_iter().rev().collect();
+        // With what it calls.
+        let mut bodies = vec![body_of(name).unwrap()];
+        let mut at = 0;
+        while let Some(body) = bodies.get(at).copied() {
+            let called = body.split('(').filter_map(|call| {
+                call.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+            });
+            for body in called.filter_map(body_of) {
+                if !bodies.contains(&body) {
+                    bodies.push(body);
+                }
+            }
+            at += 1;
+        }
+        let sentences = comment.split(". ").map(str::trim_start);
+        let said = sentences.filter(|it| it.starts_with("Reads ") || it.starts_with("Sets "));
+        for word in said.flat_map(names_in) {
+            checked += 1;
+            let is_used = bodies.iter().flat_map(|body| names_in(body)).any(|used| used == word);
+            assert!(is_used, "{name} does not use {word}");
+        }
+    }
+    assert!(checked > 20, "only {checked} names");
+}

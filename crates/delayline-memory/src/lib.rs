@@ -23,7 +23,7 @@ pub use self::clock::ManualClock;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// A queue in memory. Share it between tasks with an [`Arc`](std::sync::Arc).
+/// A queue in memory. Share it between tasks with an [`Arc`].
 pub struct MemoryBackend {
     name: Option<QueueName>,
     state: Mutex<State>,

@@ -49,6 +49,10 @@ fn what_is_printed_is_read_back() {
     for trace in traces() {
         let text = trace.to_string();
         assert_eq!(text.parse::<Trace>().as_ref(), Ok(&trace), "{text}");
+        for (step, line) in trace.steps.iter().zip(text.lines()) {
+            // {"at":5,"op":{"NAME":...}} or {"at":5,"op":"NAME"}
+            assert_eq!(line.split('"').nth(5), Some(step.op.name()), "{line}");
+        }
     }
 }
 

@@ -60,8 +60,8 @@ pub fn forecast_delays(text: &str) -> Result<Vec<Duration>, String> {
     text.split(',').map(|delay| duration(delay.trim())).collect()
 }
 
-/// For each delay of a forecast, how many messages fall due within it: also those that do so within
-/// a shorter one, but not those that are ready.
+/// Returns, for each delay of a forecast, the number of messages that fall due within it, including
+/// the shorter delays but not the ready messages.
 #[must_use]
 pub fn falling_due(forecast: &Forecast) -> Vec<u64> {
     let add = |sum: &mut u64, count: &u64| {

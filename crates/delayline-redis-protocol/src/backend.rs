@@ -73,9 +73,9 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     }
 
     /// Removes all keys of the queue in one atomic step if it holds no message, no result that is
-    /// kept, and no throttled id. Otherwise it changes nothing, and the answer says what it holds.
+    /// kept, and no throttled id. Otherwise it changes nothing, and returns the counts.
     ///
-    /// What the queue remembers of messages that finished in the last hour goes with it. The user
+    /// The ids of messages that finished in the last hour are forgotten. The user
     /// needs `UNLINK` on all of its keys.
     ///
     /// # Cancel safety

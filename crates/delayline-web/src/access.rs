@@ -195,9 +195,9 @@ pub(crate) enum Admission {
     TooMany,
 }
 
-/// Where a request comes from: an extension of it, which the server that accepts the connections
-/// may set. Failed logins are logged with it and slowed for each address; without it, they are slowed
-/// for all together. Do not set the address of a proxy that all visitors share.
+/// The address of the client, as an extension of the request, set by the server that accepts the
+/// connections. Failed logins are logged with it and slowed per address; without it, all clients are
+/// slowed together. Do not set the address of a proxy that all visitors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 

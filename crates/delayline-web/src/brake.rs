@@ -1,4 +1,4 @@
-//! Slows those who guess secrets.
+//! Slows down clients that guess secrets.
 
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -39,8 +39,8 @@ impl Brake {
             if wait > MOST_WAIT {
                 return None;
             }
-            // It counts as a failure before it is checked: a client that goes away while it waits
-            // has had its turn.
+            // It counts as a failure before it is checked, so that disconnecting during the wait
+            // saves a client nothing.
             *until = Some(begin + PERIOD);
             wait
         };
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(fail(&brake, "anna").await, Some(Err(())));
             assert_eq!(begin.elapsed(), PERIOD * number);
         }
-        // Those that come at the same time wait one after the other.
+        // Concurrent attempts wait one after the other.
         let all = futures_util::future::join_all((0..50).map(|_| fail(&brake, "anna"))).await;
         assert_eq!(all.iter().filter(|it| it.is_some()).count(), 5);
         // Another one has nothing to do with that.

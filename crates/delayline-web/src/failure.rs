@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     TooLarge(usize),
     /// The body did not come in time.
     Slow,
-    /// There is no memory for the body beside those of others.
+    /// The bodies under way leave no memory for this one.
     Crowded,
     /// The body is of another type than these.
     MediaType(&'static str),
@@ -174,8 +174,8 @@ impl Failure {
     }
 }
 
-/// An answer of which only the status is there: [`guard`](crate::guard), which knows who asks and for
-/// what, writes the rest.
+/// An answer that has only its status yet: [`guard`](crate::guard), which knows the visitor and the
+/// path, writes the body.
 #[derive(Clone)]
 pub(crate) struct Unsaid(pub(crate) Arc<Failure>);
 

@@ -257,11 +257,11 @@ async fn find(
 pub(crate) struct Seen {
     /// Dead letters of the queue.
     pub(crate) dead: u64,
-    /// Those that were looked at.
+    /// Dead letters that were examined.
     pub(crate) examined: u64,
-    /// Those of them that match.
+    /// Examined letters that match.
     pub(crate) matched: u64,
-    /// Whether all of them were looked at.
+    /// Whether all were examined.
     pub(crate) complete: bool,
 }
 

@@ -77,7 +77,7 @@ impl Counted {
 }
 
 impl Served {
-    /// Counts the queue, and keeps what it counts.
+    /// Counts the queue, and keeps the counts.
     async fn count(&self) -> Result<(Stats, Timestamp), Failure> {
         let (stats, at) = counted(&self.queue).await?;
         let mut last = self.counted.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,8 +41,8 @@
 //!   are logged at `DEBUG`.
 //! - A request that is refused for want of a role, or because it comes from another site, leaves a
 //!   line of level `WARN` there, and so does a login with a wrong secret. After ten of these, an
-//!   address has one try a second for each user, and more are answered with 429. [`ClientAddress`]
-//!   tells the addresses apart.
+//!   address has one try a second for each user, and more are answered with 429. The server
+//!   sets [`ClientAddress`].
 //! - Only operators see the details of errors of the server, since these name addresses.
 //!
 //! # Costs

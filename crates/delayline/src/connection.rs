@@ -238,12 +238,11 @@ impl Connection {
 #[cfg(any(feature = "redis", feature = "fred"))]
 impl Connection {
     /// Removes the queue `name` from the server in one atomic step if it holds no message, no result
-    /// that is kept, and no throttled id. Otherwise it changes nothing; the answer says what the
-    /// queue holds.
+    /// that is kept, and no throttled id. Otherwise it changes nothing and returns the counts.
     ///
-    /// Counters, history and a pause are gone then, and so is what the queue remembers of messages
-    /// that finished in the last hour: a repeated send of such an id is delivered again. A send to
-    /// the queue creates it anew. The user needs `UNLINK` on all keys of the queue.
+    /// Counters, history and a pause are removed, and so are the ids of messages that finished in the
+    /// last hour: a repeated send of such an id is delivered again. The next send creates the queue
+    /// again. The user needs `UNLINK` on all keys of the queue.
     ///
     /// # Cancel safety
     ///

@@ -2,8 +2,8 @@
 
 /// Count the waiting messages by when they are due
 ///
-/// Each line counts what falls due within its delay from now, also within a shorter one; what is due
-/// already is ready. With --json, each count is without those of the shorter delays.
+/// Each line counts the messages that fall due within its delay from now, including those of the
+/// shorter delays but not the ready ones. With --json, the counts exclude the shorter delays.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Forecast {

@@ -5,11 +5,11 @@ use delayline_core::Error;
 use super::{results, unreadable};
 use crate::transport::Value;
 
-/// What became of a queue that was to be removed.
+/// The result of removing a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removal {
-    /// Whether there was such a queue.
+    /// Whether the queue existed.
     pub existed: bool,
     /// The messages that it holds, in any state.
     pub messages: u64,
@@ -20,7 +20,7 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Returns whether the queue was removed: it was there and held nothing.
+    /// Returns `true` if the queue was removed: it existed and held nothing.
     #[must_use]
     pub const fn is_removed(&self) -> bool {
         self.existed && self.messages == 0 && self.results == 0 && self.throttled == 0

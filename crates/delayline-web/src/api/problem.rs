@@ -24,7 +24,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What a program is told of a failure.
+/// Returns a failure as a problem, with the details that the role may see.
 pub(crate) fn of(failure: &Failure, role: Role) -> Response {
     let mut more = Map::new();
     match failure {

@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-/// Raises the limit of open files as far as it is needed and permitted; returns what it is then.
+/// Raises the limit of open files as far as needed and permitted. Returns the new limit.
 fn most_files() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let now = current.unwrap_or(u64::MAX);
@@ -119,7 +119,7 @@ pub(super) async fn serve(
     let _ = timeout(LAST_ANSWERS, graceful.shutdown()).await;
 }
 
-/// Answers what health checks and Prometheus ask for, where there is no room for more.
+/// Serves health checks and Prometheus; refuses all other requests with 503.
 async fn only_health_and_metrics(request: Request<Body>, next: Next) -> Response {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     if reads && ["/health", "/metrics"].contains(&request.uri().path()) {
@@ -149,7 +149,7 @@ const BUFFER: usize = 64 * 1_024;
 
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Files beside the connections of clients: those to servers, and what the runtime needs.
+/// Files other than client connections: connections to servers, and the runtime's own.
 const OTHER_FILES: usize = 256;
 const WANTED_FILES: u64 = 2_048;
 
@@ -232,7 +232,7 @@ mod tests {
     async fn a_client_that_reads_nothing_is_disconnected() {
         let (to, _end) = serving(Limits { stall: Duration::from_millis(200), ..LIMITS }).await;
         let stream = deaf("127.0.0.2", to).await;
-        // Without reading: what has arrived stays where it is.
+        // It never reads: the answer stays in the buffers.
         let closed = async {
             loop {
                 stream.writable().await.unwrap();

@@ -10,8 +10,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Fails writes that wait for longer than `patience` because the other end does not read.
 ///
-/// One that reads slowly gains time by what it reads, at [`SLOWEST`] bytes a second, but never more
-/// than `patience`.
+/// Each byte that the other end reads extends the deadline, at [`SLOWEST`] bytes a second, up to
+/// `patience` from now.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
@@ -24,7 +24,7 @@ impl<S> Patient<S> {
         Self { stream, patience, deadline: None }
     }
 
-    /// Looks at the clock if a write waits, and gives time for what was written if it does not.
+    /// Fails a write that has waited for too long, and extends the deadline after a successful one.
     fn judged(
         &mut self,
         context: &mut Context<'_>,

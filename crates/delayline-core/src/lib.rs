@@ -65,6 +65,7 @@ mod reply;
 mod results;
 mod retry;
 mod state;
+mod status;
 mod time;
 mod totals;
 pub mod worker;
@@ -76,10 +77,7 @@ pub use hand_off::{HandOff, HandedOff};
 pub use headers::Headers;
 pub use history::{History, HistoryPoint, Resolution};
 pub use known::{Follower, Known, Update, UpdateContent, UpdateDue, UpdateToken};
-pub use message::{
-    DeathReason, Delivery, FinishedIds, Message, MessageInfo, MessageState, NewMessage, Priority,
-    Status,
-};
+pub use message::{Delivery, FinishedIds, Message, MessageInfo, NewMessage, Priority};
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
 pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};
@@ -90,5 +88,6 @@ pub use reply::{
 pub use results::{NewResult, Progress};
 pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
+pub use status::{DeathReason, MessageState, Status};
 pub use time::{At, Millis, Schedule, Timestamp};
 pub use totals::Totals;

@@ -135,8 +135,8 @@ impl<C: Connect> Fixture for RedisFixture<C> {
         Ok(Arc::new(shared.with_queue(&name)))
     }
 
-    /// Over a new connection. The servers go on, as other trials use them:
-    /// `durability::restarts` has the trials in which a server is killed.
+    /// Opens it over a new connection. The servers keep running, because other trials use them:
+    /// `durability::restarts` has the trials that kill a server.
     async fn reopen(
         &self,
         queue: Arc<dyn QueueBackend>,
@@ -148,7 +148,7 @@ impl<C: Connect> Fixture for RedisFixture<C> {
 }
 
 impl<C: Connect> RedisFixture<C> {
-    /// Opens a queue over a connection of its own.
+    /// Opens a queue over a new connection.
     async fn open(&self, name: QueueName) -> Result<ScriptBackend<C::Transport>, Error> {
         let mut options = self.options.clone();
         if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, &self.servers) {

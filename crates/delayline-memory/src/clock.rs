@@ -13,7 +13,7 @@ pub struct ManualClock(Arc<Mutex<Shared>>);
 #[derive(Debug)]
 struct Shared {
     now: Timestamp,
-    /// Those of the queues that use this clock.
+    /// The bells of the queues that use this clock.
     bells: Vec<Weak<Notify>>,
 }
 

@@ -80,7 +80,7 @@ struct NamedTrial {
 /// How a trial has ended, unless it has failed.
 enum Verdict {
     Passed,
-    /// This backend does not have what it tests.
+    /// The backend lacks the feature under test.
     Ignored(&'static str),
 }
 

@@ -15,9 +15,9 @@ use crate::local::{Local, Memory};
 
 /// Queues in memory that share a clock, which the test moves: for programs with several queues.
 ///
-/// Pass the [`connection`](Self::connection) to code that opens its queues itself. Look at what was
-/// sent to a queue, and handle it alone, with [`queue`](Self::queue). Handle several queues in the
-/// order in which their messages are due with [`workers`](Self::workers).
+/// Pass the [`connection`](Self::connection) to code that opens its queues itself. [`queue`](Self::queue)
+/// has the assertions about the messages sent to one queue, and handles it alone.
+/// [`workers`](Self::workers) handle several queues in the order of their due times.
 ///
 /// Clones share the queues and the clock. Each new `TestConnection` has its own.
 ///

@@ -74,8 +74,8 @@ impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
     /// moves it.
     ///
     /// Messages are handled one after the other, in the queue's order. Only a
-    /// [`batch_handler`](crate::batch_handler) gets several at once: those that are due at the same
-    /// instant, up to its maximum; its linger takes no time. Everything else works as in
+    /// [`batch_handler`](crate::batch_handler) gets several at once: up to its maximum of
+    /// the messages due at the same instant. Its linger takes no time. Everything else works as in
     /// a worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
     /// sleeps uses tokio's clock, which is a different one: see `tokio::time::pause`.
     ///

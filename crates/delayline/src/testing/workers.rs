@@ -23,8 +23,8 @@ use crate::{Codec, HandlerError, Job, Outcome};
 /// comes from the queue whose next message was due first; within a queue, its own order counts.
 /// With equal due times, the queue that was added first is first.
 ///
-/// A [`batch_handler`](crate::batch_handler) gets several messages at once: those that are due at the
-/// same instant, up to its maximum; its linger takes no time.
+/// A [`batch_handler`](crate::batch_handler) gets several messages at once: up to its maximum of
+/// the messages due at the same instant. Its linger takes no time.
 #[must_use = "they do nothing until they drain"]
 pub struct TestWorkers {
     connection: TestConnection,
@@ -303,7 +303,7 @@ impl TestWorkers {
 }
 
 impl Lane {
-    /// When the message was due that comes next, if one is due.
+    /// The due time of the next message, or `None` if no message is due.
     async fn next_due(&self) -> Option<Timestamp> {
         match self.apply(Op::List(List::new(Status::Ready, 1))).await.reply {
             Reply::List(page) => page.messages.first().map(|message| message.due),
@@ -369,5 +369,5 @@ impl Lane {
     }
 }
 
-/// Enough to see what is going in circles.
+/// Enough to recognize a cycle.
 const MOST_TOLD: usize = 5;

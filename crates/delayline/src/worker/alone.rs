@@ -29,7 +29,7 @@ impl Alone {
         Self(starter(codec, handler, Rules::default(), queue))
     }
 
-    /// Returns the handler's work, for a task of its own.
+    /// Returns the handler's future, to be spawned as a task.
     pub(crate) fn handle(
         &self,
         delivery: Delivery,

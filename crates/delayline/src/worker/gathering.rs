@@ -17,7 +17,7 @@ tokio::task_local! {
 pub(crate) struct Gathering {
     /// The number of their jobs.
     waiting: AtomicUsize,
-    /// There may be more of these.
+    /// Notified when `waiting` may have grown.
     changed: Notify,
     complete: CancellationToken,
 }
@@ -39,8 +39,10 @@ impl Gathering {
     /// A job has joined a batch, which has this many jobs now.
     pub(super) fn joined(&self, jobs: usize, is_full: bool) {
         if is_full {
-            // The others wait no longer, and the last one never did.
-            self.waiting.fetch_sub(jobs.saturating_sub(1), Ordering::SeqCst);
+            // The last job has not waited. Others may belong to another drain with the same handler.
+            let earlier = jobs.saturating_sub(1);
+            let less = |waiting: usize| Some(waiting.saturating_sub(earlier));
+            let _ = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         } else {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }

@@ -110,7 +110,7 @@ pub struct NewMessage {
     )]
     pub schedule: Schedule,
     /// When the message expires. From then on it is no longer delivered, but becomes a dead letter
-    /// with [`DeathReason::Expired`] and is counted.
+    /// with [`DeathReason::Expired`](crate::DeathReason::Expired) and is counted.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub expires: Option<Schedule>,
     /// Failures after which it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].

@@ -10,7 +10,7 @@ mod ground;
 mod judge;
 mod tally;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +159,7 @@ impl Stage {
         }
         for (queue, losses) in self.queues.iter().zip(&self.losses) {
             let entries = queue.log.entries().clone();
-            let mut there = HashSet::new();
+            let mut there = HashMap::new();
             let ids: Vec<_> = sent(&entries).into_iter().collect();
             for ids in ids.chunks(limits::MAX_LOOK_UP) {
                 let get = Op::Get(ids.to_vec());
@@ -168,7 +168,7 @@ impl Stage {
                 };
                 let is_there = |(_, found): &(_, &Found)| !matches!(found, Found::Unknown);
                 let found = ids.iter().zip(&found).filter(is_there);
-                there.extend(found.map(|(id, _)| id.clone()));
+                there.extend(found.map(|(id, found)| (id.clone(), found.clone())));
             }
             audit(queue).await?;
             judge(&entries, losses, &there, &mut seen)

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use delayline_core::{
-    Cancelled, Claim, Claimed, Enqueued, Extended, Lease, MessageId, Op, Reply, Settled,
-    Settlement, Status, Timestamp,
+    Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage, Op, Reply,
+    Settled, Settlement, Status, Timestamp,
 };
 
 use crate::log::{Entry, Outcome};
@@ -41,6 +41,8 @@ pub struct Seen {
     pub cancelled: usize,
     /// Answers that were compared with all answers before them.
     pub ordered: usize,
+    /// Messages that were handed off, each there if and only if the settlement was done.
+    pub handed_off: usize,
     /// Messages handed to a handler, none twice under one lease.
     pub handled: usize,
 }
@@ -49,6 +51,10 @@ pub struct Seen {
 pub(super) fn sent(entries: &[Entry]) -> BTreeSet<MessageId> {
     let ids = |entry: &Entry| match &entry.op {
         Op::Enqueue(messages) => messages.iter().map(|message| message.id.clone()).collect(),
+        Op::HandOff(items) => {
+            let messages = items.iter().flat_map(|item| &item.messages);
+            messages.map(|message| message.id.clone()).collect()
+        }
         _ => Vec::new(),
     };
     entries.iter().flat_map(ids).collect()
@@ -63,7 +69,7 @@ pub(super) fn sent(entries: &[Entry]) -> BTreeSet<MessageId> {
 pub(super) fn judge(
     entries: &[Entry],
     losses: &[Loss],
-    there: &HashSet<MessageId>,
+    there: &HashMap<MessageId, Found>,
     seen: &mut Seen,
 ) -> Result<(), String> {
     let mut lives = HashMap::<&MessageId, Life>::new();
@@ -71,10 +77,58 @@ pub(super) fn judge(
         enter(&mut lives, entry, is_lossy(entry, losses));
     }
     for (id, life) in &lives {
-        life.check(there.contains(*id), seen)
+        life.check(there.contains_key(*id), seen)
             .map_err(|reason| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
     }
+    follows(entries, &lives, there, seen)
+        .map_err(|(id, reason)| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
     in_order(entries, losses, seen)
+}
+
+/// Messages of a hand-off are there if and only if the settlement was done, also where both may be lost.
+fn follows<'a>(
+    entries: &'a [Entry],
+    lives: &HashMap<&MessageId, Life>,
+    there: &HashMap<MessageId, Found>,
+    seen: &mut Seen,
+) -> Result<(), (&'a MessageId, String)> {
+    let items = |entry: &'a Entry| match &entry.op {
+        Op::HandOff(items) => items.as_slice(),
+        _ => &[],
+    };
+    // After a failover an epoch comes again, and what the handler hands off then has the same ids.
+    let mut leases = HashMap::<_, HashSet<_>>::new();
+    for item in entries.iter().flat_map(items) {
+        for message in &item.messages {
+            leases.entry(&message.id).or_default().insert(item.settlement.lease);
+        }
+    }
+    for entry in entries {
+        let Outcome::Answered(applied) = &entry.outcome else { continue };
+        let Reply::HandOff(answers) = &applied.reply else { continue };
+        let returned = entry.returned.unwrap_or(Duration::MAX);
+        for (item, answer) in items(entry).iter().zip(answers) {
+            let Settlement { id, lease, .. } = &item.settlement;
+            let Settled::Done { status: Status::Acked } = answer.settled else { continue };
+            let Some(life) = lives.get(id) else { continue };
+            for message in item.messages.iter().filter(|it| leases[&it.id].len() == 1) {
+                let is_there = there.contains_key(&message.id);
+                let is_again =
+                    life.deliveries.iter().any(|it| !it.is_lossy && it.called > returned);
+                if is_there && is_again {
+                    let reason = format!("G31: {} is there, but not the settlement", message.id);
+                    return Err((id, reason));
+                }
+                let is_acked = matches!(there.get(id), Some(Found::Finished(Status::Acked)));
+                if !is_there && is_acked && life.ends.iter().all(|(it, _)| it == lease) {
+                    let reason = format!("G31: the settlement is there, but not {}", message.id);
+                    return Err((id, reason));
+                }
+                seen.handed_off += 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// All that was said of a message.
@@ -148,14 +202,27 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
             }
         };
     let settle = |lives: &mut HashMap<&'a MessageId, Life>,
-                  items: &'a [Settlement],
-                  answers: &[Settled]| {
-        for (n, item) in items.iter().enumerate() {
-            let life = lives.entry(&item.id).or_default();
-            life.ends.push((item.lease, called));
-            let is_acked = matches!(answers.get(n), Some(Settled::Done { status: Status::Acked }));
-            if is_acked && !is_lossy {
-                life.acked = Some(life.acked.map_or(returned, |known| known.min(returned)));
+                  item: &'a Settlement,
+                  answer: Option<&Settled>| {
+        let life = lives.entry(&item.id).or_default();
+        life.ends.push((item.lease, called));
+        let is_acked = matches!(answer, Some(Settled::Done { status: Status::Acked }));
+        if is_acked && !is_lossy {
+            life.acked = Some(life.acked.map_or(returned, |known| known.min(returned)));
+        }
+    };
+    let send = |lives: &mut HashMap<&'a MessageId, Life>,
+                messages: &'a [NewMessage],
+                answers: &[Enqueued]| {
+        for (n, message) in messages.iter().enumerate() {
+            let life = lives.entry(&message.id).or_default();
+            (life.is_sent, life.may_exist) = (true, true);
+            if let Some(answer) = answers.get(n) {
+                life.acknowledged = true;
+                life.is_safe |= !is_lossy;
+                if let Enqueued::Created { due } = answer {
+                    life.due = Some(life.due.map_or(*due, |known| known.min(*due)));
+                }
             }
         }
     };
@@ -166,21 +233,38 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
                 Some(Reply::Enqueue(answers)) => answers.as_slice(),
                 _ => &[],
             };
-            for (n, message) in messages.iter().enumerate() {
-                let life = lives.entry(&message.id).or_default();
-                (life.is_sent, life.may_exist) = (true, true);
-                if let Some(answer) = answers.get(n) {
-                    life.acknowledged = true;
-                    life.is_safe |= !is_lossy;
-                    if let Enqueued::Created { due } = answer {
-                        life.due = Some(life.due.map_or(*due, |known| known.min(*due)));
-                    }
+            send(lives, messages, answers);
+        }
+        (Op::Claim(claim), Some(Reply::Claim(claimed))) => deliver(lives, claim, claimed),
+        (Op::Settle(items), reply) => {
+            let answers = match reply {
+                Some(Reply::Settle(answers)) => answers.as_slice(),
+                _ => &[],
+            };
+            for (n, item) in items.iter().enumerate() {
+                settle(lives, item, answers.get(n));
+            }
+        }
+        (Op::HandOff(items), reply) => {
+            let answers = match reply {
+                Some(Reply::HandOff(answers)) => answers.as_slice(),
+                _ => &[],
+            };
+            for (n, item) in items.iter().enumerate() {
+                let answer = answers.get(n);
+                settle(lives, &item.settlement, answer.map(|answer| &answer.settled));
+                match answer.map(|answer| (answer.settled, &answer.messages)) {
+                    None => send(lives, &item.messages, &[]),
+                    Some((Settled::Done { .. }, answers)) => send(lives, &item.messages, answers),
+                    // Sent then, or later for another reason; the answer to that is not here.
+                    Some((Settled::AlreadyDone { .. }, _)) => send(lives, &item.messages, &[]),
+                    Some((Settled::Stale | Settled::Missing, _)) => item
+                        .messages
+                        .iter()
+                        .for_each(|it| lives.entry(&it.id).or_default().is_sent = true),
                 }
             }
         }
-        (Op::Claim(claim), Some(Reply::Claim(claimed))) => deliver(lives, claim, claimed),
-        (Op::Settle(items), Some(Reply::Settle(answers))) => settle(lives, items, answers),
-        (Op::Settle(items), _) => settle(lives, items, &[]),
         (Op::Extend(extend), Some(Reply::Extend(answers))) if !is_lossy => {
             for ((id, lease), answer) in extend.leases.iter().zip(answers) {
                 if let Extended::Done { deadline, .. } = answer {
@@ -304,7 +388,7 @@ fn in_order(entries: &[Entry], losses: &[Loss], seen: &mut Seen) -> Result<(), S
 mod tests {
     use bytes::Bytes;
     use delayline_core::{
-        Applied, At, Claim, ClaimId, ConsumerName, Error, ErrorKind, Millis, NewMessage,
+        Applied, At, Claim, ClaimId, ConsumerName, Error, ErrorKind, HandOff, Millis, NewMessage,
         Outcome as Ending, Schedule, Settlement, State,
     };
 
@@ -359,7 +443,8 @@ mod tests {
     }
 
     fn verdict(entries: &[Entry], losses: &[Loss], is_there: bool) -> Result<Seen, String> {
-        let there = if is_there { HashSet::from([id()]) } else { HashSet::new() };
+        let there = is_there.then(|| (id(), Found::Finished(Status::Acked)));
+        let there = there.into_iter().collect();
         let mut seen = Seen::default();
         judge(entries, losses, &there, &mut seen).map(|()| seen)
     }
@@ -410,6 +495,45 @@ mod tests {
         let entries = [primary.entries, vec![replica.entries.remove(1)]].concat();
         accused(&entries, true, "G1: acked");
         assert!(verdict(&entries, &[loss(2, 4, 4)], true).is_ok(), "the ack may be lost");
+    }
+
+    #[test]
+    fn what_is_handed_off_exists_iff_the_settlement_was_done() {
+        let mut primary = Primary::default();
+        primary.answer(1, &send(0));
+        let claimed = primary.answer(2, &claim(1));
+        let Op::Settle(acks) = ack(&claimed) else { panic!("no settlement") };
+        let next = MessageId::try_from("m2").unwrap();
+        let message = NewMessage::new(next.clone(), Bytes::from_static(b"y"));
+        let hand_off = Op::HandOff(vec![HandOff::new(acks[0].clone(), vec![message])]);
+        let replica = primary.state.clone();
+        primary.answer(3, &hand_off);
+        let judged = |entries: &[Entry], losses: &[Loss], ids: &[&MessageId]| {
+            let found = |id: &&MessageId| ((*id).clone(), Found::Finished(Status::Acked));
+            let there = ids.iter().map(found).collect();
+            let mut seen = Seen::default();
+            judge(entries, losses, &there, &mut seen).map(|()| seen.handed_off)
+        };
+        let entries = primary.entries.clone();
+        assert_eq!(sent(&entries).len(), 2);
+        assert_eq!(judged(&entries, &[], &[&id(), &next]), Ok(1));
+        let lost = [loss(3, 3, 4)];
+        assert!(judged(&entries, &[], &[&id()]).unwrap_err().starts_with("G1"));
+        let reason = judged(&entries, &lost, &[&id()]).unwrap_err();
+        assert!(reason.starts_with("G31"), "the settlement alone was kept: {reason}");
+        primary.state = replica;
+        let again = primary.answer(6, &claim(2));
+        primary.answer(7, &ack(&again));
+        let reason = judged(&primary.entries, &lost, &[&id(), &next]).unwrap_err();
+        assert!(reason.starts_with("G31"), "the message alone was kept: {reason}");
+        assert_eq!(judged(&primary.entries, &lost, &[&id()]), Ok(1), "both are lost");
+
+        let mut stale = Primary::default();
+        stale.answer(1, &send(0));
+        stale.answer(9, &hand_off);
+        assert_eq!(judged(&stale.entries, &[], &[&id()]), Ok(0));
+        let reason = judged(&stale.entries, &[], &[&id(), &next]).unwrap_err();
+        assert!(reason.starts_with("a call that was"), "{reason}");
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Seen {
     }
 
     /// Each number, what it counts, and whether it must not be 0.
-    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 10] {
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 11] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
@@ -85,6 +85,7 @@ impl Seen {
             (&mut self.acked, "messages acked, none delivered afterwards", true),
             (&mut self.cancelled, "messages cancelled, none delivered afterwards", true),
             (&mut self.ordered, "answers, none older than an earlier one", true),
+            (&mut self.handed_off, "messages handed off, there iff the settlement is", true),
             (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
         ]
     }

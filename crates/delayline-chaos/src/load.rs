@@ -72,7 +72,8 @@ pub(crate) async fn open(
         let (name, log) = (QueueName::new(name.as_str())?, Log::new(setting));
         let redis = ScriptBackend::open(Arc::clone(&redis), name.clone(), false).await?;
         let fred = ScriptBackend::open(Arc::clone(&fred), name.clone(), false).await?;
-        let clients = vec![log.recorded("redis-rs", redis), log.recorded("fred", fred)];
+        let [one, other] = CLIENTS;
+        let clients = vec![log.recorded(one, redis), log.recorded(other, fred)];
         queues.push(Queue { name, log, clients });
     }
     Ok(queues)
@@ -138,4 +139,6 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     Ok(())
 }
 
+/// The drivers. Each has a connection of its own, as a process would have.
+pub(crate) const CLIENTS: [&str; 2] = ["redis-rs", "fred"];
 const LONGEST_FINISH: Duration = Duration::from_secs(60);

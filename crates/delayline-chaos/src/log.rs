@@ -137,6 +137,17 @@ impl Log {
         self.entries().iter().rev().take(RECENT).filter_map(answer).min()
     }
 
+    /// The same for the calls of one client.
+    pub(crate) fn first_answer_of(&self, client: &str, from: Duration) -> Option<Duration> {
+        let answer = |entry: &Entry| match entry.outcome {
+            Outcome::Answered(_) if entry.client == client => {
+                entry.returned.filter(|returned| *returned >= from)
+            }
+            _ => None,
+        };
+        self.entries().iter().rev().take(RECENT).filter_map(answer).min()
+    }
+
     /// How many calls have been answered.
     pub(crate) fn answered(&self) -> usize {
         let entries = self.entries();
@@ -217,4 +228,4 @@ impl<B: QueueBackend> Wakeup for Recorded<B> {
 }
 
 /// How many of the latest calls can have met a fault that is just over.
-const RECENT: usize = 10_000;
+const RECENT: usize = 40_000;

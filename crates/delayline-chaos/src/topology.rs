@@ -8,6 +8,7 @@
 mod fault;
 mod ground;
 mod judge;
+mod partition;
 mod tally;
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,6 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use delayline_core::{At, Check, Found, Op, Reply, limits};
 use delayline_redis_protocol::{ConnectOptions, HostPort};
 use delayline_test_server::proxy::Proxy;
+use delayline_test_server::{Network, StartError};
 
 pub use self::fault::Fault;
 use self::ground::Ground;
@@ -50,8 +52,10 @@ impl fmt::Display for Kind {
 /// drivers.
 pub struct Stage {
     ground: Ground,
-    /// One in front of each server, in their order.
-    proxies: Vec<Proxy>,
+    /// `None` if all servers are on the machine's own network.
+    network: Option<Network>,
+    /// One in front of each server and sentinel for each process, in their order.
+    proxies: [Vec<Proxy>; 2],
     setting: Arc<Setting>,
     queues: Vec<Queue>,
     workings: Vec<Working>,
@@ -86,7 +90,10 @@ pub struct Struck {
 /// What is wrong, beginning with the number of the guarantee if it is one.
 pub async fn play(kind: Kind, seed: u64, number: u64, tally: &mut Tally) -> Result<()> {
     let chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
-    let mut stage = Stage::start(kind, chance).await?;
+    // A new node of a cluster is reached on the machine's own network only.
+    let skipped = |error| say_skipped(&[Fault::Part, Fault::Mute, Fault::SlowDown], &error);
+    let network = if number % 2 == 1 { Network::start().map_err(skipped).ok() } else { None };
+    let mut stage = Stage::start_in(network, kind, chance).await?;
     let mut faults = stage.faults();
     tally.expect(&faults);
     stage.chance.shuffle(&mut faults);
@@ -105,18 +112,34 @@ impl Stage {
     /// # Errors
     ///
     /// A queue cannot be opened.
-    pub async fn start(kind: Kind, mut chance: fastrand::Rng) -> Result<Self> {
-        let ground = blocking(|| Ground::start(kind));
+    pub async fn start(kind: Kind, chance: fastrand::Rng) -> Result<Self> {
+        Self::start_in(None, kind, chance).await
+    }
+
+    /// Starts the same with servers that have a network of their own, so that they can be cut off from
+    /// each other.
+    ///
+    /// # Errors
+    ///
+    /// A queue cannot be opened.
+    pub async fn start_in(
+        network: Option<Network>,
+        kind: Kind,
+        mut chance: fastrand::Rng,
+    ) -> Result<Self> {
+        let ground = blocking(|| Ground::start(kind, network.as_ref()));
         let names = blocking(|| ground.queue_names());
-        let mut proxies = Vec::new();
-        for server in ground.servers() {
-            proxies.push(Proxy::start(server).await?);
+        let mut proxies = [Vec::new(), Vec::new()];
+        for proxies in &mut proxies {
+            for server in ground.all() {
+                proxies.push(Proxy::start(server).await?);
+            }
         }
         let setting = Setting::new(true);
-        let options = |protocol: &str| -> Result<ConnectOptions> {
+        let options = |(protocol, proxies): (&str, &Vec<Proxy>)| -> Result<ConnectOptions> {
             let mut options: ConnectOptions = format!("{}{protocol}", ground.url()).parse()?;
-            for (server, proxy) in ground.servers().iter().zip(&proxies) {
-                let from: HostPort = format!("127.0.0.1:{}", server.port()).parse()?;
+            for (server, proxy) in ground.all().zip(proxies) {
+                let from: HostPort = server.address().to_string().parse()?;
                 let to = proxy.url().strip_prefix("redis://").context("a proxy on TCP")?;
                 options.address_map.insert(from, to.parse()?);
             }
@@ -124,20 +147,49 @@ impl Stage {
         };
         let protocols =
             if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
-        let [redis, fred] = protocols.map(options);
+        let [redis, fred] = [0, 1].map(|process| options((protocols[process], &proxies[process])));
         let queues = load::open([redis?, fred?], &setting, &names).await?;
         let workings =
             queues.iter().map(|queue| Working::start(queue, &mut chance)).collect::<Result<_>>()?;
         let losses = queues.iter().map(|_| Vec::new()).collect();
         let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
         let level_at = known.0;
-        Ok(Self { ground, proxies, setting, queues, workings, losses, known, level_at, chance })
+        Ok(Self {
+            ground,
+            network,
+            proxies,
+            setting,
+            queues,
+            workings,
+            losses,
+            known,
+            level_at,
+            chance,
+        })
     }
 
     /// All kinds of fault that these servers can suffer.
     #[must_use]
     pub fn faults(&self) -> Vec<Fault> {
-        blocking(|| Fault::ALL.into_iter().filter(|fault| self.ground.can(*fault)).collect())
+        let can = |fault: &Fault| {
+            let is_apart = self.network.is_some();
+            let fits = match fault {
+                Fault::Part | Fault::Mute => is_apart,
+                Fault::SlowDown => self.can_be_slow(),
+                Fault::AddAndRemoveNode => !is_apart,
+                _ => true,
+            };
+            fits && self.ground.can(*fault)
+        };
+        blocking(|| Fault::ALL.into_iter().filter(can).collect())
+    }
+
+    /// Whether packets can be slowed down here; says so if it is the kernel that cannot.
+    fn can_be_slow(&self) -> bool {
+        let Some(network) = &self.network else { return false };
+        let slowed = network.slow(&self.ground.servers()[0], Duration::from_millis(1));
+        network.heal();
+        slowed.map_err(|error| say_skipped(&[Fault::SlowDown], &error)).is_ok()
     }
 
     /// Lets some calls go by.
@@ -189,6 +241,12 @@ async fn ask(queue: &Queue, op: &Op) -> Result<Reply> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Names what a machine without network namespaces leaves out.
+fn say_skipped(faults: &[Fault], error: &StartError) {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    println!("chaos: skipped: {faults:?}: {error}: {source}");
 }
 
 /// Whether the queue is in order.

@@ -129,11 +129,12 @@ impl Network {
         }
     }
 
-    /// Delays all packets that a server sends.
+    /// Slows all packets down that a server sends: `netem` delays each, and where the kernel has no
+    /// `netem`, `tbf` sends at most 250 KB per second and holds or drops the rest.
     ///
     /// # Errors
     ///
-    /// The kernel has no `netem`.
+    /// The kernel has neither.
     ///
     /// # Panics
     ///
@@ -142,8 +143,10 @@ impl Network {
     pub fn slow(&self, server: &Server, delay: Duration) -> Result<(), StartError> {
         let place = self.place(server);
         let (name, ms) = (place.namespace(), delay.as_millis());
-        run("tc", &format!("-n {name} qdisc add dev eth0 root netem delay {ms}ms"))
-            .map_err(StartError::io("delay packets with tc netem"))?;
+        let add = |qdisc: &str| run("tc", &format!("-n {name} qdisc add dev eth0 root {qdisc}"));
+        add(&format!("netem delay {ms}ms"))
+            .or_else(|_| add(&format!("tbf rate 2mbit burst 4kb latency {ms}ms")))
+            .map_err(StartError::io("slow packets down with tc"))?;
         self.lock().slow.insert(place.number);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use delayline_test_server::proxy;
+use delayline_test_server::proxy::{self, Proxy};
 use delayline_test_server::{Cluster, Server};
 
 use super::ground::{Ground, Migration, is_primary};
@@ -40,11 +40,18 @@ pub enum Fault {
     KillReplica,
     /// A sentinel is stopped for a while.
     FreezeSentinel,
+    /// A primary, a minority of the servers and one process reach each other only, until the majority has
+    /// replaced the primary.
+    Part,
+    /// What a primary sends to other servers is lost, until they have replaced it.
+    Mute,
+    /// What a primary sends to other servers is late.
+    SlowDown,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Kill,
         Self::Freeze,
         Self::Stall,
@@ -58,11 +65,14 @@ impl Fault {
         Self::LoseReplies,
         Self::KillReplica,
         Self::FreezeSentinel,
+        Self::Part,
+        Self::Mute,
+        Self::SlowDown,
     ];
 
     /// Whether some call must have got no answer, or a late one.
     const fn must_be_felt(self) -> bool {
-        matches!(self, Self::Kill | Self::Freeze | Self::CutOff | Self::LoseReplies)
+        matches!(self, Self::Kill | Self::Freeze | Self::CutOff | Self::LoseReplies | Self::Part)
     }
 }
 
@@ -186,20 +196,21 @@ impl Stage {
                 Ok(self.healed())
             }
             Fault::CutOff => {
-                self.proxies[victim].set(proxy::Fault::Blackhole);
+                self.proxies_of(victim).for_each(|proxy| proxy.set(proxy::Fault::Blackhole));
                 let pause = self.chance.u64(1_000..3_000);
                 self.wait(pause).await;
                 // What waited is executed late; its callers know no more about it.
-                self.proxies[victim].heal();
-                self.proxies[victim].cut_all();
+                self.proxies_of(victim).for_each(Proxy::heal);
+                self.proxies_of(victim).for_each(Proxy::cut_all);
                 Ok(self.healed())
             }
             Fault::LoseReplies => {
                 for _ in 0..4 {
-                    self.proxies[victim].once(proxy::Fault::CutAfterExecution, "EVALSHA");
+                    self.proxies_of(victim)
+                        .for_each(|proxy| proxy.once(proxy::Fault::CutAfterExecution, "EVALSHA"));
                     self.wait(50).await;
                 }
-                self.proxies[victim].heal();
+                self.proxies_of(victim).for_each(Proxy::heal);
                 Ok(self.healed())
             }
             Fault::KillReplica => {
@@ -218,6 +229,9 @@ impl Stage {
                 sentinel.resume();
                 Ok(self.healed())
             }
+            Fault::Part => self.part(victim).await,
+            Fault::Mute => self.mute(victim).await,
+            Fault::SlowDown => self.slow_down(victim).await,
         }
     }
 
@@ -234,7 +248,7 @@ impl Stage {
 
     /// Since when a replica may lack what was answered: it had everything once, and is late when the machine
     /// has much else to do.
-    fn not_replicated(&self, begin: Duration) -> Duration {
+    pub(super) fn not_replicated(&self, begin: Duration) -> Duration {
         begin.min(self.level_at).saturating_sub(NOT_REPLICATED)
     }
 
@@ -326,7 +340,7 @@ impl Stage {
     }
 
     /// Waits until somebody takes itself for a primary who did not, and answers when.
-    async fn await_promotion(
+    pub(super) async fn await_promotion(
         &self,
         before: &std::collections::BTreeSet<usize>,
         victim: usize,
@@ -371,6 +385,11 @@ impl Stage {
         Ok(&self.ground.servers()[*place])
     }
 
+    /// What each process reaches a server through.
+    fn proxies_of(&self, place: usize) -> impl Iterator<Item = &Proxy> {
+        self.proxies.iter().map(move |proxies| &proxies[place])
+    }
+
     fn cluster(&self) -> Result<&Cluster> {
         match &self.ground {
             Ground::Cluster(cluster) => Ok(cluster),
@@ -378,20 +397,20 @@ impl Stage {
         }
     }
 
-    fn healed(&self) -> Outcome {
+    pub(super) fn healed(&self) -> Outcome {
         Outcome { healed: self.setting.elapsed(), loss: None }
     }
 
-    async fn wait(&self, ms: u64) {
+    pub(super) async fn wait(&self, ms: u64) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 }
 
 /// What came of a fault.
-struct Outcome {
+pub(super) struct Outcome {
     /// When a new primary was there, or the fault was taken away.
-    healed: Duration,
-    loss: Option<Loss>,
+    pub(super) healed: Duration,
+    pub(super) loss: Option<Loss>,
 }
 
 async fn move_in_halves(cluster: &Cluster, queue: &str, from: &Server, to: &Server, pause_ms: u64) {
@@ -424,10 +443,10 @@ const PROCESSES: f64 = 2.0;
 /// A call may be under way when replication is looked at.
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for so long is not believed any more.
-const DOUBT: Duration = Duration::from_secs(1);
+pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// After this each process has asked the sentinels, and sends nothing to the old primary.
-const LEARNED_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const LEARNED_WITHIN: Duration = Duration::from_secs(2);
 const LONGEST_FAILOVER: Duration = Duration::from_secs(60);
 /// How soon clients must be back (G21). They are much sooner; a machine that has much else to do may
 /// take its time.
-const LONGEST_HEALING: Duration = Duration::from_secs(20);
+pub(super) const LONGEST_HEALING: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use delayline_test_server::{Cluster, Reply, Sentinels, Server};
+use delayline_test_server::{Cluster, Network, Reply, Sentinels, Server};
 
 use super::{Fault, Kind};
 
@@ -15,13 +15,23 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    pub(super) fn start(kind: Kind) -> Self {
+    pub(super) fn start(kind: Kind, network: Option<&Network>) -> Self {
         // The killed come back with what they had, as they do in production.
         match kind {
             Kind::Cluster => {
-                Self::Cluster(Cluster::builder().replicas(1).append_only("everysec").start())
+                let builder = Cluster::builder().replicas(1).append_only("everysec");
+                Self::Cluster(match network {
+                    Some(network) => builder.network(network).start(),
+                    None => builder.start(),
+                })
             }
-            Kind::Sentinel => Self::Sentinel(Sentinels::builder().append_only("everysec").start()),
+            Kind::Sentinel => {
+                let builder = Sentinels::builder().append_only("everysec");
+                Self::Sentinel(match network {
+                    Some(network) => builder.network(network).start(),
+                    None => builder.start(),
+                })
+            }
         }
     }
 
@@ -38,6 +48,15 @@ impl Ground {
             Self::Cluster(cluster) => cluster.nodes(),
             Self::Sentinel(sentinels) => sentinels.servers(),
         }
+    }
+
+    /// Primaries and replicas, then sentinels.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Server> {
+        let sentinels = match self {
+            Self::Cluster(_) => &[],
+            Self::Sentinel(sentinels) => sentinels.sentinels(),
+        };
+        self.servers().iter().chain(sentinels)
     }
 
     /// Queues on every primary.
@@ -70,6 +89,7 @@ impl Ground {
                 Fault::Kill | Fault::Freeze | Fault::Stall | Fault::FailOver | Fault::FlushScripts,
             )
             | (_, Fault::CutOff | Fault::LoseReplies | Fault::KillReplica)
+            | (_, Fault::Part | Fault::Mute | Fault::SlowDown)
             | (Self::Cluster(_), Fault::MoveInHalves | Fault::AddAndRemoveNode)
             | (Self::Sentinel(_), Fault::FreezeSentinel) => true,
             (Self::Cluster(_), Fault::MoveAtOnce) => self.migration().is_some(),

@@ -1,0 +1,149 @@
+//! Servers that do not reach each other.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use delayline_test_server::proxy;
+use delayline_test_server::{Network, Server};
+
+use super::fault::{DOUBT, LEARNED_WITHIN, LONGEST_HEALING, Outcome};
+use super::ground::Ground;
+use super::judge::Loss;
+use super::{Stage, blocking};
+use crate::load::CLIENTS;
+
+impl Stage {
+    /// Cuts off a primary together with a minority of the servers and with one of the processes, until the
+    /// majority has replaced it and for a while after that.
+    pub(super) async fn part(&mut self, victim: usize) -> Result<Outcome> {
+        self.level().await?;
+        let before = blocking(|| self.ground.primaries(None));
+        let begin = self.setting.elapsed();
+        let minority = match &self.ground {
+            Ground::Cluster(_) => vec![victim],
+            // The first one is asked who is the primary, so it stays with the majority.
+            Ground::Sentinel(sentinels) => {
+                vec![victim, self.ground.all().count() - sentinels.sentinels().len() + 2]
+            }
+        };
+        let lonely = self.chance.usize(..CLIENTS.len());
+        for (process, proxies) in self.proxies.iter().enumerate() {
+            for (place, proxy) in proxies.iter().enumerate() {
+                if minority.contains(&place) != (process == lonely) {
+                    proxy.set(proxy::Fault::Blackhole);
+                }
+            }
+        }
+        let places = self.ground.all().enumerate();
+        let (these, those): (Vec<_>, Vec<_>) =
+            places.partition(|(place, _)| minority.contains(place));
+        let [these, those]: [Vec<&Server>; 2] =
+            [these, those].map(|side| side.into_iter().map(|(_, server)| server).collect());
+        let network = self.network()?;
+        blocking(|| network.part(&these, &those));
+        let until = self.setting.elapsed() + LEARNED_WITHIN;
+        let promoted = self.await_promotion(&before, victim).await?;
+        // Long enough for the refusals of the minority to be judged.
+        let stay = Duration::from_millis(self.chance.u64(1_000..2_500));
+        let end = promoted.max(until + DOUBT) + stay;
+        self.wait_until(end).await;
+        let answers = self.queues.iter().find_map(|queue| {
+            let answer = queue.log.first_answer_of(CLIENTS[lonely], until + DOUBT)?;
+            Some((queue.name.clone(), answer))
+        });
+        if let Some((name, answer)) = answers {
+            bail!(
+                "G1: queue {name}: {} is with the minority since {begin:?}, and had an answer at \
+                 {answer:?}",
+                CLIENTS[lonely]
+            );
+        }
+        self.heal().await?;
+        let called = self.not_replicated(begin)..=until;
+        let loss = Some(Loss { called, returned_by: until + DOUBT });
+        Ok(Outcome { healed: promoted, loss })
+    }
+
+    /// Drops what a primary sends to all other servers. It hears them for a while; clients reach all.
+    pub(super) async fn mute(&mut self, victim: usize) -> Result<Outcome> {
+        self.level().await?;
+        let before = blocking(|| self.ground.primaries(None));
+        let begin = self.setting.elapsed();
+        blocking(|| {
+            let (network, from) = (self.network()?, &self.ground.servers()[victim]);
+            let others = self.ground.all().enumerate().filter(|(place, _)| *place != victim);
+            others.for_each(|(_, to)| network.cut(from, to));
+            Ok::<_, anyhow::Error>(())
+        })?;
+        let cut = self.setting.elapsed();
+        let promoted = self.await_promotion(&before, victim).await?;
+        let until = match &self.ground {
+            Ground::Cluster(_) => cut + MUTE_WRITES,
+            Ground::Sentinel(_) => promoted + MUTE_LEARNED_WITHIN,
+        };
+        let stay = Duration::from_millis(self.chance.u64(500..2_000));
+        self.wait_until(promoted.max(until + DOUBT) + stay).await;
+        self.heal().await?;
+        let called = self.not_replicated(begin)..=until;
+        let loss = Some(Loss { called, returned_by: until + DOUBT });
+        Ok(Outcome { healed: promoted, loss })
+    }
+
+    /// Delays what a primary sends to all other servers, by less than they wait.
+    pub(super) async fn slow_down(&mut self, victim: usize) -> Result<Outcome> {
+        blocking(|| {
+            let server = &self.ground.servers()[victim];
+            self.network()?.slow(server, LINK_DELAY).context("tc")
+        })?;
+        let pause = self.chance.u64(2_000..4_000);
+        self.wait(pause).await;
+        self.heal().await?;
+        Ok(self.healed())
+    }
+
+    /// Lets all servers and both processes reach each other again, and waits until each process has an
+    /// answer of each queue.
+    async fn heal(&self) -> Result<()> {
+        blocking(|| self.network().map(Network::heal))?;
+        // What the network held reaches its servers late.
+        self.proxies.iter().flatten().for_each(proxy::Proxy::heal);
+        let (healed, start) = (self.setting.elapsed(), Instant::now());
+        for queue in &self.queues {
+            for client in CLIENTS {
+                while queue.log.first_answer_of(client, healed).is_none() {
+                    if start.elapsed() > LONGEST_HEALING {
+                        let name = &queue.name;
+                        bail!(
+                            "G21: queue {name} does not answer {client} {LONGEST_HEALING:?} later"
+                        );
+                    }
+                    self.wait(5).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until replicas have what was written so far, so that only the newest calls may be lost.
+    async fn level(&mut self) -> Result<()> {
+        self.level_at = self.setting.elapsed();
+        self.ground.level().await
+    }
+
+    fn network(&self) -> Result<&Network> {
+        self.network.as_ref().context("the servers have no network of their own")
+    }
+
+    async fn wait_until(&self, instant: Duration) {
+        tokio::time::sleep(instant.saturating_sub(self.setting.elapsed())).await;
+    }
+}
+
+/// A primary of a cluster hears others on connections that they give up after a node timeout (1 s here) and
+/// ping once more in half of one. After another one without them it refuses.
+const MUTE_WRITES: Duration = Duration::from_secs(3);
+/// The sentinel that leads asks the promoted server once per second; each process asks the sentinels once
+/// per second, and waits up to a second for one that is silent.
+const MUTE_LEARNED_WITHIN: Duration = Duration::from_secs(3);
+/// How late packets are at most: less than servers wait before they give each other up.
+const LINK_DELAY: Duration = Duration::from_millis(200);

@@ -292,8 +292,12 @@ async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<To
 /// Where clients find the primary of a service; `None` if the sentinel does not say.
 async fn address_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Option<HostPort>, Error> {
     let question = words(&["GET-MASTER-ADDR-BY-NAME", service]);
-    let reply = node.link.request("SENTINEL", question).await;
-    let Value::Array(parts) = reply.map_err(refusal)? else { return Ok(None) };
+    let parts = match node.link.request("SENTINEL", question).await {
+        Ok(Value::Array(parts)) => parts,
+        // Its user may be allowed to ask for the description only.
+        Ok(_) | Err(CallError::Reply(_)) => return Ok(None),
+        Err(error) => return Err(refusal(error)),
+    };
     let [Value::Bytes(host), Value::Bytes(port)] = &parts[..] else { return Ok(None) };
     let (host, port) = (String::from_utf8_lossy(host), String::from_utf8_lossy(port));
     Ok(port.parse().ok().and_then(|port| HostPort::told(&host, port)))

@@ -345,6 +345,20 @@ async fn nobody_returns_to_the_old_primary_while_a_failover_takes_its_time() {
     }
 }
 
+/// The user of a sentinel may have the right to `SENTINEL MASTER` alone.
+#[tokio::test(start_paused = true)]
+async fn sentinels_need_not_say_more_than_their_description() {
+    let world = World::new(|server, command| match command {
+        _ if command.starts_with("SENTINEL GET") => Answer::Line("NOPERM no".to_owned()),
+        _ if is_sentinel(server) => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        "ROLE" => primary(),
+        _ => done(),
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    assert!(call(&transport).await.is_ok());
+}
+
 /// A replica that is promoted at once loses what the old primary accepts from then on.
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_is_being_replaced_on_request_gets_no_calls() {

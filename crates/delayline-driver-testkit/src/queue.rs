@@ -258,9 +258,8 @@ pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Find
     }
 }
 
-/// Tests of queues, one for each case: servers that are full, evict, lose data or take rights away,
-/// damaged keys, and half-executed scripts. Most of them test the scripts; through a driver go the
-/// server's error lines and unusual replies.
+/// Tests of queues over a driver, one for each case: servers that are full, evict, lose data or take
+/// rights away, with the server's error lines and unusual replies.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program.
 ///
@@ -276,17 +275,25 @@ macro_rules! queue_cases {
     };
 }
 
+/// Tests of the scripts, one for each case: damaged keys, half-executed scripts, relays, hints. They are
+/// the same over any driver, so they run over one.
+///
+/// Takes a type that implements [`Connect`]. Write it once in a test program.
+#[macro_export]
+macro_rules! script_cases {
+    ($connect:ty) => {
+        $crate::each_script_case!(@each tests $connect);
+    };
+    (list $connect:ty) => {
+        $crate::each_script_case!(@each list $connect)
+    };
+}
+
 #[doc(hidden)]
 #[macro_export]
-macro_rules! each_queue_case {
+macro_rules! each_script_case {
     (@each $what:ident $connect:ty) => {
         $crate::each_queue_case! { @$what $connect;
-            refusals: out_of_memory_refuses_only_what_takes_memory;
-            refusals: a_key_of_another_type_is_refused_before_anything_is_done;
-            refusals: no_script_writes_to_a_key_that_it_has_not_touched_before;
-            refusals: a_queue_of_another_version_is_refused_unchanged;
-            refusals: a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged;
-            refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
             relays: each_message_becomes_one_element_of_a_list;
             relays: each_message_becomes_one_entry_of_a_stream;
             relays: a_full_server_refuses_before_anything_is_done;
@@ -299,16 +306,6 @@ macro_rules! each_queue_case {
             relays: damaged_messages_are_buried_and_not_relayed;
             relays: more_headers_than_a_message_has_are_buried_and_not_relayed;
             relays: a_relay_that_is_held_back_does_not_ring;
-            servers: a_replica_is_refused;
-            servers: a_demoted_primary_is_an_error_that_may_be_repeated;
-            servers: an_evicting_server_is_refused_unless_allowed;
-            servers: flushed_scripts_go_unnoticed;
-            servers: a_busy_server_is_an_error_that_may_be_repeated;
-            servers: missing_replicas_are_an_error_that_may_be_repeated;
-            servers: a_failed_snapshot_is_an_error_that_may_be_repeated;
-            servers: lost_data_does_not_stop_the_queue;
-            access: the_documented_permissions_are_enough;
-            access: a_missing_permission_is_named_before_anything_is_done;
             revoked: a_right_that_is_taken_away_leaves_no_half_of_an_operation;
             agreement: all_scripts_agree_which_records_are_readable;
             agreement: all_scripts_agree_which_details_are_readable;
@@ -368,6 +365,31 @@ macro_rules! each_queue_case {
             torn: a_torn_file_leaves_the_first_commands_of_an_operation;
             torn: a_torn_first_update_is_not_lost;
             torn: a_torn_end_of_a_lease_brings_its_follower_once;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_queue_case {
+    (@each $what:ident $connect:ty) => {
+        $crate::each_queue_case! { @$what $connect;
+            refusals: out_of_memory_refuses_only_what_takes_memory;
+            refusals: a_key_of_another_type_is_refused_before_anything_is_done;
+            refusals: no_script_writes_to_a_key_that_it_has_not_touched_before;
+            refusals: a_queue_of_another_version_is_refused_unchanged;
+            refusals: a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged;
+            refusals: a_damaged_control_record_is_refused_unchanged_with_its_remedy;
+            servers: a_replica_is_refused;
+            servers: a_demoted_primary_is_an_error_that_may_be_repeated;
+            servers: an_evicting_server_is_refused_unless_allowed;
+            servers: flushed_scripts_go_unnoticed;
+            servers: a_busy_server_is_an_error_that_may_be_repeated;
+            servers: missing_replicas_are_an_error_that_may_be_repeated;
+            servers: a_failed_snapshot_is_an_error_that_may_be_repeated;
+            servers: lost_data_does_not_stop_the_queue;
+            access: the_documented_permissions_are_enough;
+            access: a_missing_permission_is_named_before_anything_is_done;
         }
     };
     (@list $connect:ty; $($module:ident: $case:ident;)+) => {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use delayline_core::{Error, QueueBackend, QueueName};
-use delayline_driver_testkit::{Connect, queue_cases};
+use delayline_driver_testkit::{Connect, queue_cases, script_cases};
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
 use delayline_test_server::Server;
 use delayline_testkit::{Fixture, async_trait};
@@ -116,8 +116,9 @@ fn all(server: &Arc<Server>, cases: u32, wanted: fn(&str) -> bool) -> Vec<Trial>
     let runtime = Arc::new(Runtime::new().unwrap());
     let suite = delayline_testkit::trials(runtime, fixture, cases, SEED);
     let suite = suite.into_iter().map(|(name, run)| (name, Arc::from(run)));
-    let of_damage = queue_cases!(list RedisRs);
-    let of_damage = of_damage.into_iter().filter(|(name, _)| {
+    let of_queues = queue_cases!(list RedisRs);
+    let of_scripts = script_cases!(list RedisRs);
+    let of_damage = of_queues.into_iter().chain(of_scripts).filter(|(name, _)| {
         // Those are about servers and their files, not about what scripts write.
         !name.starts_with("servers")
             && !name.ends_with("a_torn_file_leaves_the_first_commands_of_an_operation")

@@ -25,7 +25,7 @@ use delayline_test_server::{Network, StartError};
 pub use self::fault::Fault;
 use self::ground::Ground;
 pub use self::judge::Seen;
-use self::judge::{Loss, judge, sent};
+use self::judge::{Loss, has_result, judge, kept, sent};
 pub use self::tally::Tally;
 use crate::load::{self, Queue, Working};
 use crate::log::Setting;
@@ -221,6 +221,18 @@ impl Stage {
                 let is_there = |(_, found): &(_, &Found)| !matches!(found, Found::Unknown);
                 let found = ids.iter().zip(&found).filter(is_there);
                 there.extend(found.map(|(id, found)| (id.clone(), found.clone())));
+            }
+            let kept: Vec<_> = kept(&entries, losses).into_iter().collect();
+            for kept in kept.chunks(limits::MAX_LOOK_UP) {
+                let progress = Op::Progress(kept.iter().map(|(id, _)| id.clone()).collect());
+                let Reply::Progress(progress) = ask(queue, &progress).await? else {
+                    bail!("no answer to {progress:?}")
+                };
+                for (n, (id, bytes)) in kept.iter().enumerate() {
+                    has_result(id, bytes, progress.get(n))
+                        .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
+                }
+                seen.results += kept.len();
             }
             audit(queue).await?;
             judge(&entries, losses, &there, &mut seen)

@@ -1,12 +1,13 @@
 //! What must hold of what callers were told, whichever servers have come and gone.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use bytes::Bytes;
 use delayline_core::{
-    Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage, Op, Reply,
-    Settled, Settlement, Status, Timestamp,
+    Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage, Op,
+    Progress, Reply, Settled, Settlement, Status, Timestamp,
 };
 
 use crate::log::{Entry, Outcome};
@@ -43,6 +44,8 @@ pub struct Seen {
     pub ordered: usize,
     /// Messages that were handed off, each there if and only if the settlement was done.
     pub handed_off: usize,
+    /// Results that the queue said it keeps, each there at the end.
+    pub results: usize,
     /// Messages handed to a handler, none twice under one lease.
     pub handled: usize,
 }
@@ -58,6 +61,40 @@ pub(super) fn sent(entries: &[Entry]) -> BTreeSet<MessageId> {
         _ => Vec::new(),
     };
     entries.iter().flat_map(ids).collect()
+}
+
+/// The results that a queue said it keeps, but for those that may be lost.
+pub(super) fn kept(entries: &[Entry], losses: &[Loss]) -> BTreeMap<MessageId, Bytes> {
+    let answered = entries.iter().filter(|entry| !is_lossy(entry, losses));
+    let pairs = answered.flat_map(|entry| match (&entry.op, &entry.outcome) {
+        (Op::HandOff(items), Outcome::Answered(applied)) => match &applied.reply {
+            Reply::HandOff(answers) => items.iter().zip(answers).collect(),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    });
+    let kept = pairs.filter(|(_, answer)| answer.result_kept).filter_map(|(item, _)| {
+        Some((item.settlement.id.clone(), item.result.as_ref()?.bytes.clone()))
+    });
+    kept.collect()
+}
+
+/// Whether a message has ended with the result that it was acked with.
+///
+/// # Errors
+///
+/// It has another one, or none.
+pub(super) fn has_result(
+    id: &MessageId,
+    bytes: &Bytes,
+    progress: Option<&Progress>,
+) -> Result<(), String> {
+    match progress {
+        Some(Progress::Finished { status: Status::Acked, result: Some(it) }) if it == bytes => {
+            Ok(())
+        }
+        _ => Err(format!("G32: {id} was acked with a result that was kept, and is {progress:?}")),
+    }
 }
 
 /// Judges the calls to one queue. `there` are the messages that the queue knows at the end, finished ones
@@ -386,10 +423,9 @@ fn in_order(entries: &[Entry], losses: &[Loss], seen: &mut Seen) -> Result<(), S
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use delayline_core::{
         Applied, At, Claim, ClaimId, ConsumerName, Error, ErrorKind, HandOff, Millis, NewMessage,
-        Outcome as Ending, Schedule, Settlement, State,
+        NewResult, Outcome as Ending, Schedule, Settlement, State,
     };
 
     use super::*;
@@ -534,6 +570,30 @@ mod tests {
         assert_eq!(judged(&stale.entries, &[], &[&id()]), Ok(0));
         let reason = judged(&stale.entries, &[], &[&id(), &next]).unwrap_err();
         assert!(reason.starts_with("a call that was"), "{reason}");
+    }
+
+    #[test]
+    fn a_result_that_is_kept_is_there_unless_it_may_be_lost() {
+        let mut primary = Primary::default();
+        primary.answer(1, &send(0));
+        let claimed = primary.answer(2, &claim(1));
+        let Op::Settle(acks) = ack(&claimed) else { panic!("no settlement") };
+        let result = NewResult::new(&b"done"[..], Millis::saturating(60_000));
+        let hand_off = HandOff::new(acks[0].clone(), Vec::new()).with_result(result);
+        primary.answer(3, &Op::HandOff(vec![hand_off]));
+        assert_eq!(kept(&primary.entries, &[loss(3, 3, 4)]), BTreeMap::new());
+        let kept = kept(&primary.entries, &[]);
+        assert_eq!(kept.len(), 1);
+        let bytes = &kept[&id()];
+        let is_there = |bytes: &'static [u8]| Progress::Finished {
+            status: Status::Acked,
+            result: Some(Bytes::from_static(bytes)),
+        };
+        assert_eq!(has_result(&id(), bytes, Some(&is_there(b"done"))), Ok(()));
+        let finished = Progress::finished(Status::Acked);
+        for wrong in [Some(&is_there(b"gone")), Some(&finished), Some(&Progress::Unknown), None] {
+            assert!(has_result(&id(), bytes, wrong).unwrap_err().starts_with("G32"));
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use delayline_test_server::{Network, StartError};
 pub use self::fault::Fault;
 use self::ground::Ground;
 pub use self::judge::Seen;
-use self::judge::{Loss, has_result, judge, kept, sent};
+use self::judge::{Loss, has_result, judge, judge_updates, kept, sent};
 pub use self::tally::Tally;
 use crate::load::{self, Queue, Working};
 use crate::log::Setting;
@@ -149,8 +149,14 @@ impl Stage {
             if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
         let [redis, fred] = [0, 1].map(|process| options((protocols[process], &proxies[process])));
         let queues = load::open([redis?, fred?], &setting, &names).await?;
-        let workings =
-            queues.iter().map(|queue| Working::start(queue, &mut chance)).collect::<Result<_>>()?;
+        let start = |(number, queue)| {
+            if is_keyed(number) {
+                Working::start_keyed(queue, &mut chance)
+            } else {
+                Working::start(queue, &mut chance)
+            }
+        };
+        let workings = queues.iter().enumerate().map(start).collect::<Result<_>>()?;
         let losses = queues.iter().map(|_| Vec::new()).collect();
         let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
         let level_at = known.0;
@@ -209,8 +215,14 @@ impl Stage {
             let handled = working.finish().await?;
             seen.handled += handled.check().map_err(anyhow::Error::msg)?;
         }
-        for (queue, losses) in self.queues.iter().zip(&self.losses) {
+        for (number, (queue, losses)) in self.queues.iter().zip(&self.losses).enumerate() {
             let entries = queue.log.entries().clone();
+            if is_keyed(number) {
+                audit(queue).await?;
+                judge_updates(&entries, losses, &mut seen)
+                    .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
+                continue;
+            }
             let mut there = HashMap::new();
             let ids: Vec<_> = sent(&entries).into_iter().collect();
             for ids in ids.chunks(limits::MAX_LOOK_UP) {
@@ -240,6 +252,11 @@ impl Stage {
         }
         Ok(seen)
     }
+}
+
+/// Whether the messages of a queue have a few ids, and are updated and throttled.
+const fn is_keyed(number: usize) -> bool {
+    number % 3 == 2
 }
 
 /// The answer of a queue that is well again.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::{
-    Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage, Op,
-    Progress, Reply, Settled, Settlement, Status, Timestamp,
+    Applied, Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage,
+    Op, Progress, Reply, Settled, Settlement, Status, Timestamp,
 };
 
 use crate::log::{Entry, Outcome};
@@ -46,6 +46,8 @@ pub struct Seen {
     pub handed_off: usize,
     /// Results that the queue said it keeps, each there at the end.
     pub results: usize,
+    /// Deliveries that were compared with the latest content of their id.
+    pub contents: usize,
     /// Messages handed to a handler, none twice under one lease.
     pub handled: usize,
 }
@@ -120,6 +122,87 @@ pub(super) fn judge(
     follows(entries, &lives, there, seen)
         .map_err(|(id, reason)| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
     in_order(entries, losses, seen)
+}
+
+/// Judges the calls to a queue whose ids are sent again and again, and updated.
+///
+/// # Errors
+///
+/// The first promise that was broken.
+pub(super) fn judge_updates(
+    entries: &[Entry],
+    losses: &[Loss],
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let mut lives = HashMap::<&MessageId, Life>::new();
+    for entry in entries {
+        enter(&mut lives, entry, is_lossy(entry, losses));
+    }
+    for (id, life) in &lives {
+        life.check_leases(seen)
+            .map_err(|reason| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
+    }
+    contents(entries, losses, seen)
+        .map_err(|(id, reason)| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
+    in_order(entries, losses, seen)
+}
+
+/// A delivery has the content that the latest send or update before it, by revision, has given its id.
+/// Instead, it may have that of an update without an answer, or of one that may be lost.
+fn contents<'a>(
+    entries: &'a [Entry],
+    losses: &[Loss],
+    seen: &mut Seen,
+) -> Result<(), (&'a MessageId, String)> {
+    let mut changes = HashMap::<&MessageId, BTreeMap<u64, Option<&Bytes>>>::new();
+    let mut unknown = HashMap::<&MessageId, HashSet<&Bytes>>::new();
+    for entry in entries {
+        let Op::Enqueue(messages) = &entry.op else { continue };
+        let answered = match &entry.outcome {
+            Outcome::Answered(Applied { revision, reply: Reply::Enqueue(answers), .. })
+                if !is_lossy(entry, losses) =>
+            {
+                Some((*revision, answers))
+            }
+            Outcome::NotExecuted(_) => continue,
+            _ => None,
+        };
+        for (n, message) in messages.iter().enumerate() {
+            let Some((revision, answers)) = answered else {
+                unknown.entry(&message.id).or_default().insert(&message.payload);
+                continue;
+            };
+            let content = match answers.get(n) {
+                Some(Enqueued::Created { .. } | Enqueued::Updated { .. }) => Some(&message.payload),
+                // A claim that is repeated still has what it had before.
+                Some(Enqueued::Following { .. }) => None,
+                // Nothing has changed, or an earlier call without an answer has done it.
+                _ => continue,
+            };
+            changes.entry(&message.id).or_default().insert(revision, content);
+        }
+    }
+    for entry in entries.iter().filter(|entry| !is_lossy(entry, losses)) {
+        let Outcome::Answered(Applied { revision, reply: Reply::Claim(claimed), .. }) =
+            &entry.outcome
+        else {
+            continue;
+        };
+        for delivery in &claimed.deliveries {
+            let (id, payload) = (&delivery.message.info.id, &delivery.message.payload);
+            let latest = changes.get(id).and_then(|it| it.range(..revision).next_back());
+            let Some((changed, Some(content))) = latest else { continue };
+            let is_other = || unknown.get(id).is_some_and(|it| it.contains(payload));
+            if payload != *content && !is_other() {
+                let reason = format!(
+                    "G29: delivered at revision {revision} without the content of {changed}"
+                );
+                return Err((id, reason));
+            }
+            seen.contents += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Messages of a hand-off are there if and only if the settlement was done, also where both may be lost.
@@ -368,6 +451,13 @@ impl Life {
             }
             seen.punctual += 1;
         }
+        self.check_leases(seen)
+    }
+
+    /// Whether no lease began before the one before it had ended.
+    fn check_leases(&self, seen: &mut Seen) -> Result<(), String> {
+        let mut deliveries: Vec<_> = self.deliveries.iter().collect();
+        deliveries.sort_by_key(|delivery| delivery.at);
         for pair in deliveries.windows(2) {
             let [first, next] = pair else { continue };
             if first.lease == next.lease || first.is_lossy || next.is_lossy {
@@ -424,8 +514,9 @@ fn in_order(entries: &[Entry], losses: &[Loss], seen: &mut Seen) -> Result<(), S
 #[cfg(test)]
 mod tests {
     use delayline_core::{
-        Applied, At, Claim, ClaimId, ConsumerName, Error, ErrorKind, HandOff, Millis, NewMessage,
-        NewResult, Outcome as Ending, Schedule, Settlement, State,
+        At, Claim, ClaimId, ConsumerName, Error, ErrorKind, HandOff, Known, Millis, NewMessage,
+        NewResult, Outcome as Ending, Schedule, Settlement, State, Update, UpdateContent,
+        UpdateDue, UpdateToken,
     };
 
     use super::*;
@@ -570,6 +661,36 @@ mod tests {
         assert_eq!(judged(&stale.entries, &[], &[&id()]), Ok(0));
         let reason = judged(&stale.entries, &[], &[&id(), &next]).unwrap_err();
         assert!(reason.starts_with("a call that was"), "{reason}");
+    }
+
+    #[test]
+    fn a_delivery_has_the_content_of_the_latest_update() {
+        let mut primary = Primary::default();
+        primary.answer(1, &send(0));
+        let Op::Enqueue(mut messages) = send(0) else { panic!("no send") };
+        let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
+        let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+        messages[0].known = Known::Update(update);
+        messages[0].payload = Bytes::from_static(b"new");
+        primary.answer(2, &Op::Enqueue(messages));
+        primary.answer(3, &claim(1));
+        let judged = |entries: &[Entry], losses: &[Loss]| {
+            let mut seen = Seen::default();
+            judge_updates(entries, losses, &mut seen).map(|()| seen.contents)
+        };
+        let mut entries = primary.entries;
+        assert_eq!(judged(&entries, &[]), Ok(1));
+        let deliver = |entries: &mut Vec<Entry>, payload: &'static [u8]| {
+            let Outcome::Answered(applied) = &mut entries[2].outcome else { panic!("no answer") };
+            let Reply::Claim(claimed) = &mut applied.reply else { panic!("no claim") };
+            claimed.deliveries[0].message.payload = Bytes::from_static(payload);
+        };
+        deliver(&mut entries, b"x");
+        assert!(judged(&entries, &[]).unwrap_err().starts_with("G29"));
+        assert_eq!(judged(&entries, &[loss(2, 2, 3)]), Ok(1), "the update may be lost");
+        deliver(&mut entries, b"new");
+        entries[1].outcome = Outcome::Unknown;
+        assert_eq!(judged(&entries, &[]), Ok(1), "the update may have been executed");
     }
 
     #[test]

@@ -398,7 +398,8 @@ async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: End
     loop {
         let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
         let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
-        let pause = if is_alert { APART } else { poll };
+        // Together with the pause after each look.
+        let pause = if is_alert { APART } else { poll.saturating_sub(APART) };
         tokio::select! {
             () = sign.notified() => alert_until = Some(Instant::now() + ALERT),
             () = sleep(pause) => {}

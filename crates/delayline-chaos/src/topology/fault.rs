@@ -444,8 +444,9 @@ const PROCESSES: f64 = 2.0;
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for so long is not believed any more.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
-/// After this each process has asked the sentinels, and sends nothing to the old primary.
-pub(super) const LEARNED_WITHIN: Duration = Duration::from_secs(2);
+/// After this each process has asked the sentinels, and sends nothing to the old primary: two seconds, and
+/// what the timers of a busy machine are late by.
+pub(super) const LEARNED_WITHIN: Duration = Duration::from_millis(2_500);
 const LONGEST_FAILOVER: Duration = Duration::from_secs(60);
 /// How soon clients must be back (G21). They are much sooner; a machine that has much else to do may
 /// take its time.

@@ -224,6 +224,21 @@ async fn the_retry_policy_can_be_chosen() {
 }
 
 #[tokio::test]
+async fn nobody_asks_when_to_retry_what_is_not_retried() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let failures = Arc::clone(&asked);
+    let test = TestQueue::new().retry_with(move |failure, _| {
+        failures.lock().unwrap().push(failure);
+        Duration::from_millis(10)
+    });
+    let draft = test.queue().message(&1_u64).max_failures(3);
+    assert!(draft.send().await.unwrap().is_accepted());
+    let drained = test.drain(|_: Job<u64>| async { Err::<(), _>("no") }).await;
+    assert_eq!((drained.handled.len(), drained.count(Status::Dead)), (3, 1));
+    assert_eq!(*asked.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
 async fn a_handler_may_send_cancel_and_move_the_clock() {
     let test = TestQueue::new();
     send(test.queue(), "first", secs(10), 3).await;

@@ -111,10 +111,7 @@ pub(super) fn judge(
     there: &HashMap<MessageId, Found>,
     seen: &mut Seen,
 ) -> Result<(), String> {
-    let mut lives = HashMap::<&MessageId, Life>::new();
-    for entry in entries {
-        enter(&mut lives, entry, is_lossy(entry, losses));
-    }
+    let lives = lives(entries, losses);
     for (id, life) in &lives {
         life.check(there.contains_key(*id), seen)
             .map_err(|reason| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
@@ -122,6 +119,15 @@ pub(super) fn judge(
     follows(entries, &lives, there, seen)
         .map_err(|(id, reason)| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
     in_order(entries, losses, seen)
+}
+
+/// What callers were told about each message.
+fn lives<'a>(entries: &'a [Entry], losses: &[Loss]) -> HashMap<&'a MessageId, Life> {
+    let mut lives = HashMap::new();
+    for entry in entries {
+        enter(&mut lives, entry, is_lossy(entry, losses));
+    }
+    lives
 }
 
 /// Judges the calls to a queue whose ids are sent again and again, and updated.
@@ -134,11 +140,7 @@ pub(super) fn judge_updates(
     losses: &[Loss],
     seen: &mut Seen,
 ) -> Result<(), String> {
-    let mut lives = HashMap::<&MessageId, Life>::new();
-    for entry in entries {
-        enter(&mut lives, entry, is_lossy(entry, losses));
-    }
-    for (id, life) in &lives {
+    for (id, life) in &lives(entries, losses) {
         life.check_leases(seen)
             .map_err(|reason| format!("{reason}: {id}\n{}", story(entries, losses, id)))?;
     }

@@ -271,8 +271,8 @@ impl Leases {
         self.plan();
     }
 
-    /// Held leases are extended after a third of their duration, or more often. While that is impossible, the next
-    /// event is that one expires.
+    /// Held leases are extended after a third of their duration, or more often. While that is
+    /// impossible, the next event is that one expires.
     fn plan(&mut self) {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);

@@ -192,15 +192,19 @@ async fn sentinel<D: Driver>(
     let known = current.owner(0);
     let is_doubted = known.is_some_and(|(_, node)| node.doubt.is_raised());
     let mut answers: Vec<Told> = Vec::new();
-    while let Some(answer) = asked.join_next().await {
+    loop {
+        // The one that leads a failover is the first to know of it, so all are heard. Whoever opens a
+        // connection does not wait long for the silent ones: the next look hears them.
+        let answer = if answers.len() >= majority && known.is_none() {
+            timeout(NEXT_AFTER, asked.join_next()).await.unwrap_or_default()
+        } else {
+            asked.join_next().await
+        };
         match answer {
-            Ok((_, Ok(answer))) => answers.push(answer),
-            Ok((name, Err(error))) => failures.add(&name, error),
-            Err(_) => {}
-        }
-        // The one that leads a failover is the first to know of it: with a primary to lose, all are heard.
-        if answers.len() >= majority && known.is_none() {
-            break;
+            Some(Ok((_, Ok(answer)))) => answers.push(answer),
+            Some(Ok((name, Err(error)))) => failures.add(&name, error),
+            Some(Err(_)) => {}
+            None => break,
         }
     }
     if answers.len() < majority {

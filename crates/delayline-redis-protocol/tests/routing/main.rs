@@ -359,6 +359,23 @@ async fn sentinels_need_not_say_more_than_their_description() {
     assert!(call(&transport).await.is_ok());
 }
 
+/// Two sentinels that have not heard of the failover answer at once.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_opens_during_a_failover_goes_to_the_new_primary() {
+    let world = World::new(|server, command| match server {
+        "s1:26379" => {
+            let told = sentinel(command, 2, "a", "master,failover_in_progress", "b");
+            Answer::After(Duration::from_millis(50), told)
+        }
+        server if is_sentinel(server) => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        _ if command == "ROLE" => primary(),
+        _ => done(),
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    assert!(call(&transport).await.is_ok());
+    assert_eq!(calls(&world), ["b:1"]);
+}
+
 /// A replica that is promoted at once loses what the old primary accepts from then on.
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_is_being_replaced_on_request_gets_no_calls() {

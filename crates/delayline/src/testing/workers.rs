@@ -331,7 +331,11 @@ impl Lane {
         let failures = info.failures.saturating_add(1);
         let wanted = delivery.message.headers.result_retention();
         let (end, messages, result) = outcome.clone().of(&id, wanted);
-        let settle = end.settled(|error| self.retry.longest_delay(failures, error));
+        // As in a worker, nobody asks when to retry what is not retried.
+        let is_last = failures >= info.max_failures;
+        let settle = end.settled(|error| {
+            if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }
+        });
         let status = self.settle(delivery, settle, messages, result).await;
         Handled { queue: self.name.clone(), id, epoch, due, at, outcome, status }
     }

@@ -6,15 +6,15 @@
 
 mod action;
 mod bell;
-mod census;
 mod claims;
-mod dice;
+mod emptiness;
 mod lane;
 mod lanes;
 mod leases;
 mod moment;
 mod pauses;
 mod plan;
+mod rng;
 mod settles;
 mod stage;
 mod summary;
@@ -25,14 +25,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::action::{Action, CancelReason, Slot};
-use self::census::Census;
 use self::claims::Leased;
-use self::dice::Dice;
-use self::lane::{Errand, Lane};
+use self::emptiness::EmptinessCheck;
+use self::lane::{Lane, Need};
 use self::lanes::{Lanes, Totals};
-use self::leases::Grip;
+use self::leases::LeaseState;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
+use self::rng::Rng;
 use self::settles::{Settles, Settling};
 use self::stage::Stage;
 pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
@@ -71,7 +71,7 @@ use crate::{
 pub struct Machine {
     slots: usize,
     /// Set if the worker ends once all queues are empty.
-    census: Option<Census>,
+    emptiness: Option<EmptinessCheck>,
     longest_wait: Duration,
     lanes: Lanes,
     next_slot: u64,
@@ -79,7 +79,7 @@ pub struct Machine {
     least_served: u64,
     stage: Stage,
     todo: VecDeque<Action>,
-    dice: Dice,
+    rng: Rng,
     summary: Summary,
 }
 
@@ -93,14 +93,14 @@ impl Machine {
         let lanes = Lanes::new(lanes.collect());
         Self {
             slots: plan.slots,
-            census: plan.until_empty.then(|| Census::new(lanes.len())),
+            emptiness: plan.until_empty.then(|| EmptinessCheck::new(lanes.len())),
             longest_wait,
             lanes,
             next_slot: 0,
             least_served: 0,
             stage: Stage::Working,
             todo: VecDeque::new(),
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             summary: Summary::default(),
         }
     }
@@ -113,14 +113,14 @@ impl Machine {
         op: Op,
         result: Result<Applied, Error>,
     ) {
-        let Self { lanes, todo, dice, .. } = self;
+        let Self { lanes, todo, rng, .. } = self;
         let class = result.as_ref().map_or_else(Error::class, |_| ErrorClass::Ambiguous);
         match (op, result) {
             (Op::Claim(_), Ok(Applied { at, reply: Reply::Claim(claimed), .. })) => {
                 self.claimed(now, queue, at, claimed);
             }
             (Op::Claim(claim), _) => {
-                lanes.change(queue, |lane| lane.claims.failed(now, claim, class, dice));
+                lanes.change(queue, |lane| lane.claims.failed(now, claim, class, rng));
             }
             (Op::Settle(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
@@ -140,7 +140,7 @@ impl Machine {
                 lanes.change(queue, |lane| lane.leases.extended(items, todo));
             }
             (Op::Extend(_), _) => {
-                lanes.change(queue, |lane| lane.leases.failed(now, dice));
+                lanes.change(queue, |lane| lane.leases.failed(now, rng));
             }
             (Op::Stats, result) => self.counted(now, queue, result),
             _ => {}
@@ -149,9 +149,9 @@ impl Machine {
 
     /// Reports that a wait for a hint has ended, and whether a hint came.
     pub fn handle_waited(&mut self, now: Moment, queue: usize, result: &Result<bool, Error>) {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         self.lanes.change(queue, |lane| {
-            lane.bell.waited(now, result, dice);
+            lane.bell.waited(now, result, rng);
             if matches!(result, Ok(true)) {
                 lane.claims.hurry(now);
             }
@@ -163,8 +163,8 @@ impl Machine {
     /// report it. Reporting this machine's own poll changes nothing if `moment` is the one at which
     /// its reply was reported.
     pub fn handle_looked(&mut self, moment: Moment, queue: usize) {
-        let dice = &mut self.dice;
-        self.lanes.change(queue, |lane| lane.claims.looked(moment, dice));
+        let rng = &mut self.rng;
+        self.lanes.change(queue, |lane| lane.claims.looked(moment, rng));
     }
 
     /// Reports that a message was cancelled while it was leased, so that its handler need not wait
@@ -190,7 +190,7 @@ impl Machine {
     ) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;
-            let gone = held.grip == Grip::Gone;
+            let gone = held.state == LeaseState::Lost;
             if !gone {
                 let settlement = Settlement { id: held.id.clone(), lease: held.lease, outcome };
                 lane.finish(held, HandOff { settlement, messages, result });
@@ -240,12 +240,12 @@ impl Machine {
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let lanes = &self.lanes;
-        let always = [Errand::Upkeep, Errand::Resend, Errand::Lend, Errand::HandOn];
-        let always = always.map(|errand| lanes.next(errand));
+        let always = [Need::Upkeep, Need::Resend, Need::Lend, Need::HandOn];
+        let always = always.map(|need| lanes.next(need));
         let by_room = if self.room() > 0 {
-            [lanes.next_claim(), lanes.next(Errand::Wait)]
+            [lanes.next_claim(), lanes.next(Need::Wait)]
         } else {
-            [lanes.next(Errand::HandOnIfFull), None]
+            [lanes.next(Need::HandOnIfFull), None]
         };
         let times = always.into_iter().chain(by_room).flatten();
         times.chain(self.stage.until()).min()
@@ -268,12 +268,12 @@ impl Machine {
     }
 
     fn claimed(&mut self, now: Moment, queue: usize, at: Timestamp, claimed: Claimed) {
-        let Self { lanes, dice, stage, census, .. } = self;
-        if let Some(census) = census {
-            census.ask_again(queue);
+        let Self { lanes, rng, stage, emptiness, .. } = self;
+        if let Some(emptiness) = emptiness {
+            emptiness.ask_again(queue);
         }
         let answered = lanes.change(queue, |lane| {
-            let leased = lane.claims.answered(now, at, &claimed, dice);
+            let leased = lane.claims.answered(now, at, &claimed, rng);
             lane.bell.hint |= lane.claims.promised && !stage.is_working();
             leased
         });
@@ -320,7 +320,7 @@ impl Machine {
         items: Vec<T>,
         answers: Result<(Timestamp, Vec<HandedOff>), Error>,
     ) {
-        let Self { lanes, todo, dice, summary, .. } = self;
+        let Self { lanes, todo, rng, summary, .. } = self;
         match answers {
             Ok((at, answers)) if answers.len() == items.len() => {
                 let mut late = Vec::new();
@@ -350,7 +350,7 @@ impl Machine {
             answers => {
                 let error = answers.err();
                 lanes.change(queue, |lane| {
-                    of(lane).failed(now, items, error.as_ref(), dice);
+                    of(lane).failed(now, items, error.as_ref(), rng);
                 });
             }
         }
@@ -358,30 +358,30 @@ impl Machine {
 
     fn counted(&mut self, now: Moment, queue: usize, result: Result<Applied, Error>) {
         let is_idle = self.lanes.is_idle();
-        let Some(census) = &mut self.census else { return };
+        let Some(emptiness) = &mut self.emptiness else { return };
         let stats = match result {
             Ok(Applied { reply: Reply::Stats(stats), .. }) => Some(stats),
             _ => None,
         };
         let empty =
             |Stats { scheduled, ready, leased, .. }: &Stats| scheduled + ready + leased == 0;
-        census.answered(queue, is_idle && stats.as_deref().is_some_and(empty));
-        if census.all_empty() && self.stage.is_working() {
+        emptiness.answered(queue, is_idle && stats.as_deref().is_some_and(empty));
+        if emptiness.all_empty() && self.stage.is_working() {
             self.stage = Stage::ending(now);
         }
     }
 
     /// A handler may have sent messages to any of the queues.
     const fn something_happened(&mut self) {
-        if let Some(census) = &mut self.census {
-            census.something_happened();
+        if let Some(emptiness) = &mut self.emptiness {
+            emptiness.something_happened();
         }
     }
 
     fn settle_and_extend(&mut self, now: Moment) {
-        for queue in self.lanes.due(Errand::Upkeep, now) {
-            let Self { lanes, todo, dice, .. } = self;
-            let ops = lanes.change(queue, |lane| lane.send(now, dice, todo));
+        for queue in self.lanes.due(Need::Upkeep, now) {
+            let Self { lanes, todo, rng, .. } = self;
+            let ops = lanes.change(queue, |lane| lane.send(now, rng, todo));
             let ops = ops.into_iter().flatten().flatten();
             todo.extend(ops.map(|op| Action::Send { queue, op }));
         }
@@ -390,7 +390,7 @@ impl Machine {
     /// Claims from the queue that was served least, at most its share of the free slots among the
     /// queues that want some. A repeated claim already has its slots, or has lent them.
     fn claim(&mut self, now: Moment) {
-        let (room, resend) = (self.room(), self.lanes.due(Errand::Resend, now));
+        let (room, resend) = (self.room(), self.lanes.due(Need::Resend, now));
         let (queue, share) = match resend.first() {
             Some(queue) => (*queue, 0),
             None if room == 0 => return,
@@ -399,8 +399,8 @@ impl Machine {
                 None => return,
             },
         };
-        let dice = &mut self.dice;
-        let claim = self.lanes.change(queue, |lane| lane.claim(now, share, dice));
+        let rng = &mut self.rng;
+        let claim = self.lanes.change(queue, |lane| lane.claim(now, share, rng));
         let op = claim.map(Op::Claim);
         self.todo.extend(op.map(|op| Action::Send { queue, op }));
     }
@@ -408,10 +408,10 @@ impl Machine {
     /// While all slots are taken, a hint should wake another process instead.
     fn mind_the_bells(&mut self, now: Moment) {
         let is_full = self.room() == 0;
-        let Self { lanes, todo, dice, longest_wait, .. } = self;
-        let mut hand_on = lanes.due(Errand::HandOn, now);
+        let Self { lanes, todo, rng, longest_wait, .. } = self;
+        let mut hand_on = lanes.due(Need::HandOn, now);
         if is_full {
-            hand_on.extend(lanes.due(Errand::HandOnIfFull, now));
+            hand_on.extend(lanes.due(Need::HandOnIfFull, now));
         }
         for queue in hand_on {
             lanes.change(queue, |lane| {
@@ -424,19 +424,19 @@ impl Machine {
         if is_full {
             return;
         }
-        for queue in lanes.due(Errand::Wait, now) {
+        for queue in lanes.due(Need::Wait, now) {
             lanes.change(queue, |lane| lane.bell.wait(now));
-            todo.push_back(Action::Wait { queue, timeout: dice.nearly(*longest_wait) });
+            todo.push_back(Action::Wait { queue, timeout: rng.nearly(*longest_wait) });
         }
     }
 
     fn ask_if_empty(&mut self) {
         // An open claim may still return messages.
         let is_quiet = self.lanes.is_idle() && self.lanes.totals().reserved == 0;
-        let Some(census) = &mut self.census else { return };
+        let Some(emptiness) = &mut self.emptiness else { return };
         if is_quiet && self.stage.is_working() {
             let ask = |queue| Action::Send { queue, op: Op::Stats };
-            self.todo.extend(census.ask().into_iter().map(ask));
+            self.todo.extend(emptiness.ask().into_iter().map(ask));
         }
     }
 
@@ -444,7 +444,7 @@ impl Machine {
     /// shutdown, when it is time.
     fn advance(&mut self, now: Moment) {
         let Self { lanes, todo, .. } = self;
-        for queue in lanes.due(Errand::Lend, now) {
+        for queue in lanes.due(Need::Lend, now) {
             lanes.change(queue, |lane| lane.claims.lend());
         }
         if let Stage::Draining { until } = self.stage

@@ -1,15 +1,15 @@
 //! The connections of one driver to one server, kept in working order.
 
+mod bell_listeners;
+mod blocking_pool;
+mod channel;
 mod dial;
-pub(crate) mod doubt;
 pub(crate) mod driver;
-mod ear;
 mod facts;
 mod fence;
 mod health;
-mod line;
 mod pace;
-mod standby;
+pub(crate) mod suspicion;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::Semaphore;
 
+use self::bell_listeners::BellListeners;
+use self::blocking_pool::BlockingPool;
+use self::channel::Channel;
 use self::dial::Dial;
-use self::doubt::Doubt;
 use self::driver::Driver;
-use self::ear::Ear;
 use self::fence::Fences;
-use self::line::Line;
-use self::standby::Standby;
+use self::suspicion::Suspicion;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
 /// The number of calls that may wait for a reply at once; further calls fail with
@@ -38,8 +38,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// The connections to one server. [`DriverTransport`](crate::DriverTransport) documents their
 /// guarantees.
 pub(crate) struct Link<D: Driver> {
-    calls: Line<D>,
-    ear: Ear<D>,
+    calls: Channel<D>,
+    bell_listeners: BellListeners<D>,
     fences: Fences<D>,
     permits: Semaphore,
     response_timeout: Duration,
@@ -55,26 +55,29 @@ impl<D: Driver> Link<D> {
     pub(crate) fn of(
         address: &Address,
         options: &ConnectOptions,
-        doubt: Option<&Doubt>,
+        suspicion: Option<&Suspicion>,
     ) -> Result<Self, Error> {
         let driver = D::new(address, options)?;
-        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, doubt))
+        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, suspicion))
     }
 
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
     /// a call when its reply takes longer than `response_timeout`; a call that has to connect first
-    /// can take both. A server that is slow to answer raises `doubt`.
+    /// can take both. A server that is slow to answer raises `suspicion`.
     pub(crate) fn new(
         driver: D,
         connect_timeout: Duration,
         response_timeout: Duration,
-        doubt: Option<&Doubt>,
+        suspicion: Option<&Suspicion>,
     ) -> Self {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
-            calls: Line::new(Arc::clone(&dial), doubt.cloned()),
-            ear: Ear::new(Standby::new(Arc::clone(&dial))),
-            fences: Fences::new(Line::new(Arc::clone(&dial), doubt.cloned()), response_timeout),
+            calls: Channel::new(Arc::clone(&dial), suspicion.cloned()),
+            bell_listeners: BellListeners::new(BlockingPool::new(Arc::clone(&dial))),
+            fences: Fences::new(
+                Channel::new(Arc::clone(&dial), suspicion.cloned()),
+                response_timeout,
+            ),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
@@ -83,7 +86,7 @@ impl<D: Driver> Link<D> {
 
     /// The same to a node of a cluster, where one command reaches keys of one slot only.
     pub(crate) fn sharded(mut self) -> Self {
-        self.ear = self.ear.sharded();
+        self.bell_listeners = self.bell_listeners.sharded();
         self
     }
 
@@ -139,10 +142,10 @@ impl<D: Driver> Link<D> {
             return Err(overloaded().into());
         };
         let held = self.calls.get().await?;
-        let post = self.fences.post(&self.calls, &held, fence.durability).await?;
+        let prepared = self.fences.prepare(&self.calls, &held, fence.durability).await?;
         let reply = self.calls.request(&held, self.response_timeout, command, args).await?;
-        if let Some(post) = post {
-            self.fences.passed(&post, fence.key).await?;
+        if let Some(prepared) = prepared {
+            self.fences.passed(&prepared, fence.key).await?;
         }
         Ok(reply)
     }
@@ -166,7 +169,7 @@ impl<D: Driver> Link<D> {
 
     /// As [`Transport::wait`](crate::Transport::wait).
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
-        self.ear.wait(bell, limit.min(LONGEST_WAIT)).await
+        self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
     /// As [`Transport::info`](crate::Transport::info).

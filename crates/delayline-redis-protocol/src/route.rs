@@ -1,8 +1,8 @@
 //! Calls over several servers: each goes to the one that serves its keys.
 
 mod directory;
-mod fleet;
 mod map;
+mod node;
 mod queues;
 mod slot;
 mod survey;
@@ -20,9 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use self::directory::{Directory, was_silent};
-use self::fleet::{Fleet, Nodes};
 pub use self::map::HostPort;
 use self::map::{Map, Moved, View};
+use self::node::{NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
 use self::queues::scan_all;
 pub(crate) use self::slot::slot_of;
@@ -53,7 +53,7 @@ pub(crate) struct Router<D: Driver>(Arc<Shared<D>>);
 
 struct Shared<D: Driver> {
     topology: Topology,
-    fleet: Fleet,
+    connector: NodeConnector,
     directory: Directory<D>,
     map: watch::Sender<Arc<Nodes<D>>>,
     /// When the latest look began that a call waited for, and whether anybody knew.
@@ -77,7 +77,7 @@ impl<D: Driver> Router<D> {
         let is_sharded = matches!(options.topology, Topology::Cluster { .. });
         let shared = Arc::new(Shared {
             topology: options.topology.clone(),
-            fleet: Fleet::new(options.clone(), is_encrypted, is_sharded),
+            connector: NodeConnector::new(options.clone(), is_encrypted, is_sharded),
             directory,
             map: watch::Sender::new(Arc::default()),
             latest_look: tokio::sync::Mutex::default(),
@@ -108,10 +108,10 @@ impl<D: Driver> Router<D> {
         scan_all(&map, most_keys).await
     }
 
-    async fn route<E: Errand>(&self, errand: &E) -> Result<E::Answer, CallError> {
+    async fn route<E: Request>(&self, request: &E) -> Result<E::Answer, CallError> {
         let shared = &self.0;
         shared.keep_watch();
-        let slot = slot_of(errand.key());
+        let slot = slot_of(request.key());
         let mut map = shared.map.subscribe();
         let mut hops = 0;
         loop {
@@ -143,17 +143,17 @@ impl<D: Driver> Router<D> {
                 }
             }
             // Pinned here, because it is large to move.
-            let work = pin!(errand.run(&node.link));
+            let work = pin!(request.run(&node.link));
             let Some(answer) = unless_changed(&mut map, is_replaced, work).await else {
                 return E::replaced(name);
             };
             match &answer {
-                Ok(_) if node.doubt.concerns(errand.is_durable()) => {
+                Ok(_) if node.suspicion.concerns(request.is_durable()) => {
                     let is_sure = shared.look_after(Instant::now()).await;
                     if !is_sure || is_replaced(&shared.map.borrow()) {
                         return E::replaced(name);
                     }
-                    node.doubt.settle(errand.is_durable());
+                    node.suspicion.settle(request.is_durable());
                     return answer;
                 }
                 Err(CallError::Reply(line)) if line.starts_with("MOVED ") => {
@@ -198,7 +198,7 @@ async fn unless_changed<M, F: Future>(
 }
 
 /// What is sent to a server.
-trait Errand: Sync {
+trait Request: Sync {
     type Answer: Send;
     /// It goes over the connection of calls. Until that is made it can go to another server.
     const CONNECTS_FIRST: bool;
@@ -226,7 +226,7 @@ trait Errand: Sync {
 
 struct Call<'a>(ScriptCall<'a>);
 
-impl Errand for Call<'_> {
+impl Request for Call<'_> {
     type Answer = Value;
     const CONNECTS_FIRST: bool = true;
 
@@ -245,7 +245,7 @@ impl Errand for Call<'_> {
 
 struct Wait<'a>(&'a Bytes, Duration);
 
-impl Errand for Wait<'_> {
+impl Request for Wait<'_> {
     type Answer = bool;
     const CONNECTS_FIRST: bool = false;
 
@@ -264,7 +264,7 @@ impl Errand for Wait<'_> {
 
 struct Info<'a>(&'a Bytes);
 
-impl Errand for Info<'_> {
+impl Request for Info<'_> {
     type Answer = String;
     const CONNECTS_FIRST: bool = true;
 
@@ -294,7 +294,7 @@ impl<D: Driver> Shared<D> {
             && let Some((_, node)) = self.map.borrow().owner(0)
         {
             // It may have been replaced before it answers what is under way.
-            node.doubt.raise();
+            node.suspicion.raise();
         }
         *lock(&self.refusal) = refusal;
         outcome
@@ -304,7 +304,7 @@ impl<D: Driver> Shared<D> {
         let mut witness = lock(&self.witness).take();
         for _ in 0..MOST_OVERTAKEN {
             let current = Arc::clone(&self.map.borrow());
-            let view = self.directory.look(&self.fleet, &current, witness.as_ref()).await?;
+            let view = self.directory.look(&self.connector, &current, witness.as_ref()).await?;
             if let Some(has_changed) = self.publish(&view, &current)? {
                 return Ok(has_changed);
             }
@@ -322,7 +322,7 @@ impl<D: Driver> Shared<D> {
                 return false;
             }
             // The links of the map are kept.
-            let next = match Map::of(view, |name| self.fleet.node(name, map)) {
+            let next = match Map::of(view, |name| self.connector.node(name, map)) {
                 Ok(next) => next,
                 Err(error) => {
                     outcome = Err(error);
@@ -351,7 +351,7 @@ impl<D: Driver> Shared<D> {
             return false;
         };
         let mut is_known = true;
-        self.map.send_modify(|map| match map.with(&moved, |name| self.fleet.node(name, map)) {
+        self.map.send_modify(|map| match map.with(&moved, |name| self.connector.node(name, map)) {
             Ok(next) => *map = Arc::new(next),
             Err(_) => is_known = false,
         });
@@ -364,7 +364,7 @@ impl<D: Driver> Shared<D> {
         if witness.is_some() {
             *lock(&self.witness) = witness;
         }
-        self.fleet.sign().notify_one();
+        self.connector.sign().notify_one();
     }
 
     /// Looks, unless somebody began to after that instant. Answers whether anybody knew.
@@ -387,7 +387,7 @@ impl<D: Driver> Shared<D> {
             && !self.is_watched.swap(true, Ordering::Relaxed)
         {
             let ends = Ends(Arc::clone(&self.is_watched));
-            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(self.fleet.sign()), ends));
+            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(self.connector.sign()), ends));
         }
     }
 }
@@ -427,7 +427,7 @@ impl Drop for Ends {
 impl<D: Driver> Drop for Router<D> {
     fn drop(&mut self) {
         // The task looks up and finds that nobody needs it.
-        self.0.fleet.sign().notify_one();
+        self.0.connector.sign().notify_one();
     }
 }
 
@@ -449,8 +449,8 @@ fn directory<D: Driver>(options: &ConnectOptions) -> Result<(Directory<D>, bool)
                 database: 0,
                 ..options.clone()
             };
-            let fleet = Fleet::new(login, is_encrypted, false);
-            let link = |name: HostPort| Ok((name.clone(), fleet.node(&name, &Map::default())?));
+            let connector = NodeConnector::new(login, is_encrypted, false);
+            let link = |name: HostPort| Ok((name.clone(), connector.node(&name, &Map::default())?));
             let sentinels = names.into_iter().map(link).collect::<Result<_, Error>>()?;
             Directory::Sentinel { sentinels, service: service.clone() }
         }

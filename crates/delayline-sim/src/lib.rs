@@ -2,10 +2,10 @@
 //! a queue, in one thread and in simulated time, with every kind of fault. What happens depends on
 //! a seed alone, so that a failure can be played again; and it shrinks.
 
-mod dice;
 mod ledger;
 mod met;
 mod process;
+mod rng;
 mod story;
 mod world;
 

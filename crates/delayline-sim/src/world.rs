@@ -13,10 +13,10 @@ use delayline_core::{
     UpdateDue, UpdateToken,
 };
 
-use crate::dice::Dice;
 use crate::ledger::{Ledger, Totals, Violation};
 use crate::met::Met;
 use crate::process::Process;
+use crate::rng::Rng;
 use crate::story::{HEALED_AT, Meddling, MeddlingKind, Ms, OutageKind, Story};
 
 /// Everything there is.
@@ -32,7 +32,7 @@ pub(crate) struct World<'a> {
     hints: u64,
     /// Until when something that goes wrong has an effect of its own.
     disturbed_until: Option<Ms>,
-    dice: Dice,
+    rng: Rng,
     ledger: Ledger,
     /// All is done, and the workers end for good.
     closing: bool,
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
             serial: 0,
             hints: 0,
             disturbed_until: None,
-            dice: Dice::new(story.chance),
+            rng: Rng::new(story.chance),
             ledger: Ledger::default(),
             closing: false,
             diary,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Moment;
-use super::dice::Dice;
 use super::pauses::Pauses;
+use super::rng::Rng;
 use crate::{Error, ErrorKind};
 
 /// Waits for one hint at a time. A hint that cannot be used here is handed on, so that processes
@@ -52,7 +52,7 @@ impl Bell {
         self.waiting_since = Some(now);
     }
 
-    pub(super) fn waited(&mut self, now: Moment, result: &Result<bool, Error>, dice: &mut Dice) {
+    pub(super) fn waited(&mut self, now: Moment, result: &Result<bool, Error>, rng: &mut Rng) {
         let since = self.waiting_since.take().unwrap_or(now);
         self.waited = now;
         match result {
@@ -63,7 +63,7 @@ impl Bell {
                 self.next = if *hint { now } else { since.after(SHORTEST_WAIT) };
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported(_)) => self.mute = true,
-            Err(_) => self.next = now.after(self.pauses.next(dice)),
+            Err(_) => self.next = now.after(self.pauses.next(rng)),
         }
     }
 }

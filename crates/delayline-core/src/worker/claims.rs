@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Moment;
-use super::dice::Dice;
 use super::pauses::Pauses;
+use super::rng::Rng;
 use crate::{Claim, Claimed, ConsumerName, ErrorClass, Millis, Timestamp};
 
 /// One claim at a time. A claim that may have been executed without a reply is repeated with its
@@ -151,21 +151,21 @@ impl Claims {
 
     /// A worker of this process polled at `moment` and left nothing. This worker's own polls have
     /// no effect: their replies have already set the next one.
-    pub(super) fn looked(&mut self, moment: Moment, dice: &mut Dice) {
+    pub(super) fn looked(&mut self, moment: Moment, rng: &mut Rng) {
         if !self.failing && moment > self.answered {
-            self.poll = self.poll.max(moment.after(dice.nearly(self.longest_poll)));
+            self.poll = self.poll.max(moment.after(rng.nearly(self.longest_poll)));
         }
     }
 
     /// Returns the claim to send: the unanswered one, or a new one for `room` free slots.
-    pub(super) fn send(&mut self, now: Moment, room: usize, dice: &mut Dice) -> Claim {
+    pub(super) fn send(&mut self, now: Moment, room: usize, rng: &mut Rng) -> Claim {
         let open = std::mem::replace(&mut self.open, Open::None);
         let (claim, first_sent, suspect) = match open {
             Open::Unanswered { claim, first_sent, suspect } => (claim, first_sent, Some(suspect)),
             Open::None | Open::UnderWay { .. } => {
                 // A queue that fails must not hold up the others at each attempt.
                 self.lent = self.failing;
-                let (consumer, claim_id) = (self.consumer.clone(), dice.claim_id());
+                let (consumer, claim_id) = (self.consumer.clone(), rng.claim_id());
                 (Claim { consumer, claim_id, max: room, lease: self.lease }, now, None)
             }
         };
@@ -184,7 +184,7 @@ impl Claims {
         now: Moment,
         at: Timestamp,
         claimed: &Claimed,
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) -> Leased {
         let (first_sent, max) = match std::mem::replace(&mut self.open, Open::None) {
             Open::UnderWay { first_sent, max, .. } => (first_sent, max),
@@ -197,12 +197,12 @@ impl Claims {
         let leased = Leased { since: first_sent, lasting: self.lease, run_out };
         if run_out {
             // The next claim would be too late as well; another worker may be closer.
-            self.pause(now, dice);
+            self.pause(now, rng);
             return leased;
         }
         self.failing = false;
         self.pauses.reset();
-        self.poll = now.after(dice.nearly(self.longest_poll));
+        self.poll = now.after(rng.nearly(self.longest_poll));
         // Both instants are on the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at));
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
@@ -220,7 +220,7 @@ impl Claims {
         leased
     }
 
-    pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: ErrorClass, dice: &mut Dice) {
+    pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: ErrorClass, rng: &mut Rng) {
         if let Open::UnderWay { first_sent, sent, suspect, .. } = self.open {
             let suspect = if class == ErrorClass::Ambiguous { Some(sent) } else { suspect };
             // Once its leases have expired, they are taken back like any others, and the claim no
@@ -231,12 +231,12 @@ impl Claims {
                 None => Open::None,
             };
         }
-        self.pause(now, dice);
+        self.pause(now, rng);
     }
 
-    fn pause(&mut self, now: Moment, dice: &mut Dice) {
+    fn pause(&mut self, now: Moment, rng: &mut Rng) {
         self.failing = true;
-        self.due = now.after(self.pauses.next(dice));
+        self.due = now.after(self.pauses.next(rng));
         self.poll = self.due;
     }
 }

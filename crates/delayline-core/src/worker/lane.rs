@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::claims::Claims;
-use super::dice::Dice;
 use super::lanes::Totals;
 use super::leases::{Held, Leases};
 use super::pauses::Pauses;
+use super::rng::Rng;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
@@ -37,7 +37,7 @@ pub(super) struct Lane {
 
 /// What a queue may need at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Errand {
+pub(super) enum Need {
     /// Settlements to send, leases to extend.
     Upkeep,
     /// An open claim to repeat.
@@ -54,8 +54,8 @@ pub(super) enum Errand {
     HandOnIfFull,
 }
 
-/// The number of kinds of errands.
-pub(super) const ERRANDS: usize = 7;
+/// The number of kinds of needs.
+pub(super) const NEEDS: usize = 7;
 
 impl Lane {
     pub(super) fn new(plan: QueuePlan, slots: usize, longest_poll: Duration) -> Self {
@@ -73,8 +73,8 @@ impl Lane {
         }
     }
 
-    /// When it needs what, in the order of [`Errand`]. `among_others`: it shares its worker.
-    pub(super) fn errands(&self, among_others: bool) -> [Option<Moment>; ERRANDS] {
+    /// When it needs what, in the order of [`Need`]. `among_others`: it shares its worker.
+    pub(super) fn needs(&self, among_others: bool) -> [Option<Moment>; NEEDS] {
         let Self { claims, leases, settles, hand_offs, bell, .. } = self;
         let upkeep = [settles.next(), hand_offs.next(), leases.next()].into_iter().flatten().min();
         // While nothing can be settled, claimed messages could not be settled either; and a claim
@@ -137,7 +137,7 @@ impl Lane {
     pub(super) fn send(
         &mut self,
         now: Moment,
-        dice: &mut Dice,
+        rng: &mut Rng,
         todo: &mut VecDeque<Action>,
     ) -> [Option<Op>; 3] {
         let (settle, hand_off) = (self.settles.send(now), self.hand_offs.send(now));
@@ -147,7 +147,7 @@ impl Lane {
         if outcomes.peek().is_some() {
             // A loop of claims and releases helps nobody.
             if outcomes.all(gives_back_at_once) {
-                self.claims.hold(now.after(self.give_backs.next(dice)));
+                self.claims.hold(now.after(self.give_backs.next(rng)));
             } else {
                 self.give_backs.reset();
             }
@@ -157,9 +157,9 @@ impl Lane {
     }
 
     /// Returns the claim to send: the unanswered one, or a new one for `room` free slots.
-    pub(super) fn claim(&mut self, now: Moment, room: usize, dice: &mut Dice) -> Claim {
+    pub(super) fn claim(&mut self, now: Moment, room: usize, rng: &mut Rng) -> Claim {
         self.bell.hint = false;
-        self.claims.send(now, room, dice)
+        self.claims.send(now, room, rng)
     }
 
     /// The slots that it holds, or reserves for its open claim.

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::Moment;
-use super::lane::{ERRANDS, Errand, Lane, share};
+use super::lane::{Lane, NEEDS, Need, share};
 
-/// The queues of a worker. An event on one costs the same however many there are: errands are kept
+/// The queues of a worker. An event on one costs the same however many there are: needs are kept
 /// in order of time, and totals over all queues are kept up to date.
 #[derive(Debug)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
     /// What `agenda` and `totals` currently contain for each lane.
     known: Vec<Known>,
-    agenda: [BTreeSet<(Moment, usize)>; ERRANDS],
+    agenda: [BTreeSet<(Moment, usize)>; NEEDS],
     totals: Totals,
     /// The queues whose time to claim has come, least served first.
     wanting: BTreeSet<(u64, usize)>,
@@ -24,7 +24,7 @@ pub(super) struct Lanes {
 
 #[derive(Debug, Default)]
 struct Known {
-    errands: [Option<Moment>; ERRANDS],
+    needs: [Option<Moment>; NEEDS],
     totals: Totals,
     /// Its key among the queues that want to claim.
     wanting: Option<u64>,
@@ -90,27 +90,27 @@ impl Lanes {
         self.totals.handlers == 0 && self.totals.unsettled == 0
     }
 
-    /// When the first of these errands is due.
-    pub(super) fn next(&self, errand: Errand) -> Option<Moment> {
-        let agenda = self.agenda.get(errand as usize)?;
+    /// When the first of these needs is due.
+    pub(super) fn next(&self, need: Need) -> Option<Moment> {
+        let agenda = self.agenda.get(need as usize)?;
         agenda.first().map(|(moment, _)| *moment)
     }
 
     /// When to claim from a queue that has room.
     pub(super) fn next_claim(&self) -> Option<Moment> {
-        if self.wanting.is_empty() { self.next(Errand::Claim) } else { Some(Moment::START) }
+        if self.wanting.is_empty() { self.next(Need::Claim) } else { Some(Moment::START) }
     }
 
-    /// Returns the queues whose errand is due by `now`.
-    pub(super) fn due(&self, errand: Errand, now: Moment) -> Vec<usize> {
-        let agenda = self.agenda.get(errand as usize).into_iter().flatten();
+    /// Returns the queues whose need is due by `now`.
+    pub(super) fn due(&self, need: Need, now: Moment) -> Vec<usize> {
+        let agenda = self.agenda.get(need as usize).into_iter().flatten();
         agenda.take_while(|(moment, _)| *moment <= now).map(|(_, queue)| *queue).collect()
     }
 
     /// Returns the least served queue that wants to claim by `now`, and its share of `room` free
     /// slots.
     pub(super) fn least_served(&mut self, now: Moment, room: usize) -> Option<(usize, usize)> {
-        for queue in self.due(Errand::Claim, now) {
+        for queue in self.due(Need::Claim, now) {
             self.want(queue);
         }
         let (_, queue) = *self.wanting.first()?;
@@ -136,9 +136,9 @@ impl Lanes {
             self.wanting_weight += lane.weight;
             self.wanting_limited += usize::from(lane.is_limited());
         }
-        let errand = Errand::Claim as usize;
-        if let Some(moment) = known.errands.get_mut(errand).and_then(Option::take) {
-            self.agenda.get_mut(errand).map(|agenda| agenda.remove(&(moment, queue)));
+        let need = Need::Claim as usize;
+        if let Some(moment) = known.needs.get_mut(need).and_then(Option::take) {
+            self.agenda.get_mut(need).map(|agenda| agenda.remove(&(moment, queue)));
         }
     }
 
@@ -153,14 +153,14 @@ impl Lanes {
             self.wanting_weight -= lane.weight;
             self.wanting_limited -= usize::from(lane.is_limited());
         }
-        let errands = lane.errands(among_others);
-        for ((agenda, old), new) in self.agenda.iter_mut().zip(known.errands).zip(errands) {
+        let needs = lane.needs(among_others);
+        for ((agenda, old), new) in self.agenda.iter_mut().zip(known.needs).zip(needs) {
             if old != new {
                 old.map(|moment| agenda.remove(&(moment, queue)));
                 new.map(|moment| agenda.insert((moment, queue)));
             }
         }
-        known.errands = errands;
+        known.needs = needs;
         let (old, new) = (known.totals, lane.totals());
         let Totals { handlers, reserved, unsettled } = &mut self.totals;
         *handlers = *handlers + new.handlers - old.handlers;
@@ -175,16 +175,16 @@ impl Lanes {
         let mut wanting = (0, 0, 0);
         let mut totals = Totals::default();
         for (queue, (lane, known)) in self.lanes.iter().zip(&self.known).enumerate() {
-            let mut errands = lane.errands(self.len() > 1);
+            let mut needs = lane.needs(self.len() > 1);
             if known.wanting.is_some() {
-                assert!(errands[Errand::Claim as usize].take().is_some());
+                assert!(needs[Need::Claim as usize].take().is_some());
                 assert!(self.wanting.contains(&(lane.served, queue)));
                 wanting.0 += 1;
                 wanting.1 += lane.weight;
                 wanting.2 += usize::from(lane.is_limited());
             }
-            assert_eq!(errands, known.errands);
-            for (agenda, moment) in self.agenda.iter().zip(errands) {
+            assert_eq!(needs, known.needs);
+            for (agenda, moment) in self.agenda.iter().zip(needs) {
                 assert_eq!(agenda.iter().find(|(_, of)| *of == queue).map(|(at, _)| *at), moment);
             }
             let Totals { handlers, reserved, unsettled } = lane.totals();

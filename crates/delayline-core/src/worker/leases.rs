@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use super::dice::Dice;
 use super::pauses::Pauses;
+use super::rng::Rng;
 use super::{Action, CancelReason, Moment, QueuePlan, Slot};
 use crate::limits::MAX_BATCH;
 use crate::{Extend, Extended, Lease, MessageId, Millis, Settlement};
@@ -54,7 +54,7 @@ struct Kept {
 pub(super) struct Held {
     pub(super) id: MessageId,
     pub(super) lease: Lease,
-    pub(super) grip: Grip,
+    pub(super) state: LeaseState,
     /// When its token fires because the lease is too old; `None` once it has.
     ages_at: Option<Moment>,
     /// When it counts as stuck; `None` once it does.
@@ -77,15 +77,15 @@ enum Asked {
 
 /// What is known about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grip {
+pub(super) enum LeaseState {
     /// Held.
-    Firm,
+    Held,
     /// Held, but no longer extended.
-    Loose,
+    NotExtended,
     /// Expired by this process's clock; the queue may not have taken it back (G7).
-    RunOut,
+    Expired,
     /// No longer the current lease, according to the queue (G6).
-    Gone,
+    Lost,
 }
 
 impl Leases {
@@ -125,14 +125,14 @@ impl Leases {
         if let Some((slot, held)) =
             earlier.and_then(|slot| self.held.get_mut(&slot).map(|held| (slot, held)))
         {
-            held.lose(slot, Grip::Gone, todo);
+            held.lose(slot, LeaseState::Lost, todo);
         }
         // Nor is that of its hand-off.
         self.kept.remove(&id);
         let held = Held {
             id,
             lease,
-            grip: Grip::Firm,
+            state: LeaseState::Held,
             ages_at: self.max_age.map(|age| since.after(age)),
             stuck_at: self.stuck_after.map(|time| started.after(time)),
             started,
@@ -156,7 +156,7 @@ impl Leases {
     /// Continues to extend the lease of a handler that has ended with a hand-off, as if it were still
     /// running.
     pub(super) fn keep(&mut self, held: Held) {
-        if held.grip != Grip::Loose {
+        if held.state != LeaseState::NotExtended {
             let Held { id, lease, since, ages_at, .. } = held;
             let kept = Kept { lease, since, ages_at };
             self.next = self.next.into_iter().chain([kept.next(self.beat())]).min();
@@ -184,7 +184,7 @@ impl Leases {
     /// Extends the lease of a message at once, if it has a handler: it may have been cancelled.
     pub(super) fn ask(&mut self, id: &MessageId) {
         let held = self.latest.get(id).and_then(|slot| self.held.get_mut(slot));
-        if let Some(held) = held.filter(|held| held.grip == Grip::Firm && !held.cancelled) {
+        if let Some(held) = held.filter(|held| held.state == LeaseState::Held && !held.cancelled) {
             held.asked = Asked::Yes;
             self.plan();
         }
@@ -206,15 +206,15 @@ impl Leases {
         }
         self.kept.retain(|_, kept| kept.ages_at.is_none_or(|ages_at| now < ages_at));
         let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
-        let firm = || self.held.iter().filter(|(_, held)| held.grip == Grip::Firm);
-        let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
+        let held = || self.held.iter().filter(|(_, held)| held.state == LeaseState::Held);
+        let is_asked = held().any(|(_, held)| held.asked == Asked::Yes);
         let since =
-            || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
+            || held().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
         let mut extend = None;
         if ready && (is_asked || since().any(|since| now >= since.after(beat))) {
             // The others are included unless quite fresh: one extension instead of many.
             let is_due = |since: Moment| now >= since.after(beat / 2);
-            let due = firm().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
+            let due = held().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
             let (slots, mut leases): (Vec<_>, Vec<_>) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
             let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
@@ -247,7 +247,7 @@ impl Leases {
                         held.cancel(slot, CancelReason::Requested, todo);
                     }
                 }
-                Extended::Stale | Extended::Missing => held.lose(slot, Grip::Gone, todo),
+                Extended::Stale | Extended::Missing => held.lose(slot, LeaseState::Lost, todo),
             }
         }
         for (id, extended) in kept.into_iter().zip(items) {
@@ -263,11 +263,11 @@ impl Leases {
         self.plan();
     }
 
-    pub(super) fn failed(&mut self, now: Moment, dice: &mut Dice) {
+    pub(super) fn failed(&mut self, now: Moment, rng: &mut Rng) {
         for slot in self.under_way.take().into_iter().flat_map(|extension| extension.slots) {
             self.held.entry(slot).and_modify(|held| held.asked.failed());
         }
-        self.retry_at = Some(now.after(self.pauses.next(dice)));
+        self.retry_at = Some(now.after(self.pauses.next(rng)));
         self.plan();
     }
 
@@ -331,10 +331,10 @@ impl Kept {
 impl Held {
     /// When something must be done about it, if it is extended `beat` after the last time.
     fn next(&self, beat: Duration, lease: Duration) -> Option<Moment> {
-        let end = match self.grip {
-            Grip::Firm => Some(self.since.after(beat.min(lease))),
-            Grip::Loose => Some(self.since.after(lease)),
-            Grip::RunOut | Grip::Gone => None,
+        let end = match self.state {
+            LeaseState::Held => Some(self.since.after(beat.min(lease))),
+            LeaseState::NotExtended => Some(self.since.after(lease)),
+            LeaseState::Expired | LeaseState::Lost => None,
         };
         [end, self.ages_at, self.stuck_at].into_iter().flatten().min()
     }
@@ -348,8 +348,8 @@ impl Held {
     ) {
         if self.ages_at.is_some_and(|ages_at| now >= ages_at) {
             self.ages_at = None;
-            if self.grip == Grip::Firm {
-                self.grip = Grip::Loose;
+            if self.state == LeaseState::Held {
+                self.state = LeaseState::NotExtended;
                 self.cancel(slot, CancelReason::LeaseTooOld, todo);
             }
         }
@@ -357,14 +357,14 @@ impl Held {
             self.stuck_at = None;
             todo.push_back(Action::Stuck { slot, running: now.since(self.started) });
         }
-        let holds = matches!(self.grip, Grip::Firm | Grip::Loose);
+        let holds = matches!(self.state, LeaseState::Held | LeaseState::NotExtended);
         if holds && now >= self.since.after(lease) {
-            self.lose(slot, Grip::RunOut, todo);
+            self.lose(slot, LeaseState::Expired, todo);
         }
     }
 
-    fn lose(&mut self, slot: Slot, grip: Grip, todo: &mut VecDeque<Action>) {
-        self.grip = grip;
+    fn lose(&mut self, slot: Slot, state: LeaseState, todo: &mut VecDeque<Action>) {
+        self.state = state;
         self.cancel(slot, CancelReason::LeaseLost, todo);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// Pauses that double up to the longest. Each is spread over its upper half, so that many workers
 /// do not return together and none is near zero.
@@ -28,10 +28,10 @@ impl Pauses {
         Self { next: first, first, longest }
     }
 
-    pub(super) fn next(&mut self, dice: &mut Dice) -> Duration {
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Duration {
         let pause = self.next;
         self.next = pause.saturating_mul(2).min(self.longest);
-        dice.between(pause / 2, pause)
+        rng.between(pause / 2, pause)
     }
 
     /// The cause is gone: starts again with the first pause.
@@ -47,12 +47,12 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let ms = Duration::from_millis;
-        let (mut dice, mut pauses) = (Dice::new([1; 16]), Pauses::of_failures());
+        let (mut rng, mut pauses) = (Rng::new([1; 16]), Pauses::of_failures());
         for full in [100, 200, 400, 800, 1_600, 2_000, 2_000] {
-            let pause = pauses.next(&mut dice);
+            let pause = pauses.next(&mut rng);
             assert!(pause >= ms(full / 2) && pause <= ms(full), "{pause:?} of {full}");
         }
         pauses.reset();
-        assert!(pauses.next(&mut dice) <= ms(100));
+        assert!(pauses.next(&mut rng) <= ms(100));
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use super::dice::Dice;
 use super::pauses::Pauses;
+use super::rng::Rng;
 use super::{Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::{
@@ -166,7 +166,7 @@ impl<T: Settling> Settles<T> {
         now: Moment,
         items: Vec<T>,
         error: Option<&Error>,
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) {
         self.under_way = 0;
         if error.is_none_or(|error| error.class() == ErrorClass::Ambiguous) {
@@ -176,7 +176,7 @@ impl<T: Settling> Settles<T> {
         self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
-        self.retry_at = Some(now.after(self.pauses.next(dice)));
+        self.retry_at = Some(now.after(self.pauses.next(rng)));
     }
 
     fn is_perhaps_done(&self, item: &T) -> bool {
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_a_full_server_refuses_holds_up_claims_only_when_it_takes_much_memory() {
-        let (mut dice, full) = (Dice::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
+        let (mut rng, full) = (Rng::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
         let mut settles = Settles::new();
         let push = |settles: &mut Settles<HandOff>, n: usize| {
             let following = NewMessage::new(id(&format!("next-{n}")), vec![0; 1_000_000]);
@@ -280,7 +280,7 @@ mod tests {
         (0..67).for_each(|n| push(&mut settles, n));
         assert_eq!(settles.backlog(), 67);
         let batch = settles.send(Moment::START).unwrap();
-        settles.failed(Moment::START, batch, Some(&full), &mut dice);
+        settles.failed(Moment::START, batch, Some(&full), &mut rng);
         assert_eq!((settles.len(), settles.backlog()), (67, 0));
         push(&mut settles, 67);
         assert_eq!(settles.backlog(), 68);

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use delayline_core::{Durability, Error, ErrorKind};
 use tokio::sync::OnceCell;
 
+use super::channel::{Channel, Held};
 use super::dial::before_sending;
 use super::driver::Driver;
-use super::line::{Held, Line};
 use crate::info::field;
 use crate::{CallError, Value};
 
@@ -67,12 +67,12 @@ impl Proof {
 
 /// Which process the connection leads to.
 pub(crate) async fn run_id<'a, D: Driver>(
-    line: &Line<D>,
+    channel: &Channel<D>,
     held: &'a Arc<Held<D::Connection>>,
     limit: Duration,
 ) -> Result<&'a str, Error> {
     let ask = || async {
-        let info = info(line, held, limit).await?;
+        let info = info(channel, held, limit).await?;
         let unnamed = || refusal("Redis", "reports no run_id in INFO, which identifies a server");
         field(&info, "run_id").map(str::to_owned).ok_or_else(unnamed)
     };
@@ -85,7 +85,7 @@ pub(crate) async fn run_id<'a, D: Driver>(
 ///
 /// [`ErrorKind::Unsupported`]: the server cannot show it.
 pub(crate) async fn proof_of<D: Driver>(
-    line: &Line<D>,
+    channel: &Channel<D>,
     held: &Arc<Held<D::Connection>>,
     limit: Duration,
     durability: Durability,
@@ -95,7 +95,7 @@ pub(crate) async fn proof_of<D: Driver>(
         Durability::None => Ok(None),
         Durability::Replicas(count) => Ok(Some(Proof::Replicas(count))),
         Durability::Disk => {
-            let ask = || disk_proof(line, held, limit);
+            let ask = || disk_proof(channel, held, limit);
             held.facts.disk.get_or_try_init(ask).await.copied()
         }
         _ => Err(Error::with_detail(ErrorKind::Unsupported("durability"), durability.to_string())),
@@ -104,7 +104,7 @@ pub(crate) async fn proof_of<D: Driver>(
 
 /// Asks before anything is sent whether the user may wait at all.
 pub(crate) async fn may_wait<D: Driver>(
-    line: &Line<D>,
+    channel: &Channel<D>,
     held: &Arc<Held<D::Connection>>,
     limit: Duration,
     proof: Proof,
@@ -115,23 +115,23 @@ pub(crate) async fn may_wait<D: Driver>(
         Proof::File => (&facts.may_wait_for_disk, "WAITAOF", &["0", "0", "1"][..]),
     };
     let args = args.iter().copied().map(Bytes::from).collect();
-    let ask = || async { line.request(held, limit, command, args).await.map(drop) };
+    let ask = || async { channel.request(held, limit, command, args).await.map(drop) };
     known.get_or_try_init(ask).await.map(drop).map_err(unsent)
 }
 
 /// How the server shows that its disk has something.
 async fn disk_proof<D: Driver>(
-    line: &Line<D>,
+    channel: &Channel<D>,
     held: &Arc<Held<D::Connection>>,
     limit: Duration,
 ) -> Result<Option<Proof>, Error> {
-    let info = info(line, held, limit).await?;
+    let info = info(channel, held, limit).await?;
     let server = Server::of(&info);
     if field(&info, "aof_enabled") != Some("1") {
         return Err(refusal(&server.name, "has no append-only file; set appendonly to yes"));
     }
     let args = ["GET", "*appendfsync*"].map(Bytes::from).to_vec();
-    let settings = match line.request(held, limit, "CONFIG", args).await {
+    let settings = match channel.request(held, limit, "CONFIG", args).await {
         Ok(Value::Array(settings)) => settings,
         Err(CallError::Failed(error)) => return Err(before_sending(error)),
         Ok(_) | Err(CallError::Reply(_)) => Vec::new(),
@@ -164,11 +164,11 @@ async fn disk_proof<D: Driver>(
 }
 
 async fn info<D: Driver>(
-    line: &Line<D>,
+    channel: &Channel<D>,
     held: &Arc<Held<D::Connection>>,
     limit: Duration,
 ) -> Result<String, Error> {
-    match line.request(held, limit, "INFO", Vec::new()).await {
+    match channel.request(held, limit, "INFO", Vec::new()).await {
         Ok(Value::Bytes(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),
         Ok(_) => Err(Error::with_detail(ErrorKind::Busy, "the reply to INFO has the wrong type")),
         Err(error) => Err(unsent(error)),

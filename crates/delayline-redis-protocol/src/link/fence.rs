@@ -12,9 +12,9 @@ use delayline_core::{Durability, Error, ErrorKind};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::channel::{Channel, Held};
 use super::driver::{Connection as _, Driver};
 use super::facts::{Proof, may_wait, proof_of, run_id};
-use super::line::{Held, Line};
 use super::no_reply;
 use crate::CallError;
 
@@ -27,7 +27,7 @@ const KEY_LIFE_MS: &str = "10000";
 pub(crate) struct Fences<D: Driver>(Arc<Shared<D>>);
 
 struct Shared<D: Driver> {
-    line: Line<D>,
+    channel: Channel<D>,
     /// For one pair of commands.
     limit: Duration,
     /// Whoever has it has the only pair under way.
@@ -38,20 +38,20 @@ struct Shared<D: Driver> {
 
 /// A pair, and those who want to know what came of it.
 struct Gathering<D: Driver> {
-    post: Post<D>,
+    prepared: PreparedFence<D>,
     outcome: watch::Receiver<Option<Result<(), Error>>>,
 }
 
 /// A connection that was there before a call was sent, to the same process, and what it is to confirm.
-pub(crate) struct Post<D: Driver> {
+pub(crate) struct PreparedFence<D: Driver> {
     held: Arc<Held<D::Connection>>,
     proof: Proof,
 }
 
 impl<D: Driver> Fences<D> {
-    pub(crate) fn new(line: Line<D>, limit: Duration) -> Self {
+    pub(crate) fn new(channel: Channel<D>, limit: Duration) -> Self {
         let (turn, gathering) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { line, limit, turn, gathering }))
+        Self(Arc::new(Shared { channel, limit, turn, gathering }))
     }
 
     /// Prepares the fence of a call that is to be sent over `held`, a connection of `calls`. `None` if
@@ -60,21 +60,21 @@ impl<D: Driver> Fences<D> {
     /// # Errors
     ///
     /// The server cannot confirm it, or not now; nothing was sent.
-    pub(crate) async fn post(
+    pub(crate) async fn prepare(
         &self,
-        calls: &Line<D>,
+        calls: &Channel<D>,
         held: &Arc<Held<D::Connection>>,
         durability: Durability,
-    ) -> Result<Option<Post<D>>, Error> {
-        let Shared { line, limit, .. } = &*self.0;
+    ) -> Result<Option<PreparedFence<D>>, Error> {
+        let Shared { channel, limit, .. } = &*self.0;
         let Some(proof) = proof_of(calls, held, *limit, durability).await? else { return Ok(None) };
-        let own = line.get().await?;
-        may_wait(line, &own, *limit, proof).await?;
-        if run_id(line, &own, *limit).await? == run_id(calls, held, *limit).await? {
-            return Ok(Some(Post { held: own, proof }));
+        let own = channel.get().await?;
+        may_wait(channel, &own, *limit, proof).await?;
+        if run_id(channel, &own, *limit).await? == run_id(calls, held, *limit).await? {
+            return Ok(Some(PreparedFence { held: own, proof }));
         }
         // One of them is left over from before a failover.
-        line.retire(&own);
+        channel.retire(&own);
         calls.retire(held);
         Err(Error::with_detail(ErrorKind::Busy, "two connections to it reach different servers"))
     }
@@ -84,8 +84,12 @@ impl<D: Driver> Fences<D> {
     /// # Errors
     ///
     /// [`ErrorKind::Unconfirmed`].
-    pub(crate) async fn passed(&self, post: &Post<D>, key: &Bytes) -> Result<(), Error> {
-        let mut outcome = self.join(post, key);
+    pub(crate) async fn passed(
+        &self,
+        prepared: &PreparedFence<D>,
+        key: &Bytes,
+    ) -> Result<(), Error> {
+        let mut outcome = self.join(prepared, key);
         // The pair under way, and the next one.
         let waited = timeout(self.0.limit * 2, outcome.wait_for(Option::is_some)).await;
         let outcome = waited.ok().and_then(|seen| seen.ok()?.clone());
@@ -93,17 +97,21 @@ impl<D: Driver> Fences<D> {
     }
 
     /// Joins those who wait for the next pair.
-    fn join(&self, post: &Post<D>, key: &Bytes) -> watch::Receiver<Option<Result<(), Error>>> {
+    fn join(
+        &self,
+        prepared: &PreparedFence<D>,
+        key: &Bytes,
+    ) -> watch::Receiver<Option<Result<(), Error>>> {
         let mut gathering = self.0.lock();
         // The runtime of its task may have ended.
         gathering.retain(|pair| pair.outcome.has_changed().is_ok());
-        if let Some(pair) = gathering.iter().find(|pair| pair.post.is(post)) {
+        if let Some(pair) = gathering.iter().find(|pair| pair.prepared.is(prepared)) {
             return pair.outcome.clone();
         }
         let (sender, outcome) = watch::channel(None);
-        gathering.push(Gathering { post: post.clone(), outcome: outcome.clone() });
+        gathering.push(Gathering { prepared: prepared.clone(), outcome: outcome.clone() });
         // A task of its own, so that it outlives callers that give up.
-        tokio::spawn(Arc::clone(&self.0).confirm(post.clone(), key.clone(), sender));
+        tokio::spawn(Arc::clone(&self.0).confirm(prepared.clone(), key.clone(), sender));
         outcome
     }
 }
@@ -111,19 +119,23 @@ impl<D: Driver> Fences<D> {
 impl<D: Driver> Shared<D> {
     async fn confirm(
         self: Arc<Self>,
-        post: Post<D>,
+        prepared: PreparedFence<D>,
         key: Bytes,
         outcome: watch::Sender<Option<Result<(), Error>>>,
     ) {
         let _turn = self.turn.lock().await;
         // Whoever comes from now on is answered too late for this pair.
-        self.lock().retain(|pair| !pair.post.is(&post));
-        outcome.send_replace(Some(self.send(&post, key).await));
+        self.lock().retain(|pair| !pair.prepared.is(&prepared));
+        outcome.send_replace(Some(self.send(&prepared, key).await));
     }
 
     /// Sends a write and a wait behind it, over a connection that has been sound since before the calls.
-    async fn send(&self, Post { held, proof }: &Post<D>, key: Bytes) -> Result<(), Error> {
-        if !self.line.uses(held) {
+    async fn send(
+        &self,
+        PreparedFence { held, proof }: &PreparedFence<D>,
+        key: Bytes,
+    ) -> Result<(), Error> {
+        if !self.channel.uses(held) {
             return Err(unconfirmed("the connection for confirmations was lost"));
         }
         let wait = LONGEST_WAIT.min(self.limit / 2);
@@ -131,9 +143,9 @@ impl<D: Driver> Shared<D> {
         let (command, args) = proof.wait(wait);
         let replies = async {
             let no_reply = |_| CallError::from(no_reply(self.limit));
-            let write = self.line.within(self.limit, held.connection.request("SET", write));
+            let write = self.channel.within(self.limit, held.connection.request("SET", write));
             let waited = held.connection.request(command, args);
-            let waited = self.line.within_after(wait, self.limit, waited);
+            let waited = self.channel.within_after(wait, self.limit, waited);
             // In this order: the wait is for the write before it.
             tokio::try_join!(
                 biased;
@@ -143,7 +155,7 @@ impl<D: Driver> Shared<D> {
         };
         let why = match replies.await {
             Ok((_, reply)) if proof.is_given_by(&reply) => {
-                self.line.served(held);
+                self.channel.served(held);
                 return Ok(());
             }
             Ok((_, reply)) => {
@@ -153,7 +165,7 @@ impl<D: Driver> Shared<D> {
             Err(CallError::Failed(error)) => error.to_string(),
         };
         // Whatever it was may have happened to the calls as well: a server that was demoted, say.
-        self.line.retire(held);
+        self.channel.retire(held);
         Err(unconfirmed(why))
     }
 
@@ -163,14 +175,14 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-impl<D: Driver> Post<D> {
+impl<D: Driver> PreparedFence<D> {
     /// Whether one pair confirms both.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held) && self.proof == other.proof
     }
 }
 
-impl<D: Driver> Clone for Post<D> {
+impl<D: Driver> Clone for PreparedFence<D> {
     fn clone(&self) -> Self {
         Self { held: Arc::clone(&self.held), proof: self.proof }
     }

@@ -13,8 +13,8 @@ use crate::info::Fields;
 use crate::link::driver::Driver;
 use crate::{CallError, Value, classify};
 
-use super::fleet::{Fleet, Node, Nodes};
 use super::map::{HostPort, View};
+use super::node::{Node, NodeConnector, Nodes};
 
 /// How long one of them may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,14 +47,14 @@ impl<D: Driver> Directory<D> {
     /// Nobody answered, or nobody knows.
     pub(crate) async fn look(
         &self,
-        fleet: &Fleet,
+        connector: &NodeConnector,
         current: &Nodes<D>,
         first: Option<&HostPort>,
     ) -> Result<View, Error> {
         match self {
-            Self::Cluster { seeds } => cluster(fleet, current, seeds, first).await,
+            Self::Cluster { seeds } => cluster(connector, current, seeds, first).await,
             Self::Sentinel { sentinels, service } => {
-                sentinel(fleet, current, sentinels, service).await
+                sentinel(connector, current, sentinels, service).await
             }
         }
     }
@@ -66,7 +66,7 @@ impl<D: Driver> Directory<D> {
 /// A node that was silent for a while may believe what was true before. It is asked only if nobody
 /// else knows; so are seeds then, because one of them may be the same node by another name.
 async fn cluster<D: Driver>(
-    fleet: &Fleet,
+    connector: &NodeConnector,
     current: &Nodes<D>,
     seeds: &[HostPort],
     first: Option<&HostPort>,
@@ -74,7 +74,7 @@ async fn cluster<D: Driver>(
     let mut known: Vec<_> = current.nodes().iter().collect();
     fastrand::shuffle(&mut known);
     let (doubted, trusted): (Vec<_>, Vec<_>) =
-        known.into_iter().partition(|(_, node)| node.doubt.is_raised());
+        known.into_iter().partition(|(_, node)| node.suspicion.is_raised());
     let is_doubted = |name: &HostPort| doubted.iter().any(|(known, _)| known == name);
     let mut names: Vec<&HostPort> = Vec::new();
     let first = first.filter(|name| !is_doubted(name));
@@ -92,7 +92,7 @@ async fn cluster<D: Driver>(
     if doubted.is_empty() {
         names.append(&mut rest);
     }
-    let mut search = Search { fleet, current, newest: None, failures: Failures::default() };
+    let mut search = Search { connector, current, newest: None, failures: Failures::default() };
     for names in [names, rest] {
         if let Some(view) = search.ask(names).await {
             return Ok(view);
@@ -103,7 +103,7 @@ async fn cluster<D: Driver>(
 
 /// The questions of one look, and what came of them.
 struct Search<'a, D: Driver> {
-    fleet: &'a Fleet,
+    connector: &'a NodeConnector,
     current: &'a Nodes<D>,
     /// The newest of the views that are not good enough.
     newest: Option<View>,
@@ -116,7 +116,7 @@ impl<D: Driver> Search<'_, D> {
         let (mut names, mut asked) = (names.into_iter(), JoinSet::new());
         loop {
             if let Some(name) = names.next() {
-                match self.fleet.node(name, self.current) {
+                match self.connector.node(name, self.current) {
                     Ok(node) => {
                         asked.spawn(in_time(name.clone(), view_of(node, name.clone())));
                     }
@@ -178,7 +178,7 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
 /// Fewer than a majority of the sentinels are not believed: they may be cut off together with a primary
 /// that the others have replaced.
 async fn sentinel<D: Driver>(
-    fleet: &Fleet,
+    connector: &NodeConnector,
     current: &Nodes<D>,
     sentinels: &[(HostPort, Arc<Node<D>>)],
     service: &str,
@@ -190,7 +190,7 @@ async fn sentinel<D: Driver>(
     }
     let majority = sentinels.len() / 2 + 1;
     let known = current.owner(0);
-    let is_doubted = known.is_some_and(|(_, node)| node.doubt.is_raised());
+    let is_doubted = known.is_some_and(|(_, node)| node.suspicion.is_raised());
     let mut answers: Vec<Told> = Vec::new();
     loop {
         // The one that leads a failover is the first to know of it, so all are heard. Whoever opens a
@@ -248,7 +248,7 @@ async fn sentinel<D: Driver>(
             Some((known, _)) => left.push(known.clone()),
             None => {}
         }
-        let node = fleet.node(&name, current)?;
+        let node = connector.node(&name, current)?;
         match in_time(name.clone(), is_primary(node)).await.1 {
             Ok(true) => return Ok(View::of_one(epoch, name, left)),
             Ok(false) => failures.add(&name, no_primary()),

@@ -12,7 +12,7 @@ use crate::link::driver::Driver;
 use crate::{QueueList, Value};
 
 use super::directory::{Failures, no_answer, refusal, words};
-use super::fleet::Nodes;
+use super::node::Nodes;
 
 /// The queues of all primaries, which are asked at once: a silent one delays the result by one
 /// timeout, and hides its own queues only.

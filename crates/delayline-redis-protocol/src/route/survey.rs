@@ -15,8 +15,8 @@ use crate::{Address, CallError, ConnectOptions, Topology, Value};
 use super::directory::{
     Directory, Failures, fields, name_in, no_answer, refusal, service_of, words,
 };
-use super::fleet::{Fleet, Node};
 use super::map::{HostPort, Map, names};
+use super::node::{Node, NodeConnector};
 use super::slot::{SLOTS, slot_of};
 
 /// How the servers of a [`Survey`] are related.
@@ -127,16 +127,16 @@ pub(crate) async fn survey<D: Driver>(options: &ConnectOptions) -> Result<Survey
         return single::<D>(address, options).await;
     }
     let (directory, is_encrypted) = super::directory::<D>(options)?;
-    let fleet = Fleet::new(options.clone(), is_encrypted, false);
+    let connector = NodeConnector::new(options.clone(), is_encrypted, false);
     match directory {
         Directory::Cluster { seeds } => {
-            let places = cluster::<D>(&fleet, seeds).await?;
-            let servers = ask_all::<D>(&fleet, places, true).await;
+            let places = cluster::<D>(&connector, seeds).await?;
+            let servers = ask_all::<D>(&connector, places, true).await;
             Ok(Survey { kind: TopologyKind::Cluster, servers, sentinels: Vec::new() })
         }
         Directory::Sentinel { sentinels, service } => {
             let (places, sentinels) = watched(sentinels, &service).await?;
-            let servers = ask_all::<D>(&fleet, places, false).await;
+            let servers = ask_all::<D>(&connector, places, false).await;
             Ok(Survey { kind: TopologyKind::Sentinel, servers, sentinels })
         }
     }
@@ -180,9 +180,9 @@ async fn single<D: Driver>(address: &Address, options: &ConnectOptions) -> Resul
     let replicas = answers.info.as_ref().map(replicas).unwrap_or_default();
     let mut servers = vec![answers.report(shown, Vec::new(), Vec::new(), 0)];
     if name.is_some() {
-        let fleet = Fleet::new(options.clone(), is_encrypted, false);
+        let connector = NodeConnector::new(options.clone(), is_encrypted, false);
         let places = replicas.into_iter().map(|name| Place::of(name, "slave")).collect();
-        servers.extend(ask_all::<D>(&fleet, places, false).await);
+        servers.extend(ask_all::<D>(&connector, places, false).await);
     }
     Ok(Survey { kind: TopologyKind::Single, servers, sentinels: Vec::new() })
 }
@@ -198,10 +198,13 @@ fn replicas(info: &Fields) -> Vec<HostPort> {
 }
 
 /// The nodes of a cluster, as the seed with the newest knowledge tells them.
-async fn cluster<D: Driver>(fleet: &Fleet, seeds: Vec<HostPort>) -> Result<Vec<Place>, Error> {
+async fn cluster<D: Driver>(
+    connector: &NodeConnector,
+    seeds: Vec<HostPort>,
+) -> Result<Vec<Place>, Error> {
     let (mut asked, mut failures) = (JoinSet::new(), Failures::default());
     for name in seeds {
-        match fleet.node::<D>(&name, &Map::default()) {
+        match connector.node::<D>(&name, &Map::default()) {
             Ok(node) => {
                 asked.spawn(async move { (nodes_of(&node, &name).await, name) });
             }
@@ -356,14 +359,14 @@ async fn view_of<D: Driver>(node: &Node<D>, service: &str) -> Result<SentinelVie
 
 /// Asks them all at once, and answers in their order.
 async fn ask_all<D: Driver>(
-    fleet: &Fleet,
+    connector: &NodeConnector,
     places: Vec<Place>,
     is_cluster: bool,
 ) -> Vec<ServerReport> {
     let mut asked = JoinSet::new();
     for (number, place) in places.into_iter().enumerate() {
         let node = match &place.name {
-            Some(name) => fleet.node::<D>(name, &Map::default()),
+            Some(name) => connector.node::<D>(name, &Map::default()),
             None => Err(Error::with_detail(ErrorKind::Unreachable, "its address is unknown")),
         };
         asked.spawn(async move {

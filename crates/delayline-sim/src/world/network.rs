@@ -77,7 +77,7 @@ impl World<'_> {
     pub(super) fn call(&mut self, caller: Caller, queue: usize, op: Op) {
         let number = self.ledger.totals.calls;
         self.ledger.totals.calls += 1;
-        let (there, back) = (1 + self.dice.below(3), 1 + self.dice.below(3));
+        let (there, back) = (1 + self.rng.below(3), 1 + self.rng.below(3));
         let fault = self.fault(number, &op);
         if let Some(fault) = fault {
             self.ledger.totals.met.note(fault.into());

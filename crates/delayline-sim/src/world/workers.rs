@@ -17,7 +17,7 @@ use crate::story::{Answer, HEALED_AT, Handling, Ms, Outage, OutageKind, WoundKin
 impl World<'_> {
     pub(super) fn start(&mut self, process: usize) {
         let plan = self.plan();
-        let seed = self.dice.seed();
+        let seed = self.rng.seed();
         if let Some(process) = self.processes.get_mut(process)
             && process.machine.is_none()
         {
@@ -29,7 +29,7 @@ impl World<'_> {
     pub(super) fn plan(&mut self) -> Plan {
         let lease = Millis::saturating(self.story.lease);
         let max_lease_age = self.story.max_lease_age.map(Duration::from_millis);
-        let name = format!("worker-{:016x}", self.dice.next());
+        let name = format!("worker-{:016x}", self.rng.next());
         let queue = |number: usize| QueuePlan {
             consumer: ConsumerName::new(name.clone())
                 .unwrap_or_else(|error| unreachable!("{error}")),

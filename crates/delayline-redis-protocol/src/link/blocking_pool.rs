@@ -12,7 +12,7 @@ use super::pace::Pace;
 use crate::CallError;
 
 /// Lends connections for one wait at a time.
-pub(crate) struct Standby<D: Driver> {
+pub(crate) struct BlockingPool<D: Driver> {
     dial: Arc<Dial<D>>,
     state: Mutex<State<D::Connection>>,
 }
@@ -22,7 +22,7 @@ struct State<C> {
     pace: Pace,
 }
 
-impl<D: Driver> Standby<D> {
+impl<D: Driver> BlockingPool<D> {
     pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
         let state = State { idle: Vec::new(), pace: Pace::default() };
         Self { dial, state: Mutex::new(state) }

@@ -13,12 +13,12 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
-use super::doubt::Doubt;
 use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
 use super::health::{Health, health_after, lost};
 use super::no_reply;
 use super::pace::Pace;
+use super::suspicion::Suspicion;
 use crate::{CallError, Value};
 
 /// At most so often a refusal leads to a new connection: the name may take a while to lead
@@ -48,10 +48,10 @@ impl<C> Held<C> {
 }
 
 /// Holds the connection. All methods take `&self` and are safe to call from many tasks.
-pub(crate) struct Line<D: Driver> {
+pub(crate) struct Channel<D: Driver> {
     shared: Arc<Shared<D>>,
     /// Raised when the server is slow to answer.
-    doubt: Option<Doubt>,
+    suspicion: Option<Suspicion>,
 }
 
 struct Shared<D: Driver> {
@@ -81,11 +81,11 @@ enum Found<D: Driver> {
 
 type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
 
-impl<D: Driver> Line<D> {
-    pub(crate) fn new(dial: Arc<Dial<D>>, doubt: Option<Doubt>) -> Self {
+impl<D: Driver> Channel<D> {
+    pub(crate) fn new(dial: Arc<Dial<D>>, suspicion: Option<Suspicion>) -> Self {
         let state =
             State { slot: Slot::Empty, pace: Pace::default(), refusals_ignored_until: None };
-        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }), doubt }
+        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }), suspicion }
     }
 
     /// The connection, made if there is none that works.
@@ -98,7 +98,8 @@ impl<D: Driver> Line<D> {
             Found::Connection(held) => return Ok(held),
             Found::Attempt(attempt) => attempt,
         };
-        let outcome = Doubt::watch(self.doubt.as_ref(), attempt.wait_for(Option::is_some)).await;
+        let outcome =
+            Suspicion::watch(self.suspicion.as_ref(), attempt.wait_for(Option::is_some)).await;
         let outcome = outcome.ok().and_then(|seen| seen.clone());
         match outcome {
             Some(outcome) => outcome,
@@ -146,7 +147,7 @@ impl<D: Driver> Line<D> {
         limit: Duration,
         reply: F,
     ) -> Result<F::Output, Elapsed> {
-        Doubt::timeout(self.doubt.as_ref(), limit, reply).await
+        Suspicion::timeout(self.suspicion.as_ref(), limit, reply).await
     }
 
     /// The same for the reply to a command that waits for up to `wait`.
@@ -160,7 +161,7 @@ impl<D: Driver> Line<D> {
         limit: Duration,
         reply: F,
     ) -> Result<F::Output, Elapsed> {
-        Doubt::timeout_of_wait(self.doubt.as_ref(), wait, limit, reply).await
+        Suspicion::timeout_of_wait(self.suspicion.as_ref(), wait, limit, reply).await
     }
 
     /// Whether the connection is still the one to use.
@@ -187,7 +188,7 @@ impl<D: Driver> Line<D> {
         held: &'a Arc<Held<D::Connection>>,
         limit: Duration,
     ) -> ProbeIfDropped<'a, D> {
-        ProbeIfDropped { line: self, held, limit, armed: true }
+        ProbeIfDropped { channel: self, held, limit, armed: true }
     }
 
     /// A call over the connection failed: judges whether the connection is still good.
@@ -202,7 +203,7 @@ impl<D: Driver> Line<D> {
 
 /// Probes a connection when it is dropped before it is disarmed.
 struct ProbeIfDropped<'a, D: Driver> {
-    line: &'a Line<D>,
+    channel: &'a Channel<D>,
     held: &'a Arc<Held<D::Connection>>,
     limit: Duration,
     armed: bool,
@@ -220,7 +221,7 @@ impl<D: Driver> Drop for ProbeIfDropped<'_, D> {
         // A future can be dropped outside of its runtime; then nobody is left to serve either.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.armed && !self.held.probed.swap(true, Ordering::Relaxed) {
-            let shared = Arc::clone(&self.line.shared);
+            let shared = Arc::clone(&self.channel.shared);
             runtime.spawn(shared.probe(Arc::clone(self.held), self.limit));
         }
     }

@@ -7,9 +7,9 @@ use crate::ClaimId;
 /// A pseudo-random generator. Its 2^128 numbers never repeat, so claim ids from one seed are always
 /// distinct, and those from different random seeds are as distinct as random ones.
 #[derive(Debug)]
-pub(super) struct Dice(u128);
+pub(super) struct Rng(u128);
 
-impl Dice {
+impl Rng {
     pub(super) const fn new(seed: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(seed))
     }
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn a_seed_means_the_same_in_every_version() {
         let ids: Vec<_> = {
-            let mut dice = Dice::new(*b"sixteen bytes...");
-            (0..2).map(|_| format!("{:?}", dice.claim_id())).collect()
+            let mut rng = Rng::new(*b"sixteen bytes...");
+            (0..2).map(|_| format!("{:?}", rng.claim_id())).collect()
         };
         let expected = [
             "ClaimId(d236da676060c141b4cec6015c22b8d0)",
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn every_bit_is_even() {
-        let mut dice = Dice::new([0; 16]);
+        let mut rng = Rng::new([0; 16]);
         let mut ones = [0_u32; 128];
         for _ in 0..4_000 {
-            let number = dice.next();
+            let number = rng.next();
             for (bit, ones) in ones.iter_mut().enumerate() {
                 *ones += u32::from(number >> bit & 1 == 1);
             }
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn numbers_differ_and_spread_evenly() {
-        let mut dice = Dice::new([0; 16]);
-        let ids: HashSet<_> = (0..10_000).map(|_| dice.claim_id()).collect();
+        let mut rng = Rng::new([0; 16]);
+        let ids: HashSet<_> = (0..10_000).map(|_| rng.claim_id()).collect();
         assert_eq!(ids.len(), 10_000);
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
-        let drawn: Vec<_> = (0..10_000).map(|_| dice.between(low, high)).collect();
+        let drawn: Vec<_> = (0..10_000).map(|_| rng.between(low, high)).collect();
         assert!(drawn.iter().all(|drawn| (low..=high).contains(drawn)));
         let mean = drawn.iter().sum::<Duration>() / 10_000;
         assert!(mean > Duration::from_millis(148) && mean < Duration::from_millis(152), "{mean:?}");
-        assert_eq!(dice.between(high, low), high);
+        assert_eq!(rng.between(high, low), high);
     }
 }

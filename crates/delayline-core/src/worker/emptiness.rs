@@ -2,7 +2,7 @@
 
 /// Which queues to ask, and which have replied that they are empty.
 #[derive(Debug)]
-pub(super) struct Census {
+pub(super) struct EmptinessCheck {
     queues: Vec<Question>,
     /// Rises whenever a handler may have sent messages to any of the queues.
     round: u64,
@@ -23,7 +23,7 @@ struct Question {
     again: bool,
 }
 
-impl Census {
+impl EmptinessCheck {
     pub(super) fn new(queues: usize) -> Self {
         let queues = vec![Question::default(); queues];
         Self { queues, round: 1, asked_all_in: 0, again: Vec::new(), empty: 0 }

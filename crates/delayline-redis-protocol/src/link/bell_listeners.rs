@@ -10,8 +10,8 @@ use delayline_core::{Error, ErrorKind};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::blocking_pool::BlockingPool;
 use super::driver::{Connection as _, Driver};
-use super::standby::Standby;
 use super::{no_reply, unexpected};
 use crate::route::slot_of;
 use crate::{CallError, Value};
@@ -26,8 +26,8 @@ use crate::{CallError, Value};
 ///
 /// A hint goes to the one who has waited longest. A listener stops at once when nobody waits for
 /// one of its bells any more, because it could pop a hint that others wait for.
-pub(crate) struct Ear<D: Driver> {
-    standby: Arc<Standby<D>>,
+pub(crate) struct BellListeners<D: Driver> {
+    pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,
     /// Bells of different hash slots cannot share a command.
     is_sharded: bool,
@@ -40,7 +40,7 @@ struct Groups<D: Driver> {
 }
 
 struct Group<D: Driver> {
-    standby: Arc<Standby<D>>,
+    pool: Arc<BlockingPool<D>>,
     state: Mutex<State>,
 }
 
@@ -87,10 +87,10 @@ struct Round {
 
 type Answer = Result<bool, CallError>;
 
-impl<D: Driver> Ear<D> {
-    pub(crate) fn new(standby: Standby<D>) -> Self {
+impl<D: Driver> BellListeners<D> {
+    pub(crate) fn new(pool: BlockingPool<D>) -> Self {
         let groups = Groups { of_bell: HashMap::new(), latest: HashMap::new() };
-        Self { standby: Arc::new(standby), groups: Mutex::new(groups), is_sharded: false }
+        Self { pool: Arc::new(pool), groups: Mutex::new(groups), is_sharded: false }
     }
 
     pub(crate) fn sharded(self) -> Self {
@@ -121,7 +121,7 @@ impl<D: Driver> Ear<D> {
             return Arc::clone(group);
         }
         let slot = self.is_sharded.then(|| slot_of(bell));
-        let fresh = || (Group::new(&self.standby), 0);
+        let fresh = || (Group::new(&self.pool), 0);
         let (latest, bells) = groups.latest.entry(slot).or_insert_with(fresh);
         if *bells == MOST_BELLS {
             (*latest, *bells) = fresh();
@@ -147,8 +147,8 @@ impl<D: Driver> Drop for Leaves<'_, D> {
 }
 
 impl<D: Driver> Group<D> {
-    fn new(standby: &Arc<Standby<D>>) -> Arc<Self> {
-        Arc::new(Self { standby: Arc::clone(standby), state: Mutex::new(State::new()) })
+    fn new(pool: &Arc<BlockingPool<D>>) -> Arc<Self> {
+        Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
     }
 
     /// Puts a wait on the list, and makes sure that somebody listens; `None` if it is over already.
@@ -193,13 +193,13 @@ impl<D: Driver> Group<D> {
         }
         if !self.lock().listeners.is_empty() {
             // They have their own connections.
-            self.standby.close_idle();
+            self.pool.close_idle();
         }
     }
 
     /// One blocking command. Answers which bell rang, if one did.
     async fn hear(&self, bells: Vec<Bytes>, limit: Duration) -> Result<Option<Bytes>, CallError> {
-        let connection = self.standby.take().await?;
+        let connection = self.pool.take().await?;
         let mut args = bells;
         args.push(seconds(limit).into());
         let bound = limit + WAIT_GRACE;
@@ -208,8 +208,8 @@ impl<D: Driver> Group<D> {
             Err(_) => Err(no_reply(bound).into()),
         };
         match &reply {
-            Ok(_) => self.standby.give_back(connection),
-            Err(error) => self.standby.noted(connection, error),
+            Ok(_) => self.pool.give_back(connection),
+            Err(error) => self.pool.noted(connection, error),
         }
         match reply? {
             Value::Nil => Ok(None),

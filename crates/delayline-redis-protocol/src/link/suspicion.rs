@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use tokio::time::{error::Elapsed, timeout};
 
 /// A call that takes longer than this makes us look whether its server still serves its keys.
-const DOUBT: Duration = Duration::from_secs(1);
+const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
 /// A server that is slow to answer may have been replaced. A server that was frozen answers what
 /// waited in its sockets before it hears that it was.
 #[derive(Clone)]
-pub(crate) struct Doubt {
+pub(crate) struct Suspicion {
     is_raised: Arc<AtomicBool>,
     /// A confirmation took long. Replicas and disks may be slow where the server is not, so this
     /// concerns durable calls only.
@@ -24,7 +24,7 @@ pub(crate) struct Doubt {
     sign: Arc<Notify>,
 }
 
-impl Doubt {
+impl Suspicion {
     pub(crate) fn new(sign: &Arc<Notify>) -> Self {
         let (is_raised, is_slow_to_confirm) = Default::default();
         Self { is_raised, is_slow_to_confirm, sign: Arc::clone(sign) }
@@ -57,47 +57,47 @@ impl Doubt {
         }
     }
 
-    /// Awaits a connection, and raises the doubt each time that [`DOUBT`] has passed.
-    pub(crate) async fn watch<F: Future>(doubt: Option<&Self>, connection: F) -> F::Output {
-        let Some(doubt) = doubt else { return connection.await };
+    /// Awaits a connection, and raises the suspicion each time that [`SUSPECT_AFTER`] has passed.
+    pub(crate) async fn watch<F: Future>(suspicion: Option<&Self>, connection: F) -> F::Output {
+        let Some(suspicion) = suspicion else { return connection.await };
         let mut connection = pin!(connection);
         loop {
-            if let Ok(connection) = timeout(DOUBT, &mut connection).await {
+            if let Ok(connection) = timeout(SUSPECT_AFTER, &mut connection).await {
                 return connection;
             }
-            doubt.raise();
+            suspicion.raise();
         }
     }
 
-    /// Like [`timeout`], but raises the doubt each time that [`DOUBT`] has passed. One timer serves
-    /// both: every call waits for it.
+    /// Like [`timeout`], but raises the suspicion each time that [`SUSPECT_AFTER`] has passed. One
+    /// timer serves both: every call waits for it.
     pub(crate) async fn timeout<F: Future>(
-        doubt: Option<&Self>,
+        suspicion: Option<&Self>,
         limit: Duration,
         reply: F,
     ) -> Result<F::Output, Elapsed> {
-        Self::timeout_of_wait(doubt, Duration::ZERO, limit, reply).await
+        Self::timeout_of_wait(suspicion, Duration::ZERO, limit, reply).await
     }
 
     /// The same for the reply of a server that was asked to wait for up to `wait` before it: until
-    /// then, slowness raises the doubt for durable calls only.
+    /// then, slowness raises the suspicion for durable calls only.
     pub(crate) async fn timeout_of_wait<F: Future>(
-        doubt: Option<&Self>,
+        suspicion: Option<&Self>,
         wait: Duration,
         limit: Duration,
         reply: F,
     ) -> Result<F::Output, Elapsed> {
-        let Some(doubt) = doubt else { return timeout(limit, reply).await };
+        let Some(suspicion) = suspicion else { return timeout(limit, reply).await };
         let (mut reply, mut passed) = (pin!(reply), Duration::ZERO);
-        while limit - passed > DOUBT {
-            if let Ok(reply) = timeout(DOUBT, &mut reply).await {
+        while limit - passed > SUSPECT_AFTER {
+            if let Ok(reply) = timeout(SUSPECT_AFTER, &mut reply).await {
                 return Ok(reply);
             }
-            passed += DOUBT;
+            passed += SUSPECT_AFTER;
             if passed <= wait {
-                doubt.raise_for_durable_calls();
+                suspicion.raise_for_durable_calls();
             } else {
-                doubt.raise();
+                suspicion.raise();
             }
         }
         timeout(limit - passed, reply).await

@@ -1,9 +1,9 @@
 //! The chance of one simulation.
 
 /// A sequence of numbers that looks random and depends on its seed alone (splitmix64).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -6,8 +6,8 @@ use delayline_core::Error;
 use tokio::sync::Notify;
 
 use crate::link::Link;
-use crate::link::doubt::Doubt;
 use crate::link::driver::Driver;
+use crate::link::suspicion::Suspicion;
 use crate::{Address, ConnectOptions};
 
 use super::map::{HostPort, Map};
@@ -16,7 +16,7 @@ use super::map::{HostPort, Map};
 pub(crate) struct Node<D: Driver> {
     pub(crate) link: Link<D>,
     /// Raised when a call was not answered for a while.
-    pub(crate) doubt: Doubt,
+    pub(crate) suspicion: Suspicion,
 }
 
 /// Which of them serves which slot.
@@ -24,7 +24,7 @@ pub(crate) type Nodes<D> = Map<Arc<Node<D>>>;
 
 /// How every node is dialed: whatever it is called, with the same login, and over TLS where the URL
 /// says so.
-pub(crate) struct Fleet {
+pub(crate) struct NodeConnector {
     options: ConnectOptions,
     is_encrypted: bool,
     is_sharded: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     sign: Arc<Notify>,
 }
 
-impl Fleet {
+impl NodeConnector {
     pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
         Self { options, is_encrypted, is_sharded, sign: Arc::default() }
     }
@@ -61,9 +61,9 @@ impl Fleet {
         } else {
             Address::Tcp { host, port }
         };
-        let doubt = Doubt::new(&self.sign);
-        let link = Link::of(&address, &self.options, Some(&doubt))?;
+        let suspicion = Suspicion::new(&self.sign);
+        let link = Link::of(&address, &self.options, Some(&suspicion))?;
         let link = if self.is_sharded { link.sharded() } else { link };
-        Ok(Arc::new(Node { link, doubt }))
+        Ok(Arc::new(Node { link, suspicion }))
     }
 }

@@ -81,7 +81,7 @@ pub(crate) struct Target {
     )]
     pub(crate) url: String,
 
-    /// Name of the queue
+    /// Name of the queue: 1 to 128 of A-Z a-z 0-9 _ . : / - (# is reserved)
     #[arg(long, global = true, env = "DELAYLINE_QUEUE", value_name = "NAME")]
     pub(crate) queue: Option<String>,
 

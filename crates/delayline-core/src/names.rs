@@ -48,7 +48,8 @@ pub(crate) use texts;
 /// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
 ///
 /// The characters are restricted so that keys of different queues never collide (G20): no name can
-/// close the hash tag that encloses it.
+/// close the hash tag that encloses it. `#` is reserved for the shards of a queue: later versions
+/// may give a shard the name of its queue, `#` and a number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(String);
 
@@ -64,6 +65,11 @@ impl QueueName {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:/-".contains(c);
         match name.chars().find(|&c| !allowed(c)) {
             None => Ok(Self(name)),
+            Some('#') => Err(Violation::Malformed {
+                what: "the queue name",
+                reason: "'#' is reserved for the shards of a queue".to_owned(),
+                value: name,
+            }),
             Some(character) => Err(Violation::Malformed {
                 what: "the queue name",
                 reason: format!(
@@ -285,6 +291,18 @@ mod tests {
         }
         for name in ["", "a}", "{a", "a b", "a*", "a?", "a\0", "a\n", "\u{430}", &"q".repeat(129)] {
             assert!(QueueName::new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_character_of_shards_is_reserved() {
+        for name in ["orders#1", "#", "#orders", "orders#"] {
+            assert_eq!(
+                QueueName::new(name).unwrap_err().to_string(),
+                format!(
+                    "the queue name {name:?} is not valid: '#' is reserved for the shards of a queue"
+                )
+            );
         }
     }
 

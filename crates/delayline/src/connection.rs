@@ -77,6 +77,8 @@ impl Connection {
 
     /// Opens a queue of JSON payloads, after checking that the server is suitable.
     ///
+    /// A name has 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`. `#` is reserved for shards.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect: opening does not change the queue on the server.

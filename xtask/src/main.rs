@@ -5,6 +5,8 @@ mod bench;
 mod browser;
 mod chaos;
 mod ci;
+#[cfg(test)]
+mod circles;
 mod consumers;
 mod deny;
 mod dependencies;

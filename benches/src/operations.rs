@@ -17,7 +17,7 @@ pub enum Measured {
     /// New messages, due at once.
     Enqueue,
     /// An enqueue whose ids are throttled for 1 ms.
-    OncePer,
+    Throttle,
     /// New content for messages that wait.
     Debounce,
     /// Leases messages that are due.
@@ -56,7 +56,7 @@ impl Measured {
     /// All of them.
     pub const ALL: [Self; 18] = [
         Self::Enqueue,
-        Self::OncePer,
+        Self::Throttle,
         Self::Debounce,
         Self::Claim,
         Self::Relay,
@@ -100,8 +100,8 @@ impl Measured {
             return sending;
         }
         let Op::Enqueue(messages) = &sending else { unreachable!("it enqueues") };
-        if matches!(self, Self::OncePer) {
-            let message = |message: &NewMessage| message.clone().once_per(Millis::saturating(1));
+        if matches!(self, Self::Throttle) {
+            let message = |message: &NewMessage| message.clone().throttle(Millis::saturating(1));
             return Op::Enqueue(messages.iter().map(message).collect());
         }
         let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
@@ -116,7 +116,7 @@ impl Measured {
                 };
                 Op::Enqueue(messages.iter().map(update).collect())
             }
-            Self::Enqueue | Self::OncePer | Self::Claim => claim(batch),
+            Self::Enqueue | Self::Throttle | Self::Claim => claim(batch),
             Self::Relay => {
                 let key = DestinationKey::try_from("relayed").expect("a short key");
                 let to = Destination::List { key, max_len: None };

@@ -123,7 +123,7 @@ impl Books {
                 if book.owed {
                     return Err(format!("G29: {id} was created before its update was delivered"));
                 }
-                if let Some(window) = message.once_per {
+                if let Some(window) = message.throttle {
                     let end = book.throttled_until.replace(at.after(window));
                     if let Some(end) = end.filter(|end| *end > latest) {
                         return Err(format!("G33: {id} was throttled until {end}"));

@@ -202,15 +202,15 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
 
-    /// Create at most one message of this id in this time, up to 31d; the first one counts
+    /// Create at most one message of this id per window, up to 31d; the first one counts
     #[arg(long, value_name = "DURATION", requires = "id")]
-    pub(crate) once_per: Option<String>,
+    pub(crate) throttle: Option<String>,
 
     /// Update the message of this id, if there is one; see below
     #[arg(
         long,
         value_name = "KIND",
-        value_parser = ["replace", "reschedule", "throttle", "debounce"],
+        value_parser = ["replace", "reschedule", "coalesce", "debounce"],
         requires = "id"
     )]
     pub(crate) update: Option<String>,
@@ -230,7 +230,7 @@ pub(crate) struct Send {
         value_name = "PATH",
         conflicts_with_all = [
             "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
-            "expires_in", "keep_result", "reuse_finished_id", "once_per", "update", "at_most"
+            "expires_in", "keep_result", "reuse_finished_id", "throttle", "update", "at_most"
         ]
     )]
     pub(crate) file: Option<PathBuf>,
@@ -403,13 +403,13 @@ Exit codes:
 const SEND_HELP: &str = r#"Examples:
   delayline send --id order-1234 --payload '{"total":9}' --delay 30m
   delayline send --id index-17 --payload 17 --delay 2s --update debounce --at-most 1m
-  delayline send --id disk-full-17 --payload 17 --once-per 1h
+  delayline send --id disk-full-17 --payload 17 --throttle 1h
   delayline send --file orders.jsonl
 
 Kinds of updates:
   replace      replace content and due time
   reschedule   keep the content and when it expires, change the due time
-  throttle     replace the content, keep the due time
+  coalesce     replace the content, keep the due time
   debounce     replace the content, postpone the due time up to --at-most
 A message that a worker holds is left alone; the update takes its place afterwards. A message that
 finished, or never was, is created.
@@ -423,7 +423,7 @@ with the fields
   delay, or at             like the flags
   priority                 "urgent", "high", "normal" or "low"
   headers                  {"name": "value"}
-  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, once_per, update,
+  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, throttle, update,
   at_most
   update_token             16 hexadecimal digits: the same token again changes nothing; without it,
                            an update that is sent again counts as a new one

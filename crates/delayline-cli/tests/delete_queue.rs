@@ -61,7 +61,7 @@ fn what_a_queue_holds_prevents_its_removal() {
     run(on(&server, &["work", "--until-empty", "--exec", "echo", "7"])).code(0);
     holds("1 result");
     server.command(&["DEL", "delayline:{orders}:results", "delayline:{orders}:results_until"]);
-    send(&server, &["--id", "c", "--payload", "1", "--once-per", "1h"]);
+    send(&server, &["--id", "c", "--payload", "1", "--throttle", "1h"]);
     run(on(&server, &["cancel", "c"])).code(0);
     holds("1 throttled id");
     server.command(&["DEL", "delayline:{orders}:windows"]);

@@ -58,7 +58,7 @@ fn updates_are_flags_and_fields() {
     };
     assert!(debounce("1").starts_with("created, due 20"));
     assert!(debounce("2").starts_with("updated, due 20"));
-    let lines = r#"{"id": "a", "payload": "3", "update": "throttle", "update_token": "00000000000000ff"}
+    let lines = r#"{"id": "a", "payload": "3", "update": "coalesce", "update_token": "00000000000000ff"}
 {"id": "b", "payload": "4", "update": "replace"}
 "#;
     let sent = run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
@@ -76,7 +76,7 @@ fn updates_are_flags_and_fields() {
 fn an_id_can_be_throttled() {
     let server = Server::start();
     let send = |payload| {
-        let flags = ["send", "--id", "a", "--once-per", "1h", "--payload", payload, "--json"];
+        let flags = ["send", "--id", "a", "--throttle", "1h", "--payload", payload, "--json"];
         run(on(&server, &flags)).code(0)
     };
     assert_eq!(send("1").lines()[0]["outcome"], "created");
@@ -84,15 +84,15 @@ fn an_id_can_be_throttled() {
     let throttled = send("2");
     assert_eq!(throttled.lines()[0]["outcome"], "throttled");
     assert!(throttled.stderr.starts_with("throttled until 20"), "{}", throttled.stderr);
-    let lines = r#"{"id": "a", "payload": "3", "once_per": "1h"}
-{"id": "b", "payload": "4", "once_per": "1m"}
-{"payload": "5", "once_per": "1m"}
+    let lines = r#"{"id": "a", "payload": "3", "throttle": "1h"}
+{"id": "b", "payload": "4", "throttle": "1m"}
+{"payload": "5", "throttle": "1m"}
 "#;
     let sent = run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(1);
-    assert!(sent.stderr.contains("line 3: once_per needs an id"), "{}", sent.stderr);
+    assert!(sent.stderr.contains("line 3: throttle needs an id"), "{}", sent.stderr);
     assert!(sent.stderr.contains("conflict 0, throttled 1, bad 1"), "{}", sent.stderr);
-    run(on(&server, &["send", "--payload", "x", "--once-per", "1s"])).code(2);
-    let long = run(on(&server, &["send", "--id", "c", "--payload", "x", "--once-per", "32d"]));
+    run(on(&server, &["send", "--payload", "x", "--throttle", "1s"])).code(2);
+    let long = run(on(&server, &["send", "--id", "c", "--payload", "x", "--throttle", "32d"]));
     assert!(long.code(2).stderr.contains("2678400000"));
 }
 

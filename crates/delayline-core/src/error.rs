@@ -18,7 +18,7 @@ pub enum ErrorClass {
     /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) that is no
     /// [update](crate::Known::Update): if the first message has finished in the
     /// meantime, repeating it creates another one, unless its
-    /// [`once_per`](crate::NewMessage::once_per) still lasts.
+    /// [`throttle`](crate::NewMessage::throttle) still lasts.
     Ambiguous,
 }
 

@@ -121,8 +121,8 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
 fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
     let reason = if message.known != Known::Refuse {
         "it must not be an update; send an update by itself"
-    } else if message.once_per.is_some() {
-        "it must not have once_per; send it by itself"
+    } else if message.throttle.is_some() {
+        "it must not have throttle; send it by itself"
     } else {
         return message.validate();
     };

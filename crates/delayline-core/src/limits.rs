@@ -42,10 +42,10 @@ pub const MAX_UPDATE_BYTES: usize = 16 * 1024;
 pub const MAX_UPDATE_TOKENS: usize = 4;
 
 /// Longest time for which an id is throttled, in milliseconds: 31 days.
-pub const MAX_WINDOW_MS: u64 = 31 * 86_400_000;
+pub const MAX_THROTTLE_MS: u64 = 31 * 86_400_000;
 
 /// Most ids of one queue that are throttled at a time.
-pub const MAX_WINDOWS: usize = 100_000;
+pub const MAX_THROTTLED_IDS: usize = 100_000;
 
 /// Most payload and header bytes in one enqueue or hand-off. A claim or relay stops before the message that
 /// would exceed it, but always takes at least one.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_WINDOW_MS};
+use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{
     Follower, Headers, Known, MessageId, MessageState, Millis, Schedule, Timestamp, Violation,
 };
@@ -140,11 +140,11 @@ pub struct NewMessage {
     /// What to do if a message with this id is in the queue.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub known: Known,
-    /// Throttles the id: once this message has been created, no other message with `once_per` is
-    /// created under its id for so long, whatever becomes of it: 1 to [`MAX_WINDOW_MS`]. See
+    /// Throttles the id: once this message has been created, no other message with `throttle` is
+    /// created under its id for so long, whatever becomes of it: 1 to [`MAX_THROTTLE_MS`]. See
     /// [`Enqueued::Throttled`](crate::Enqueued::Throttled).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub once_per: Option<Millis>,
+    pub throttle: Option<Millis>,
 }
 
 impl NewMessage {
@@ -168,7 +168,7 @@ impl NewMessage {
             max_crashes: Self::DEFAULT_MAX_CRASHES,
             finished_ids: FinishedIds::default(),
             known: Known::default(),
-            once_per: None,
+            throttle: None,
         }
     }
 
@@ -237,8 +237,8 @@ impl NewMessage {
 
     /// Sets for how long the id is throttled once the message is created; `None` for not at all.
     #[must_use]
-    pub fn once_per(mut self, window: impl Into<Option<Millis>>) -> Self {
-        self.once_per = window.into();
+    pub fn throttle(mut self, window: impl Into<Option<Millis>>) -> Self {
+        self.throttle = window.into();
         self
     }
 
@@ -280,8 +280,8 @@ impl NewMessage {
         let most = u64::from(MAX_ATTEMPT_LIMIT);
         Violation::within("max_failures", u64::from(self.max_failures), 1, most)?;
         Violation::within("max_crashes", u64::from(self.max_crashes), 1, most)?;
-        if let Some(window) = self.once_per {
-            Violation::within("once_per in ms", window.as_ms(), 1, MAX_WINDOW_MS)?;
+        if let Some(window) = self.throttle {
+            Violation::within("throttle in ms", window.as_ms(), 1, MAX_THROTTLE_MS)?;
         }
         match self.known {
             Known::Refuse => Ok(()),
@@ -303,7 +303,7 @@ impl fmt::Debug for NewMessage {
             .field("max_crashes", &self.max_crashes)
             .field("finished_ids", &self.finished_ids)
             .field("known", &self.known)
-            .field("once_per", &self.once_per)
+            .field("throttle", &self.throttle)
             .finish()
     }
 }

@@ -28,7 +28,7 @@ use crate::{
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
     /// message that may reuse a finished id and has finished in the meantime: it is created again, or
-    /// `Throttled` while its [`once_per`](NewMessage::once_per) lasts. An update
+    /// `Throttled` while its [`throttle`](NewMessage::throttle) lasts. An update
     /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as long as
     /// its token is remembered.
     Enqueue(Vec<NewMessage>),

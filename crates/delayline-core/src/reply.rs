@@ -114,15 +114,15 @@ pub enum Enqueued {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of this id was created less than its [`once_per`](crate::NewMessage::once_per) ago;
+    /// A message of this id was created less than its [`throttle`](crate::NewMessage::throttle) ago;
     /// nothing changed. Also if that message was this one, it has finished, and the enqueue is
     /// repeated.
     Throttled {
         /// Until when.
         until: Timestamp,
     },
-    /// The message has a [`once_per`](crate::NewMessage::once_per), and
-    /// [`MAX_WINDOWS`](crate::limits::MAX_WINDOWS) ids of the queue are throttled already; nothing
+    /// The message has a [`throttle`](crate::NewMessage::throttle), and
+    /// [`MAX_THROTTLED_IDS`](crate::limits::MAX_THROTTLED_IDS) ids of the queue are throttled already; nothing
     /// changed.
     TooManyThrottled,
 }

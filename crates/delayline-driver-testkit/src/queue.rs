@@ -194,7 +194,7 @@ pub fn update(text: &str, token: u8) -> NewMessage {
 
 /// A message whose id is throttled for a minute, and may be reused then.
 pub fn throttled(text: &str) -> NewMessage {
-    message(text).once_per(millis(60_000)).finished_ids(FinishedIds::Reuse)
+    message(text).throttle(millis(60_000)).finished_ids(FinishedIds::Reuse)
 }
 
 /// One operation of every kind, each with an effect on a queue that was filled.

@@ -50,7 +50,7 @@ fn update(number: u64) -> Op {
 /// An enqueue whose id is throttled.
 fn throttle(number: u64) -> Op {
     let message = NewMessage::new(id(number), "payload").finished_ids(FinishedIds::Reuse);
-    Op::Enqueue(vec![message.once_per(millis(3_600_000))])
+    Op::Enqueue(vec![message.throttle(millis(3_600_000))])
 }
 
 fn lease(number: u64) -> Lease {

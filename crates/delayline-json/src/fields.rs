@@ -43,8 +43,8 @@ pub struct Fields {
     /// Whether to send it also if a message of this id was finished a short while ago.
     pub reuse_finished_id: bool,
     /// In which time at most one message of its id is created; see [`duration`].
-    pub once_per: Option<String>,
-    /// Which kind of update it is: `replace`, `reschedule`, `throttle` or `debounce`.
+    pub throttle: Option<String>,
+    /// Which kind of update it is: `replace`, `reschedule`, `coalesce` or `debounce`.
     pub update: Option<String>,
     /// For a debounce: how long after the first send it is due at the latest; see [`duration`].
     pub at_most: Option<String>,
@@ -103,7 +103,7 @@ impl Fields {
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
             "keep_result" => self.keep_result = Some(read(name, "a string like \"90s\"", value)?),
-            "once_per" => self.once_per = Some(read(name, "a string like \"90s\"", value)?),
+            "throttle" => self.throttle = Some(read(name, "a string like \"90s\"", value)?),
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
             "update" => self.update = Some(read(name, "a string", value)?),
             "at_most" => self.at_most = Some(read(name, "a string like \"90s\"", value)?),
@@ -125,7 +125,7 @@ impl Fields {
         let id = match self.id {
             Some(id) => id,
             None if self.update.is_some() => return Err("an update needs an id".to_owned()),
-            None if self.once_per.is_some() => return Err("once_per needs an id".to_owned()),
+            None if self.throttle.is_some() => return Err("throttle needs an id".to_owned()),
             None => make_id()?,
         };
         let id = MessageId::try_from(id.as_str()).map_err(text)?;
@@ -158,11 +158,11 @@ impl Fields {
         message.max_crashes = self.max_crashes.unwrap_or(message.max_crashes);
         let update = update(self.update.as_deref(), self.at_most, self.update_token)?;
         message.known = update.map_or(Known::Refuse, Known::Update);
-        if let Some(window) = self.once_per {
-            let window = duration(&window).map_err(|why| format!("once_per: {why}"))?;
-            message.once_per = Some(Millis::try_from(window).map_err(text)?);
+        if let Some(window) = self.throttle {
+            let window = duration(&window).map_err(|why| format!("throttle: {why}"))?;
+            message.throttle = Some(Millis::try_from(window).map_err(text)?);
         }
-        if self.reuse_finished_id || update.is_some() || message.once_per.is_some() {
+        if self.reuse_finished_id || update.is_some() || message.throttle.is_some() {
             message.finished_ids = delayline::FinishedIds::Reuse;
         }
         let op = Op::Enqueue(vec![message]);
@@ -196,9 +196,9 @@ fn update(
         (_, Some(_)) => return Err("at_most is for \"update\": \"debounce\"".to_owned()),
         ("replace", None) => (UpdateContent::Replace, UpdateDue::Set),
         ("reschedule", None) => (UpdateContent::Keep, UpdateDue::Set),
-        ("throttle", None) => (UpdateContent::Replace, UpdateDue::Keep),
+        ("coalesce", None) => (UpdateContent::Replace, UpdateDue::Keep),
         (_, None) => {
-            return Err("update must be replace, reschedule, throttle or debounce".to_owned());
+            return Err("update must be replace, reschedule, coalesce or debounce".to_owned());
         }
     };
     let token = match token {
@@ -331,13 +331,13 @@ mod tests {
     fn every_field_is_taken() {
         let line = r#"{"id": "a", "payload": 1, "delay": "90s", "priority": "high",
             "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2, "expires_in": "1h",
-            "keep_result": "2m", "once_per": "3m",
+            "keep_result": "2m", "throttle": "3m",
             "reuse_finished_id": true}"#;
         let message = message(line).unwrap();
         assert_eq!(message.schedule, Schedule::In(Millis::new(90_000).unwrap()));
         assert_eq!(message.expires, Some(Schedule::In(Millis::new(3_600_000).unwrap())));
         assert_eq!((message.max_failures, message.max_crashes), (3, 2));
-        assert_eq!(message.once_per.map(Millis::as_ms), Some(180_000));
+        assert_eq!(message.throttle.map(Millis::as_ms), Some(180_000));
         assert_eq!(message.headers.result_retention().map(Millis::as_ms), Some(120_000));
         assert_eq!((message.priority, message.headers.len()), (Priority::High, 2));
     }
@@ -348,7 +348,7 @@ mod tests {
         for (fields, content, due) in [
             (r#""update": "replace""#, UpdateContent::Replace, UpdateDue::Set),
             (r#""update": "reschedule""#, UpdateContent::Keep, UpdateDue::Set),
-            (r#""update": "throttle""#, UpdateContent::Replace, UpdateDue::Keep),
+            (r#""update": "coalesce""#, UpdateContent::Replace, UpdateDue::Keep),
             (
                 r#""update": "debounce", "at_most": "1m""#,
                 UpdateContent::Replace,
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(sent.known, Known::Update(Update::new(content, due, token)), "{fields}");
             assert_eq!(sent.finished_ids, delayline::FinishedIds::Reuse);
         }
-        let line = r#"{"id": "a", "payload": 1, "update": "throttle"}"#;
+        let line = r#"{"id": "a", "payload": 1, "update": "coalesce"}"#;
         assert_ne!(message(line).unwrap().known, message(line).unwrap().known, "random tokens");
     }
 
@@ -399,9 +399,9 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": "8d"}"#, "604800000"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": 5}"#, "a string like"),
-            (r#"{"id": "a", "payload": "hunter2", "once_per": "32d"}"#, "2678400000"),
-            (r#"{"id": "a", "payload": "hunter2", "once_per": "0s"}"#, "once_per"),
-            (r#"{"payload": "hunter2", "once_per": "1s"}"#, "once_per needs an id"),
+            (r#"{"id": "a", "payload": "hunter2", "throttle": "32d"}"#, "2678400000"),
+            (r#"{"id": "a", "payload": "hunter2", "throttle": "0s"}"#, "throttle"),
+            (r#"{"payload": "hunter2", "throttle": "1s"}"#, "throttle needs an id"),
             (r#"{"id": "a", "payload": "hunter2", "update": "debounce"}"#, "needs at_most"),
             (r#"{"id": "a", "payload": "hunter2", "update": "never"}"#, "update must be"),
             (r#"{"id": "a", "payload": "hunter2", "at_most": "1s"}"#, "at_most is for"),

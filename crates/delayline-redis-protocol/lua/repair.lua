@@ -282,7 +282,7 @@ local function limit_memories()
   end
   if redis.call('PTTL', key.windows) == -1 then
     touch()
-    redis.call('PEXPIRE', key.windows, MAX_WINDOW)
+    redis.call('PEXPIRE', key.windows, MAX_THROTTLE)
   end
   local endless = redis.call('ZRANGEBYSCORE', key.windows, '(' .. format('%.0f', MAX_TIMESTAMP), '+inf',
     'LIMIT', '0', MAX_BATCH)

@@ -19,12 +19,12 @@
 
 local pack = struct.pack
 
--- Takes an argument apart. Sets once_per, if it throttles; token, content, moves and at_most, if it is an update;
+-- Takes an argument apart. Sets window, if it throttles; token, content, moves and at_most, if it is an update;
 -- expires_at; tail, its record from the digest on; and apart, its content, if that is large.
 --@inline
 local function read_argument()
   if throttles then
-    once_per, item = struct.unpack(INSTANT, item), sub(item, WINDOW_BYTES + 1)
+    window, item = struct.unpack(INSTANT, item), sub(item, WINDOW_BYTES + 1)
   end
   if updates then
     token = sub(item, UPDATE_TOKEN)
@@ -84,7 +84,7 @@ end
 --@inline
 local function create()
   local refused = throttles
-    and (throttle(id) or not begin_window(id, once_per) and ENQUEUE_TOO_MANY_THROTTLED)
+    and (throttle(id) or not begin_window(id, window) and ENQUEUE_TOO_MANY_THROTTLED)
   if refused then
     results[3 + i] = refused
   else
@@ -209,7 +209,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
   last = last + length
   for i = first, last do
     local id, item, record, update = ARGV[2 + i], ARGV[2 + count + i], records[i], stored[i]
-    local once_per, token, content, moves, at_most, tail, apart
+    local window, token, content, moves, at_most, tail, apart
     local expires_at = NEVER
     read_argument()
     local status, band, instant_of

@@ -1,4 +1,4 @@
--- Throttled ids. A window begins when a message with `once_per` is created, and nothing but time ends it.
+-- Throttled ids. A window begins when a message with `throttle` is created, and nothing but time ends it.
 
 -- State::throttle. The result of a message that is refused for it.
 local function throttle(id)
@@ -32,7 +32,7 @@ local function begin_window(id, length)
   if not gone_windows[id] and redis.call('ZSCORE', key.windows, id) then
     window_count = window_count - 1
   end
-  if window_count >= MAX_WINDOWS then
+  if window_count >= MAX_THROTTLED_IDS then
     return false
   end
   window_count, begun[id] = window_count + 1, true
@@ -46,5 +46,5 @@ local function write_windows()
     redis.call('ZREM', key.windows, unpack(old_windows))
   end
   redis.call('ZADD', key.windows, unpack(new_windows))
-  redis.call('PEXPIRE', key.windows, MAX_WINDOW)
+  redis.call('PEXPIRE', key.windows, MAX_THROTTLE)
 end

@@ -77,7 +77,7 @@ pub(crate) fn put_runs<T: Borrow<NewMessage>>(bytes: &mut Vec<u8>, messages: &[T
         let flags = bit(reuses, argument::REUSES)
             | bit(message.expires.is_some(), argument::EXPIRING)
             | bit(message.known != Known::Refuse, argument::UPDATING)
-            | bit(message.once_per.is_some(), argument::THROTTLED);
+            | bit(message.throttle.is_some(), argument::THROTTLED);
         (flags, message.priority.level(), message.schedule)
     };
     for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
@@ -105,8 +105,8 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Result<Bytes, Error> {
     let headed = large || !headers.is_empty();
 
     let mut bytes = Vec::with_capacity(32 + headers.len() + message.payload.len());
-    if let Some(once_per) = message.once_per {
-        window::LENGTH.put(&mut bytes, once_per.as_ms());
+    if let Some(window) = message.throttle {
+        window::LENGTH.put(&mut bytes, window.as_ms());
     }
     match message.known {
         Known::Refuse => {}

@@ -166,7 +166,7 @@ impl Script {
 
 /// Updates and messages that throttle have a script of their own, which costs others nothing.
 fn is_special(message: &NewMessage) -> bool {
-    message.known != Known::Refuse || message.once_per.is_some()
+    message.known != Known::Refuse || message.throttle.is_some()
 }
 
 /// Names the script in the server's cache and in the lines of errors.

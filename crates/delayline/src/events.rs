@@ -53,13 +53,13 @@ pub enum EventKind {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of its id was created less than its `once_per` ago, and nothing changed
+    /// A message of its id was created less than its `throttle` ago, and nothing changed
     /// ([G33](crate::guarantees#g33)). After a lost reply, it may be this process that created it.
     Throttled {
         /// Until when.
         until: Timestamp,
     },
-    /// It has a `once_per`, and too many ids are throttled already: nothing was created
+    /// It has a `throttle`, and too many ids are throttled already: nothing was created
     /// ([G33](crate::guarantees#g33)).
     TooManyThrottled,
     /// A claim has leased it.

@@ -7,7 +7,7 @@
 //! - [Many producers, many consumers](many_producers_and_consumers)
 //! - [Middleware](middleware)
 //! - [Observe: is it late, since when, and why?](observe)
-//! - [One message per id: debounce, throttle, unique](one_message_per_id)
+//! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
 //! - [A plain FIFO queue](plain_fifo)
 //! - [Relay to a list or stream](relay)
 //! - [Remind inactive shops](remind_inactive_shops)

@@ -53,10 +53,10 @@ async fn a_debounce_waits_for_silence_but_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttle_keeps_the_first_due_time_and_the_latest_content() {
+async fn a_coalesced_message_keeps_the_first_due_time_and_the_latest_content() {
     let queue = Numbers::new(Faulty::new());
     let send = async |n: u64| {
-        let draft = queue.message(&n).id("a").due_in(10 * SECOND).throttle();
+        let draft = queue.message(&n).id("a").due_in(10 * SECOND).coalesce();
         draft.send().await.unwrap().outcome
     };
     let Enqueued::Created { due } = send(1).await else { panic!() };
@@ -71,7 +71,7 @@ async fn a_throttle_keeps_the_first_due_time_and_the_latest_content() {
 async fn the_first_send_of_a_window_counts() {
     let queue = Numbers::new(Faulty::new());
     let mut events = queue.events();
-    let send = async |n: u64| queue.message(&n).id("a").once_per(60 * SECOND).send().await.unwrap();
+    let send = async |n: u64| queue.message(&n).id("a").throttle(60 * SECOND).send().await.unwrap();
     let Enqueued::Created { due } = send(1).await.outcome else { panic!() };
     let until = due.after(Millis::saturating(60_000));
     assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::Cancelled);
@@ -95,7 +95,7 @@ async fn a_throttled_message_is_sent_again_if_its_window_lasts_as_long() {
     for (window, is_repeated) in [(patience, false), (patience + SECOND, true)] {
         let backend = Faulty::with_faults("enqueue", &[Fault::LostReply]);
         let queue = Numbers::new(backend.clone()).patience(patience);
-        match queue.message(&1).id("a").once_per(window).send().await {
+        match queue.message(&1).id("a").throttle(window).send().await {
             Ok(sent) => assert!(is_repeated && sent.repeated && sent.is_accepted(), "{sent:?}"),
             Err(error) => {
                 assert!(!is_repeated, "{error}");

@@ -20,7 +20,7 @@ pub(super) async fn update(queue: Bare, mut chance: fastrand::Rng, stop: watch::
         let draft = draft.max_failures(3).max_crashes(4);
         let draft = match chance.u8(..4) {
             0 => draft.debounce(Duration::from_millis(100)),
-            1 => draft.throttle(),
+            1 => draft.coalesce(),
             _ => draft.or_replace(),
         };
         send(draft, &stop).await;
@@ -39,7 +39,7 @@ pub(super) async fn throttle(queue: Bare, mut chance: fastrand::Rng, stop: watch
         // A window that began while the clock was ahead may be longer than all this.
         let id = format!("t{}.{}", sent / SENDS_OF_AN_ID, chance.u8(..THROTTLED_IDS));
         let window = Duration::from_millis(chance.u64(20..200));
-        let draft = queue.message(&content(&mut chance)).id(&*id).once_per(window);
+        let draft = queue.message(&content(&mut chance)).id(&*id).throttle(window);
         send(draft.max_failures(3).max_crashes(4), &stop).await;
         sent += 1;
         tokio::time::sleep(Duration::from_millis(chance.u64(..20))).await;

@@ -35,7 +35,7 @@ impl Story {
     }
 
     fn throttle(&mut self, ms: u64, payload: &'static str, window: u64) -> usize {
-        let message = message(payload).once_per(Some(Millis::saturating(window)));
+        let message = message(payload).throttle(Some(Millis::saturating(window)));
         self.call(ms, Op::Enqueue(vec![message.finished_ids(delayline_core::FinishedIds::Reuse)]))
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use delayline::limits::MAX_WINDOWS;
+use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent, Status};
 use delayline_json::{Fields, harmless, rfc3339};
 use indicatif::ProgressBar;
@@ -64,9 +64,9 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
 }
 
 fn too_many_throttled() -> String {
-    let most = MAX_WINDOWS;
+    let most = MAX_THROTTLED_IDS;
     format!(
-        "the queue throttles {most} ids already; send without once_per, or when some are free again"
+        "the queue throttles {most} ids already; send without throttle, or when some are free again"
     )
 }
 
@@ -195,7 +195,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         expires_in: args.expires_in,
         keep_result: args.keep_result,
         reuse_finished_id: args.reuse_finished_id,
-        once_per: args.once_per,
+        throttle: args.throttle,
         update: args.update,
         at_most: args.at_most,
         update_token: None,

@@ -80,7 +80,7 @@ impl State {
         if let Some(refused) = self.throttle(now, message) {
             return refused;
         }
-        if let Some(window) = message.once_per
+        if let Some(window) = message.throttle
             && !self.windows.begin(now, &message.id, window)
         {
             return Enqueued::TooManyThrottled;
@@ -97,7 +97,7 @@ impl State {
 
     /// Refuses a message that is throttled.
     pub(super) fn throttle(&self, now: Timestamp, message: &NewMessage) -> Option<Enqueued> {
-        message.once_per?;
+        message.throttle?;
         self.windows.end(now, &message.id).map(|until| Enqueued::Throttled { until })
     }
 

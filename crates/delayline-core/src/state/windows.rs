@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::limits::MAX_WINDOWS;
+use crate::limits::MAX_THROTTLED_IDS;
 use crate::{MessageId, Millis, Timestamp};
 
-/// A window begins when a message with `once_per` is created, and nothing but time ends it.
+/// A window begins when a message with `throttle` is created, and nothing but time ends it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
     by_id: HashMap<MessageId, Timestamp>,
@@ -28,7 +28,7 @@ impl Windows {
             }
         }
         self.remove(id);
-        if self.by_id.len() == MAX_WINDOWS {
+        if self.by_id.len() == MAX_THROTTLED_IDS {
             return false;
         }
         let end = now.after(length);
@@ -58,7 +58,7 @@ mod tests {
         let id = |text: &str| MessageId::try_from(text).unwrap();
         let length = Millis::new(1_000).unwrap();
         let mut going_on = Windows::default();
-        for n in 0..MAX_WINDOWS - 3 {
+        for n in 0..MAX_THROTTLED_IDS - 3 {
             assert!(going_on.begin(at(999), &id(&n.to_string()), length));
         }
         for ended in [&["own"][..], &["other", "own"], &["1st", "2nd", "own"]] {
@@ -75,7 +75,10 @@ mod tests {
             let begun = names.map(|name| windows.begin(at(1_500), &id(name), length));
             let expected = [0, 1, 2, 3].map(|n| n < ended.len());
             assert_eq!(begun, expected, "{ended:?}");
-            assert_eq!((windows.by_id.len(), windows.by_end.len()), (MAX_WINDOWS, MAX_WINDOWS));
+            assert_eq!(
+                (windows.by_id.len(), windows.by_end.len()),
+                (MAX_THROTTLED_IDS, MAX_THROTTLED_IDS)
+            );
             assert_eq!(windows.end(at(1_500), &id("own")), Some(at(2_500)));
         }
     }

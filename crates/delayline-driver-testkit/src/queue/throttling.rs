@@ -1,7 +1,7 @@
 //! Throttled ids: how many there are, and when they go.
 
 use delayline_core::Enqueued;
-use delayline_core::limits::{MAX_WINDOW_MS, MAX_WINDOWS};
+use delayline_core::limits::{MAX_THROTTLE_MS, MAX_THROTTLED_IDS};
 
 use super::recorded::{Recorded, Shown};
 use super::*;
@@ -40,7 +40,7 @@ pub async fn windows_go_by_themselves<C: Connect>() {
         assert_eq!(sent(&queue, 60_000, throttled(&format!("later {n}"))).await, created(60_000));
         assert_eq!(server.binary_command(&[b"ZCARD", windows]), Raw::Int(left), "{n}");
     }
-    let most = i64::try_from(MAX_WINDOW_MS).unwrap();
+    let most = i64::try_from(MAX_THROTTLE_MS).unwrap();
     let is_limited = || {
         let ttl_ms = server.binary_command(&[b"PTTL", windows]);
         matches!(ttl_ms, Raw::Int(ms) if (most - 60_000..=most).contains(&ms))
@@ -57,7 +57,7 @@ pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let windows = &queue.keys().all()[WINDOWS][..];
-    let count = (MAX_WINDOWS - 1).to_string();
+    let count = (MAX_THROTTLED_IDS - 1).to_string();
     let until = instant(500).as_ms().to_string();
     server.binary_command(&[
         b"EVAL",
@@ -68,7 +68,7 @@ pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
         until.as_bytes(),
     ]);
     let [last, more] = ["last", "more"].map(throttled);
-    let plain = message("plain").once_per(None);
+    let plain = message("plain").throttle(None);
     let answers = apply(&queue, 0, Op::Enqueue(vec![last, more.clone(), plain])).await;
     let expected = vec![created(0), Enqueued::TooManyThrottled, created(0)];
     assert_eq!(answers, Reply::Enqueue(expected));
@@ -93,7 +93,7 @@ pub async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
     // Which windows have ended, the oldest first, and for how many of those that are sent there is room.
     for (ended, room) in [(&["own"][..], 1), (&["other", "own"], 2), (&["1st", "2nd", "own"], 3)] {
         server.command(&["FLUSHALL"]);
-        let going_on = (MAX_WINDOWS - ended.len()).to_string();
+        let going_on = (MAX_THROTTLED_IDS - ended.len()).to_string();
         let fill = [b"EVAL", FILL.as_bytes(), b"1", windows, going_on.as_bytes(), until.as_bytes()];
         let ended = ended.iter().map(|name| name.as_bytes());
         server.command(&fill.into_iter().chain(ended).collect::<Vec<_>>());
@@ -102,7 +102,7 @@ pub async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
         expected[..room].fill(created(500));
         let answers = apply(&queue, 500, Op::Enqueue(messages)).await;
         assert_eq!(answers, Reply::Enqueue(expected));
-        let full = i64::try_from(MAX_WINDOWS).unwrap();
+        let full = i64::try_from(MAX_THROTTLED_IDS).unwrap();
         assert_eq!(server.binary_command(&[b"ZCARD", windows]), Raw::Int(full));
     }
 }

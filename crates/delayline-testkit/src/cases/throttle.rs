@@ -1,6 +1,6 @@
 //! Messages that throttle their ids: at most one is created in a window.
 
-use delayline_core::limits::{FINISHED_RETENTION_MS, MAX_WINDOW_MS};
+use delayline_core::limits::{FINISHED_RETENTION_MS, MAX_THROTTLE_MS};
 use delayline_core::{
     Cancelled, Enqueued, FinishedIds, HandOff, Known, NewMessage, Op, Outcome, Priority, Purged,
     Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
@@ -23,7 +23,7 @@ super::cases! { "throttle",
 
 /// A message that may reuse its id once per `window_ms`.
 fn throttled(name: &str, window_ms: u64) -> NewMessage {
-    message(name).finished_ids(FinishedIds::Reuse).once_per(millis(window_ms))
+    message(name).finished_ids(FinishedIds::Reuse).throttle(millis(window_ms))
 }
 
 fn until(ms: u64) -> Enqueued {
@@ -191,7 +191,7 @@ async fn many_windows_end_and_begin_anew(queue: &Queue) {
 }
 
 async fn what_cannot_be_throttled_is_refused(queue: &Queue) {
-    for (window_ms, is_valid) in [(0, false), (1, true), (MAX_WINDOW_MS, true)] {
+    for (window_ms, is_valid) in [(0, false), (1, true), (MAX_THROTTLE_MS, true)] {
         let name = format!("{window_ms}");
         let op = Op::Enqueue(vec![throttled(&name, window_ms)]);
         assert_eq!(queue.try_apply(0, &op).await.is_ok(), is_valid, "{window_ms} ms");
@@ -202,11 +202,11 @@ async fn what_cannot_be_throttled_is_refused(queue: &Queue) {
             Err(error) => error.to_string(),
         }
     };
-    let error = refusal(Op::Enqueue(vec![throttled("a", MAX_WINDOW_MS + 1)])).await;
-    assert!(error.contains("once_per") && error.contains("2678400000"), "{error}");
+    let error = refusal(Op::Enqueue(vec![throttled("a", MAX_THROTTLE_MS + 1)])).await;
+    assert!(error.contains("throttle") && error.contains("2678400000"), "{error}");
     let held = queue.leased(0, message("held").priority(Priority::Urgent), 50).await;
     let settlement = Settlement::new(id("held"), held, Outcome::Ack);
     let item = HandOff::new(settlement, vec![throttled("next", 100)]);
     let error = refusal(Op::HandOff(vec![item])).await;
-    assert!(error.contains("once_per"), "{error}");
+    assert!(error.contains("throttle"), "{error}");
 }

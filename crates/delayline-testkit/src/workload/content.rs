@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS,
-    MAX_WINDOW_MS,
+    MAX_THROTTLE_MS,
 };
 use delayline_core::{
     ClaimId, ConsumerName, FinishedIds, Headers, Known, Lease, MessageId, Millis, NewMessage,
@@ -84,7 +84,7 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     message.expires = content.expires;
     message.finished_ids = content.finished_ids;
     message.known = content.known;
-    message.once_per = content.once_per;
+    message.throttle = content.throttle;
     message
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Content {
     expires: Option<Schedule>,
     finished_ids: FinishedIds,
     known: Known,
-    once_per: Option<Millis>,
+    throttle: Option<Millis>,
 }
 
 pub(super) fn content() -> impl Strategy<Value = Content> {
@@ -130,7 +130,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
                 expires,
                 finished_ids,
                 known,
-                once_per,
+                throttle,
             )| {
                 Content {
                     payload,
@@ -141,7 +141,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
                     expires,
                     finished_ids,
                     known,
-                    once_per,
+                    throttle,
                 }
             },
         )
@@ -201,7 +201,7 @@ pub(super) fn delay() -> impl Strategy<Value = Millis> {
 
 /// Of a throttled id: short, so that some end.
 fn window() -> impl Strategy<Value = Millis> {
-    prop_oneof![6 => 1..8_u64, 2 => 8..200_u64, 1 => Just(MAX_WINDOW_MS)]
+    prop_oneof![6 => 1..8_u64, 2 => 8..200_u64, 1 => Just(MAX_THROTTLE_MS)]
         .prop_map(Millis::saturating)
 }
 

@@ -36,7 +36,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let carried = (for_ids(content()), prop::option::of(result()));
     let hand_off = (settlements(), carried).prop_map(|(settlements, (messages, result))| {
         let messages = messages.into_iter().map(message);
-        let messages = messages.map(|message| message.known(Known::Refuse).once_per(None));
+        let messages = messages.map(|message| message.known(Known::Refuse).throttle(None));
         Action::HandOff(settlements, messages.collect(), result)
     });
     let extend = (for_ids(lease_ref()), lease_duration());

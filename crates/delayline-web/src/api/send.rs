@@ -106,8 +106,8 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
     if message.finished_ids == delayline::FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
-    if let Some(window) = message.once_per {
-        draft = draft.once_per(window.into());
+    if let Some(window) = message.throttle {
+        draft = draft.throttle(window.into());
     }
     if let delayline::Known::Update(update) = message.known {
         draft = draft.update_as(update);

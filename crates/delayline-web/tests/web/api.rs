@@ -407,11 +407,11 @@ async fn the_description_permits_what_is_accepted() {
         (sends, json!({"payload": 1, "update": "replace"}), false),
         (sends, json!({"payload": 1, "id": "c", "update": "debounce", "at_most": "1h"}), true),
         (sends, json!({"payload": 1, "id": "c", "update": "debounce"}), false),
-        (sends, json!({"payload": 1, "id": "c", "update": "throttle", "at_most": "1h"}), false),
+        (sends, json!({"payload": 1, "id": "c", "update": "coalesce", "at_most": "1h"}), false),
         (sends, json!({"payload": 1, "id": "c", "at_most": "1h"}), false),
         (sends, json!({"payload": 1, "id": "c", "update_token": "0123456789abcdef"}), false),
-        (sends, json!({"payload": 1, "id": "d", "once_per": "1h"}), true),
-        (sends, json!({"payload": 1, "once_per": "1h"}), false),
+        (sends, json!({"payload": 1, "id": "d", "throttle": "1h"}), true),
+        (sends, json!({"payload": 1, "throttle": "1h"}), false),
         (redrive, json!({"ids": ["a"], "delay": "1h"}), true),
         (redrive, json!({"ids": ["a"], "ids_base64": ["/w=="], "at": at}), true),
         (redrive, json!({"ids": ["a"], "delay": "1h", "at": at}), false),
@@ -447,7 +447,7 @@ async fn the_description_permits_what_is_accepted() {
 async fn a_throttled_send_is_told_and_not_accepted() {
     let site = site(&orders().await, Role::Operator);
     let send = async |id: &str, payload: &str| {
-        let body = format!(r#"{{"id": "{id}", "payload": "{payload}", "once_per": "1h"}}"#);
+        let body = format!(r#"{{"id": "{id}", "payload": "{payload}", "throttle": "1h"}}"#);
         call(&site, "POST", "/queues/orders/messages", &body).await
     };
     let created = send("a", "1").await.status(201).json();

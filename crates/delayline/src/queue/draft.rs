@@ -137,8 +137,8 @@ impl Draft {
         }
     }
 
-    /// Creates at most one message of this id per `window` (1 ms to 31 days): the first send of a window
-    /// counts, and what becomes of its message does not matter. Other sends of the window change nothing
+    /// Throttles: creates at most one message of this id per `window` (1 ms to 31 days). The first send
+    /// of a window counts, and what becomes of its message does not matter. Other sends of the window change nothing
     /// and are answered [`Throttled`](crate::Enqueued::Throttled), or
     /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
     /// content. Afterwards the id may be used again ([G33](crate::guarantees#g33)).
@@ -150,31 +150,30 @@ impl Draft {
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("alerts").await?;
     /// # const HOUR: Duration = Duration::from_secs(3_600);
-    /// let sent = queue.message(&17).id("disk-full-17").once_per(HOUR).send().await?;
+    /// let sent = queue.message(&17).id("disk-full-17").throttle(HOUR).send().await?;
     /// # assert_eq!(sent.outcome.name(), "created");
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Use [`throttle`](Self::throttle) if the last send of a window counts, not the first. Sends of the
-    /// id without `once_per` are not throttled. A queue throttles at most 100,000 ids at a time: beyond
+    /// Use [`coalesce`](Self::coalesce) if the last send of a window counts, not the first. Sends of the
+    /// id without `throttle` are not throttled. A queue throttles at most 100,000 ids at a time: beyond
     /// that, nothing is created, and the answer is
     /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
     ///
     /// After a reply that was lost, this message is sent again automatically only if the window is longer
     /// than the queue's [patience](crate::Queue::patience); the answer may then be `Throttled` by this
     /// very message ([`Sent::repeated`]).
-    pub fn once_per(self, window: Duration) -> Self {
+    pub fn throttle(self, window: Duration) -> Self {
         self.try_with(|message| {
-            message.once_per = Some(Millis::try_from(window)?);
+            message.throttle = Some(Millis::try_from(window)?);
             message.finished_ids = FinishedIds::Reuse;
             Ok(())
         })
     }
 
-    /// Throttles: of all sends of this id, the first decides when the message is due, and the latest
-    /// decides its content. So it is delivered once for each [`due_in`](Self::due_in), with what was
-    /// sent last.
+    /// Coalesces: of all sends of this id, the first decides when the message is due, and the latest
+    /// decides its content. So several sends become one delivery, with the latest content.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -183,15 +182,15 @@ impl Draft {
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("reports").await?;
     /// # const WINDOW: Duration = Duration::from_secs(10);
-    /// queue.message(&17).id("report-17").due_in(WINDOW).throttle().send().await?;
+    /// queue.message(&17).id("report-17").due_in(WINDOW).coalesce().send().await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Use [`once_per`](Self::once_per) if the first send of a window counts, not the last.
+    /// Use [`throttle`](Self::throttle) if the first send of a window counts, not the last.
     ///
     /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
-    pub fn throttle(self) -> Self {
+    pub fn coalesce(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Keep)
     }
 
@@ -235,7 +234,7 @@ impl Draft {
     }
 
     /// Updates what the queue has under this id, whatever its state; [`debounce`](Self::debounce),
-    /// [`throttle`](Self::throttle), [`or_reschedule`](Self::or_reschedule) and
+    /// [`coalesce`](Self::coalesce), [`or_reschedule`](Self::or_reschedule) and
     /// [`or_replace`](Self::or_replace) are short for the usual kinds. [`Sent::outcome`] tells what
     /// happened:
     ///

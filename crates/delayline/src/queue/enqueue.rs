@@ -94,6 +94,6 @@ fn take_unrepeatable<K>(
 
 /// The token of an update is known even after its message has finished, and so is a throttled id.
 fn is_unrepeatable(message: &NewMessage, patience: Duration) -> bool {
-    let is_throttled = message.once_per.is_some_and(|window| Duration::from(window) > patience);
+    let is_throttled = message.throttle.is_some_and(|window| Duration::from(window) > patience);
     message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse && !is_throttled
 }

@@ -27,7 +27,7 @@ pub(super) fn tears_of_updates(
         Op::Settle(LEASED.iter().map(item).collect())
     };
     let error = "no".to_owned();
-    let throttled = |name| content(name).once_per(millis(60_000)).finished_ids(FinishedIds::Reuse);
+    let throttled = |name| content(name).throttle(millis(60_000)).finished_ids(FinishedIds::Reuse);
     let due = ["ready", "second", "big", "again", "stale"];
     let all_due = [&due[..], &LEASED[..]].concat();
     let new = ["new", "new-low", "new-expiring", "acked"];

@@ -1,6 +1,7 @@
 //! Messages: as enqueued, as delivered, and as shown by lookups.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
@@ -325,6 +326,13 @@ impl Delivery {
     #[must_use]
     pub const fn new(message: Message, lease: crate::Lease) -> Self {
         Self { message, lease }
+    }
+
+    /// Returns how long after its due instant the message was claimed at `at`; zero if it was not
+    /// late.
+    #[must_use]
+    pub fn lateness(&self, at: Timestamp) -> Duration {
+        at.since(self.message.info.due)
     }
 }
 

@@ -9,6 +9,7 @@ mod history;
 mod invariants;
 mod known;
 mod read;
+mod ready;
 mod relay;
 mod results;
 mod ring;
@@ -17,14 +18,14 @@ mod windows;
 use std::collections::{BTreeMap, HashMap};
 
 use self::entry::{Entry, OutcomeKind, Place};
+use self::ready::up_to;
 use self::results::Results;
 use self::ring::Ring;
 use self::windows::Windows;
 use crate::generations::Generations;
 use crate::known::Tokens;
 use crate::limits::{
-    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
-    MAX_JOURNAL, MAX_RECLAIM,
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL, MAX_RECLAIM,
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
@@ -274,31 +275,15 @@ impl State {
         changes: &mut Changes,
     ) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
-        let (mut bytes, mut buried) = (0, 0);
-        while deliveries.len() < claim.max && buried < MAX_BURIALS {
-            let ready = self.due.iter().find_map(|index| up_to(index, now).next());
-            let Some(mut entry) = ready.cloned().and_then(|id| self.remove(&id)) else {
-                break;
-            };
-            if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
-                buried += 1;
-                entry.place = self.bury(now, DeathReason::Expired);
-                deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
-            } else {
-                bytes += entry.content_bytes();
-                if bytes > MAX_BATCH_BYTES && !deliveries.is_empty() {
-                    self.insert(entry);
-                    break;
-                }
-                self.totals.count_delivery(now.as_ms().saturating_sub(entry.due.as_ms()));
-                entry.epoch += 1;
-                entry.claim_id = Some(claim.claim_id);
-                entry.settled = None;
-                let deadline = now.after(claim.lease);
-                entry.place = Place::Leased { deadline, cancel_requested: false };
-                deliveries.push(entry.delivery(now));
-            }
-            changes.any = true;
+        for mut entry in self.take_ready(now, claim.max, deaths, changes) {
+            entry.epoch += 1;
+            entry.claim_id = Some(claim.claim_id);
+            entry.settled = None;
+            let deadline = now.after(claim.lease);
+            entry.place = Place::Leased { deadline, cancel_requested: false };
+            let delivery = entry.delivery(now);
+            self.totals.count_delivery(delivery.lateness(now));
+            deliveries.push(delivery);
             self.insert(entry);
         }
         if !deliveries.is_empty() {
@@ -586,9 +571,4 @@ struct Changes {
 /// Returns the earliest instant in an index.
 fn first(index: &Index) -> Option<Timestamp> {
     index.first_key_value().map(|((instant, _), _)| *instant)
-}
-
-/// Iterates over the messages of an index that have reached their instant, in order.
-fn up_to(index: &Index, now: Timestamp) -> impl Iterator<Item = &MessageId> {
-    index.range(..=(now, u64::MAX)).map(|(_, id)| id)
 }

@@ -1,5 +1,7 @@
 //! What has happened in a queue so far.
 
+use std::time::Duration;
+
 use crate::{DeathReason, Millis};
 
 /// How often each thing has happened in a queue since its first message.
@@ -117,7 +119,8 @@ impl Totals {
     }
 
     /// Counts a delivery that is late by `late_ms` milliseconds.
-    pub(crate) fn count_delivery(&mut self, late_ms: u64) {
+    pub(crate) fn count_delivery(&mut self, lateness: Duration) {
+        let late_ms = lateness.as_millis();
         let bound = late_ms.checked_ilog2().unwrap_or(0);
         let bucket = usize::try_from(bound).unwrap_or(usize::MAX).min(Self::LATENESS_BUCKETS - 1);
         self.lateness[bucket] += 1;
@@ -149,7 +152,7 @@ mod tests {
     fn a_delivery_is_counted_below_the_bound_of_its_bucket() {
         for late_ms in [0, 1, 2, 3, 4, 1_000, 32_767, 32_768, 65_535, u64::MAX] {
             let mut totals = Totals::default();
-            totals.count_delivery(late_ms);
+            totals.count_delivery(Duration::from_millis(late_ms));
             assert_eq!(totals.delivered(), 1);
             let bucket = totals.lateness.iter().position(|count| *count == 1).unwrap();
             let least = bucket.checked_sub(1).and_then(Totals::lateness_bound);

@@ -299,7 +299,7 @@ impl Machine {
                 *next_slot = next_slot.wrapping_add(1);
                 let slot = Slot { queue, number: *next_slot };
                 lane.leases.insert((slot, id, lease), (now, since), todo);
-                let lateness = at.since(delivery.message.info.due);
+                let lateness = delivery.lateness(at);
                 todo.push_back(Action::Start { slot, delivery: Box::new(delivery), lateness });
             }
             for delivery in deliveries {

@@ -36,7 +36,7 @@ local function ready_messages(wanted)
   return ids, members, due, first_left
 end
 
--- For take and hand_over: what a ready message is. Reads id, record, member and entry; sets sequence, form,
+-- For take_ready: what a ready message is. Reads id, record, member and entry; sets sequence, form,
 -- content, limits, expires_at, fits, and entry, which is nil where the details are those of another message.
 --@inline
 local function look_at_message()
@@ -56,7 +56,7 @@ local function look_at_message()
   end
 end
 
--- For take and hand_over: a due message that has expired or cannot be read. Sets deaths and what is to be
+-- For take_ready: a due message that has expired or cannot be read. Sets deaths and what is to be
 -- written.
 --@inline
 local function bury_due()
@@ -80,4 +80,64 @@ local function bury_due()
   if stub then
     push(new_records, id, stub)
   end
+end
+
+-- State::take_ready: hands ready messages to `deliver`, up to `max` and the bytes of a batch, and buries those that
+-- have expired or cannot be read. Claim and relay have a `deliver` each.
+-- Reads index, records and details; sets delivered, looked_at, first_left and what is to be written.
+--@inline
+local function take_ready()
+  local bytes, wanted = 0, max
+  repeat
+    local ids, members, due
+    ids, members, due, first_left = ready_messages(wanted)
+    local records, stored = {}, {}
+    if #ids > 0 then
+      records = redis.call('HMGET', key.records, unpack(ids))
+      if has_details then
+        stored = redis.call('HMGET', key.details, unpack(ids))
+      end
+    end
+    local left_from
+    for i, id in ipairs(ids) do
+      if delivered == max or looked_at - delivered == MAX_BURIALS then
+        left_from = i
+        break
+      end
+      local record, member, entry = records[i], members[i], stored[i]
+      local sequence, form, content, limits, expires_at, fits, whole
+      look_at_message()
+      local headers, payload = 0, 0
+      if fits and expires_at > now then
+        payload = #record - content + 1
+        if form >= HEADED then
+          headers, payload = content_lengths(record, content)
+        end
+        bytes = bytes + headers + payload
+        if bytes > MAX_BATCH_BYTES and delivered > 0 then
+          left_from = i
+          break
+        end
+        if headers <= most_headers then
+          whole = form < LARGE and record or whole_record(id, record, content)
+        end
+      end
+      looked_at = looked_at + 1
+      if whole then
+        delivered = delivered + 1
+        deliver()
+      else
+        bury_due()
+      end
+    end
+    if left_from then
+      for left = left_from, #ids do
+        first_left = math.min(first_left, due[left])
+      end
+    end
+    -- For each message that is buried it looks at another one, and at more at a time.
+    local buried = looked_at - delivered
+    local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
+    wanted = math.min(max - delivered + buried, MAX_BATCH)
+  until is_over
 end

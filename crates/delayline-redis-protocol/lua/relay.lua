@@ -90,78 +90,34 @@ local function header_fields(whole, position, length)
   return fields
 end
 
+-- For hand_over: a message that this call moves. `elements` are the payloads, and for a stream `due_of` and
+-- `headers_of` have the rest.
+-- Reads id, member, record, content, headers, payload, whole and due; sets results and what is to be written.
+--@inline
+local function deliver()
+  elements[delivered] = sub(whole, #whole - payload + 1)
+  if kind == TO_STREAM then
+    local due_at = due[i]
+    texts[due_at] = texts[due_at] or format('%d', due_at)
+    due_of[delivered] = texts[due_at]
+    headers_of[delivered] = headers > 0 and header_fields(whole, content + U16_BYTES, headers)
+  end
+  -- Shortcuts finish.
+  gone[delivered], removed[#removed + 1] = id, member
+  new_finished[2 * delivered - 1] = id
+  new_finished[2 * delivered] = RELAYED_BYTE .. sub(record, RECORD_DIGEST)
+  results[6 + delivered] = id
+end
+
 -- State::hand_over: moves ready messages, and buries those that have expired or cannot be read.
--- Reads index, records and details; sets results, delivered, first_left and what is to be written: `elements` are
--- the payloads, and for a stream `due_of` and `headers_of` have the rest.
+-- Reads index, records and details; sets results, delivered, first_left and what is to be written.
 --@inline
 local function hand_over()
-  local bytes, wanted = 0, max
   -- Many are due at the same time, and few queues with a relay also have workers.
   local texts, has_details = {}, redis.call('HLEN', key.details) > 0
-  repeat
-    local ids, members, due
-    ids, members, due, first_left = ready_messages(wanted)
-    local records, stored = {}, {}
-    if #ids > 0 then
-      records = redis.call('HMGET', key.records, unpack(ids))
-      if has_details then
-        stored = redis.call('HMGET', key.details, unpack(ids))
-      end
-    end
-    local left_from
-    for i, id in ipairs(ids) do
-      if delivered == max or looked_at - delivered == MAX_BURIALS then
-        left_from = i
-        break
-      end
-      local record, member, entry = records[i], members[i], stored[i]
-      local sequence, form, content, limits, expires_at, fits, whole
-      look_at_message()
-      local headers, payload = 0, 0
-      if fits and expires_at > now then
-        payload = #record - content + 1
-        if form >= HEADED then
-          headers, payload = content_lengths(record, content)
-        end
-        bytes = bytes + headers + payload
-        if bytes > MAX_BATCH_BYTES and delivered > 0 then
-          left_from = i
-          break
-        end
-        -- No message has more bytes of headers, and so few become fields that one XADD takes all of them.
-        if headers <= MAX_HEADERS_BYTES or kind == TO_LIST then
-          whole = form < LARGE and record or whole_record(id, record, content)
-        end
-      end
-      looked_at = looked_at + 1
-      if whole then
-        delivered = delivered + 1
-        elements[delivered] = sub(whole, #whole - payload + 1)
-        if kind == TO_STREAM then
-          local due_at = due[i]
-          texts[due_at] = texts[due_at] or format('%d', due_at)
-          due_of[delivered] = texts[due_at]
-          headers_of[delivered] = headers > 0 and header_fields(whole, content + U16_BYTES, headers)
-        end
-        -- Shortcuts finish.
-        gone[delivered], removed[#removed + 1] = id, member
-        new_finished[2 * delivered - 1] = id
-        new_finished[2 * delivered] = RELAYED_BYTE .. sub(record, RECORD_DIGEST)
-        results[6 + delivered] = id
-      else
-        bury_due()
-      end
-    end
-    if left_from then
-      for left = left_from, #ids do
-        first_left = math.min(first_left, due[left])
-      end
-    end
-    -- For each message that is buried it looks at another one, and at more at a time.
-    local buried = looked_at - delivered
-    local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
-    wanted = math.min(max - delivered + buried, MAX_BATCH)
-  until is_over
+  -- No message has more bytes of headers, and so few become fields that one XADD takes all of them.
+  local most_headers = kind == TO_STREAM and MAX_HEADERS_BYTES or NEVER
+  take_ready()
   control.relayed = control.relayed + delivered
   if delivered > 0 and bit.band(control.uses, USES_UPDATES) ~= 0 then
     for i, update in ipairs(redis.call('HMGET', key.updates, unpack(gone))) do

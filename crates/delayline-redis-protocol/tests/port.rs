@@ -28,7 +28,8 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
     [("repair", "the model has nothing to mend"), ("ring", "the hint of `Wakeup::ring`")];
 
 /// The files with functions of `State`, in an order that the scripts have, too.
-const STATE: [&str; 5] = ["known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
+const STATE: [&str; 6] =
+    ["ready.rs", "known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
 
 /// Audits that only tests run.
 const NOT_PORTED: &str = "invariants.rs";

@@ -1,6 +1,7 @@
 //! Snapshots of the past.
 
-use super::{Index, State, up_to};
+use super::ready::up_to;
+use super::{Index, State};
 use crate::{HistoryPoint, Resolution, Timestamp};
 
 impl State {

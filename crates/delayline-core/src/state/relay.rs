@@ -1,10 +1,7 @@
 //! Relays.
 
-use super::{Changes, State, up_to};
-use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS};
-use crate::{
-    Death, DeathReason, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp,
-};
+use super::{Changes, State};
+use crate::{Death, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp};
 
 impl State {
     pub(super) fn relay(
@@ -46,28 +43,10 @@ impl State {
         changes: &mut Changes,
     ) -> Vec<MessageId> {
         let mut ids = Vec::new();
-        let (mut bytes, mut buried) = (0, 0);
-        while ids.len() < max && buried < MAX_BURIALS {
-            let ready = self.due.iter().find_map(|index| up_to(index, now).next());
-            let Some(mut entry) = ready.cloned().and_then(|id| self.remove(&id)) else {
-                break;
-            };
-            if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
-                buried += 1;
-                entry.place = self.bury(now, DeathReason::Expired);
-                deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
-                self.insert(entry);
-            } else {
-                bytes += entry.content_bytes();
-                if bytes > MAX_BATCH_BYTES && !ids.is_empty() {
-                    self.insert(entry);
-                    break;
-                }
-                self.destinations.entry(to.clone()).or_default().push(entry.element());
-                ids.push(entry.id.clone());
-                self.finish(now, entry, Status::Relayed, None, changes);
-            }
-            changes.any = true;
+        for entry in self.take_ready(now, max, deaths, changes) {
+            self.destinations.entry(to.clone()).or_default().push(entry.element());
+            ids.push(entry.id.clone());
+            self.finish(now, entry, Status::Relayed, None, changes);
         }
         ids
     }

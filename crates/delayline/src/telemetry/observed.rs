@@ -187,7 +187,7 @@ impl Observed {
         }
         for delivery in &claimed.deliveries {
             let info = &delivery.message.info;
-            let lateness = at.since(info.due);
+            let lateness = delivery.lateness(at);
             meters::claimed(&self.queue, lateness);
             tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
         }

@@ -47,6 +47,7 @@
 mod readme {}
 
 mod backend;
+mod backoff;
 mod durability;
 mod error;
 #[cfg(feature = "serde")]
@@ -71,6 +72,7 @@ mod totals;
 pub mod worker;
 
 pub use backend::{Backend, QueueBackend, Wakeup};
+pub use backoff::Backoff;
 pub use durability::Durability;
 pub use error::{Error, ErrorClass, ErrorKind, Violation};
 pub use hand_off::{HandOff, HandedOff};

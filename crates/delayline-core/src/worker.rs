@@ -12,7 +12,6 @@ mod lane;
 mod lanes;
 mod leases;
 mod moment;
-mod pauses;
 mod plan;
 mod rng;
 mod settles;
@@ -39,8 +38,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId, NewMessage,
-    NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
+    Applied, Backoff, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId,
+    NewMessage, NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -476,3 +475,6 @@ impl Machine {
         self.slots.saturating_sub(handlers.saturating_add(reserved))
     }
 }
+
+/// Between attempts of a failing call.
+const FAILURES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Durability, ErrorClass, Op, QueueBackend, QueueName};
+use delayline_core::{Applied, At, Backoff, Durability, ErrorClass, Op, QueueBackend, QueueName};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -13,7 +13,6 @@ use crate::Error;
 use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::merge::Merger;
-use crate::pause::Pauses;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 use crate::waiters::Waiters;
 
@@ -203,7 +202,7 @@ impl fmt::Debug for Shared {
 #[derive(Debug)]
 pub(crate) struct Tries {
     give_up: Instant,
-    pauses: Pauses,
+    backoff: Backoff,
     /// The latest ambiguous failure.
     unknown: Option<delayline_core::Error>,
     unknowns: usize,
@@ -211,8 +210,8 @@ pub(crate) struct Tries {
 
 impl Tries {
     pub(crate) const fn until(give_up: Instant) -> Self {
-        let pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-        Self { give_up, pauses, unknown: None, unknowns: 0 }
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        Self { give_up, backoff, unknown: None, unknowns: 0 }
     }
 
     /// Whether an earlier attempt may have been executed.
@@ -228,7 +227,7 @@ impl Tries {
     /// that one's: the refusal of a later attempt does not tell what happened to it.
     pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
         let class = error.class();
-        let pause = self.pauses.next();
+        let pause = self.backoff.next(fastrand::u32(..));
         if class == ErrorClass::Ambiguous {
             self.unknowns += 1;
             self.unknown = Some(error.clone());

@@ -158,7 +158,6 @@ pub mod guides;
 #[cfg(feature = "memory")]
 mod local;
 mod merge;
-mod pause;
 mod queue;
 mod relayer;
 #[cfg(feature = "signal")]

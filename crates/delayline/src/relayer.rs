@@ -6,13 +6,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use delayline_core::{
-    Applied, Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats, Timestamp,
-    Wakeup, limits,
+    Applied, Backoff, Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats,
+    Timestamp, Wakeup, limits,
 };
 use tokio::time::{Instant, sleep_until};
 
 use crate::client::Client;
-use crate::pause::Pauses;
 use crate::{Error, Queue};
 
 /// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
@@ -116,7 +115,7 @@ impl Relayer {
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<u64, Error> {
         let op = self.op();
         let (mut shutdown, mut moved) = (pin!(shutdown), 0_u64);
-        let (mut failures, mut full) = (failure_pauses(), full_pauses());
+        let (mut failures, mut full) = (FAILURES, FULL);
         let mut complaint: Option<(ErrorKind, Instant)> = None;
         let mut was_on_call = false;
         loop {
@@ -132,10 +131,10 @@ impl Relayer {
                     if complaint.take().is_some() {
                         tracing::info!("relays work again");
                     }
-                    failures = failure_pauses();
+                    failures.reset();
                     moved += u64::try_from(relayed.ids.len()).unwrap_or(u64::MAX);
                     if !relayed.ids.is_empty() || !relayed.held_back {
-                        full = full_pauses();
+                        full.reset();
                     }
                     if relayed.next.is_none() && self.until_empty && self.is_empty().await {
                         return Ok(moved);
@@ -151,7 +150,7 @@ impl Relayer {
                         tracing::warn!(%error, "a relay failed; trying again, logged each minute");
                         complaint = Some((error.kind().clone(), Instant::now()));
                     }
-                    Rest::Timer(failures.next())
+                    Rest::Timer(failures.next(fastrand::u32(..)))
                 }
             };
             was_on_call = matches!(rest, Rest::Bell(_));
@@ -213,12 +212,12 @@ enum Rest {
 }
 
 impl Rest {
-    fn after(relayed: &Relayed, at: Timestamp, full: &mut Pauses) -> Self {
+    fn after(relayed: &Relayed, at: Timestamp, full: &mut Backoff) -> Self {
         if relayed.more {
             return Self::None;
         }
         if relayed.held_back {
-            return Self::Timer(full.next());
+            return Self::Timer(full.next(fastrand::u32(..)));
         }
         let next = relayed.next.map_or(SAFETY_POLL, |next| next.since(at));
         Self::Bell(next.min(SAFETY_POLL))
@@ -236,16 +235,10 @@ impl fmt::Debug for Relayer {
     }
 }
 
-/// A server that does not work.
-const fn failure_pauses() -> Pauses {
-    Pauses::new(Duration::from_millis(50), Duration::from_secs(2))
-}
-
-/// A destination that is full.
-const fn full_pauses() -> Pauses {
-    Pauses::new(Duration::from_millis(20), Duration::from_secs(1))
-}
-
+/// Between attempts at a server that does not work.
+const FAILURES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+/// Between attempts at a destination that is full.
+const FULL: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 const DEFAULT_BATCH: usize = 100;
 const _: () = assert!(DEFAULT_BATCH <= limits::MAX_BATCH);
 /// As often as a worker polls.

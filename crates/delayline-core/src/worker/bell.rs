@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::Moment;
-use super::pauses::Pauses;
 use super::rng::Rng;
-use crate::{Error, ErrorKind};
+use super::{FAILURES, Moment};
+use crate::{Backoff, Error, ErrorKind};
 
 /// Waits for one hint at a time. A hint that cannot be used here is handed on, so that processes
 /// with free slots do not miss it.
@@ -22,7 +21,7 @@ pub(super) struct Bell {
     pub(super) hint: bool,
     /// Whether a hint is being handed on.
     pub(super) ringing: bool,
-    pauses: Pauses,
+    backoff: Backoff,
 }
 
 impl Bell {
@@ -34,7 +33,7 @@ impl Bell {
             mute: false,
             hint: false,
             ringing: false,
-            pauses: Pauses::of_failures(),
+            backoff: FAILURES,
         }
     }
 
@@ -57,13 +56,13 @@ impl Bell {
         self.waited = now;
         match result {
             Ok(hint) => {
-                self.pauses.reset();
+                self.backoff.reset();
                 self.hint |= *hint;
                 // A backend that returns "none" at once must not be asked in a hot loop.
                 self.next = if *hint { now } else { since.after(SHORTEST_WAIT) };
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported(_)) => self.mute = true,
-            Err(_) => self.next = now.after(self.pauses.next(rng)),
+            Err(_) => self.next = now.after(self.backoff.next(rng.chance())),
         }
     }
 }

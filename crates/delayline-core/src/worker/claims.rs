@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::Moment;
-use super::pauses::Pauses;
 use super::rng::Rng;
-use crate::{Claim, Claimed, ConsumerName, ErrorClass, Millis, Timestamp};
+use super::{FAILURES, Moment};
+use crate::{Backoff, Claim, Claimed, ConsumerName, ErrorClass, Millis, Timestamp};
 
 /// One claim at a time. A claim that may have been executed without a reply is repeated with its
 /// id, so that whatever it leased is found (G16).
@@ -33,7 +32,7 @@ pub(super) struct Claims {
     lent: bool,
     /// How long replies have taken recently, at most [`LONGEST_USUAL`].
     usual: Duration,
-    pauses: Pauses,
+    backoff: Backoff,
 }
 
 /// A claim without a known reply.
@@ -71,7 +70,7 @@ impl Claims {
             failing: false,
             lent: false,
             usual: Duration::ZERO,
-            pauses: Pauses::of_failures(),
+            backoff: FAILURES,
         }
     }
 
@@ -201,7 +200,7 @@ impl Claims {
             return leased;
         }
         self.failing = false;
-        self.pauses.reset();
+        self.backoff.reset();
         self.poll = now.after(rng.nearly(self.longest_poll));
         // Both instants are on the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at));
@@ -236,7 +235,7 @@ impl Claims {
 
     fn pause(&mut self, now: Moment, rng: &mut Rng) {
         self.failing = true;
-        self.due = now.after(self.pauses.next(rng));
+        self.due = now.after(self.backoff.next(rng.chance()));
         self.poll = self.due;
     }
 }

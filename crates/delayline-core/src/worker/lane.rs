@@ -7,12 +7,11 @@ use super::bell::Bell;
 use super::claims::Claims;
 use super::lanes::Totals;
 use super::leases::{Held, Leases};
-use super::pauses::Pauses;
 use super::rng::Rng;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{Claim, HandOff, Millis, Op, Outcome, Settlement};
+use crate::{Backoff, Claim, HandOff, Millis, Op, Outcome, Settlement};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -24,8 +23,8 @@ pub(super) struct Lane {
     /// Those with messages that follow, or a result. Apart, since a full server refuses them only.
     pub(super) hand_offs: Settles<HandOff>,
     pub(super) bell: Bell,
-    /// Pauses while handlers give everything back at once.
-    give_backs: Pauses,
+    /// Between claims while handlers give everything back at once.
+    give_backs: Backoff,
     pub(super) weight: u64,
     /// The maximum number of its handlers at once.
     most: usize,
@@ -65,7 +64,7 @@ impl Lane {
             settles: Settles::new(),
             hand_offs: Settles::new(),
             bell: Bell::new(),
-            give_backs: Pauses::of_give_backs(),
+            give_backs: GIVE_BACKS,
             weight: u64::from(plan.weight.get()),
             most: plan.most,
             slots,
@@ -147,7 +146,7 @@ impl Lane {
         if outcomes.peek().is_some() {
             // A loop of claims and releases helps nobody.
             if outcomes.all(gives_back_at_once) {
-                self.claims.hold(now.after(self.give_backs.next(rng)));
+                self.claims.hold(now.after(self.give_backs.next(rng.chance())));
             } else {
                 self.give_backs.reset();
             }
@@ -223,6 +222,8 @@ pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) 
 
 /// One message at weight 1. Divisible by many weights.
 const SHARE: u64 = 720_720;
+/// Between claims while handlers only give messages back at once.
+const GIVE_BACKS: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use super::pauses::Pauses;
 use super::rng::Rng;
-use super::{Action, CancelReason, Moment, QueuePlan, Slot};
+use super::{Action, CancelReason, FAILURES, Moment, QueuePlan, Slot};
 use crate::limits::MAX_BATCH;
-use crate::{Extend, Extended, Lease, MessageId, Millis, Settlement};
+use crate::{Backoff, Extend, Extended, Lease, MessageId, Millis, Settlement};
 
 /// The leases of all running handlers of one queue. However a handler ends, it is removed, and its
 /// lease is no longer extended, except while a hand-off is not confirmed.
@@ -25,7 +24,7 @@ pub(super) struct Leases {
     under_way: Option<Extension>,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
-    pauses: Pauses,
+    backoff: Backoff,
     /// The earliest time at which something must be done.
     next: Option<Moment>,
 }
@@ -100,7 +99,7 @@ impl Leases {
             kept: HashMap::new(),
             under_way: None,
             retry_at: None,
-            pauses: Pauses::of_failures(),
+            backoff: FAILURES,
             next: None,
         }
     }
@@ -206,15 +205,15 @@ impl Leases {
         }
         self.kept.retain(|_, kept| kept.ages_at.is_none_or(|ages_at| now < ages_at));
         let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
-        let held = || self.held.iter().filter(|(_, held)| held.state == LeaseState::Held);
-        let is_asked = held().any(|(_, held)| held.asked == Asked::Yes);
+        let firm = || self.held.iter().filter(|(_, held)| held.state == LeaseState::Held);
+        let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
         let since =
-            || held().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
+            || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
         let mut extend = None;
         if ready && (is_asked || since().any(|since| now >= since.after(beat))) {
             // The others are included unless quite fresh: one extension instead of many.
             let is_due = |since: Moment| now >= since.after(beat / 2);
-            let due = held().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
+            let due = firm().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
             let (slots, mut leases): (Vec<_>, Vec<_>) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
             let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
@@ -235,7 +234,7 @@ impl Leases {
     pub(super) fn extended(&mut self, items: Vec<Extended>, todo: &mut VecDeque<Action>) {
         let Some(Extension { slots, kept, sent }) = self.under_way.take() else { return };
         self.retry_at = None;
-        self.pauses.reset();
+        self.backoff.reset();
         let mut items = items.into_iter();
         for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
             let Some(held) = self.held.get_mut(&slot) else { continue };
@@ -267,7 +266,7 @@ impl Leases {
         for slot in self.under_way.take().into_iter().flat_map(|extension| extension.slots) {
             self.held.entry(slot).and_modify(|held| held.asked.failed());
         }
-        self.retry_at = Some(now.after(self.pauses.next(rng)));
+        self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
         self.plan();
     }
 

@@ -18,10 +18,14 @@ impl Rng {
         ClaimId::from_bytes(self.next().to_be_bytes())
     }
 
+    /// Evenly distributed over all numbers.
+    pub(super) fn chance(&mut self) -> u32 {
+        u32::try_from(self.next() >> 96).unwrap_or(u32::MAX)
+    }
+
     /// Evenly distributed over `least..=most`.
     pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
-        let share = u32::try_from(self.next() >> 96).unwrap_or(u32::MAX);
-        let offset = most.saturating_sub(least).saturating_mul(share) / u32::MAX;
+        let offset = most.saturating_sub(least).saturating_mul(self.chance()) / u32::MAX;
         least.saturating_add(offset)
     }
 

@@ -3,13 +3,12 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use super::pauses::Pauses;
 use super::rng::Rng;
-use super::{Moment, Summary};
+use super::{FAILURES, Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::{
-    Enqueued, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Lease, MessageId, NewMessage,
-    Outcome, Settled, Settlement, Timestamp,
+    Backoff, Enqueued, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Lease, MessageId,
+    NewMessage, Outcome, Settled, Settlement, Timestamp,
 };
 
 /// Settlements, or hand-offs, that the queue has not confirmed. Those that come in during an
@@ -27,7 +26,7 @@ pub(super) struct Settles<T> {
     retry_at: Option<Moment>,
     /// Whether the server had no memory for the latest ones.
     is_out_of_memory: bool,
-    pauses: Pauses,
+    backoff: Backoff,
 }
 
 /// A settlement, with or without messages that follow and a result.
@@ -80,7 +79,7 @@ impl<T: Settling> Settles<T> {
             bytes: 0,
             retry_at: None,
             is_out_of_memory: false,
-            pauses: Pauses::of_failures(),
+            backoff: FAILURES,
         }
     }
 
@@ -176,7 +175,7 @@ impl<T: Settling> Settles<T> {
         self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
-        self.retry_at = Some(now.after(self.pauses.next(rng)));
+        self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
     }
 
     fn is_perhaps_done(&self, item: &T) -> bool {
@@ -194,7 +193,7 @@ impl<T: Settling> Settles<T> {
         self.under_way = 0;
         self.retry_at = None;
         self.is_out_of_memory = false;
-        self.pauses.reset();
+        self.backoff.reset();
     }
 }
 

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use delayline_core::Error;
+use delayline_core::{Backoff, Error};
 use tokio::time::Instant;
 
 /// The pause before the third attempt in a row. The second one comes at once: most lost
 /// connections are one broken socket, not a broken server.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between attempts.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Counts failures in a row and spaces the attempts.
+/// Spaces the attempts after failures in a row.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    failures: u32,
+    /// `None` until the first failure.
+    backoff: Option<Backoff>,
     not_before: Option<Instant>,
     last: Option<Error>,
 }
@@ -35,29 +36,21 @@ impl Pace {
 
     /// An attempt failed, or a connection was lost before it served a call.
     pub(crate) fn failed(&mut self, now: Instant, error: Error) {
-        self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(now + spread(pause(self.failures), fastrand::f64()));
+        let pause = match &mut self.backoff {
+            Some(backoff) => backoff.next(fastrand::u32(..)),
+            None => {
+                self.backoff = Some(Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
+                Duration::ZERO
+            }
+        };
+        self.not_before = Some(now + pause);
         self.last = Some(error);
     }
 
     /// A connection served a call: the next loss starts counting anew.
     pub(crate) fn served(&mut self) {
-        self.failures = 0;
+        self.backoff = None;
     }
-}
-
-/// Doubles from the second failure on.
-fn pause(failures: u32) -> Duration {
-    let Some(doublings) = failures.checked_sub(2) else {
-        return Duration::ZERO;
-    };
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_PAUSE)
-}
-
-/// The pause, spread over its upper half by a number from 0 to 1: clients that lost their server
-/// together must not come back together.
-fn spread(pause: Duration, chance: f64) -> Duration {
-    pause.mul_f64(0.5 + chance / 2.0)
 }
 
 #[cfg(test)]
@@ -68,13 +61,6 @@ mod tests {
 
     fn refusal() -> Error {
         Error::new(ErrorKind::Unreachable)
-    }
-
-    #[test]
-    fn pauses_double_up_to_the_cap() {
-        let millis: Vec<u128> = (0..10).map(|failures| pause(failures).as_millis()).collect();
-        assert_eq!(millis, [0, 0, 50, 100, 200, 400, 800, 1600, 2000, 2000]);
-        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
     }
 
     #[test]
@@ -90,8 +76,6 @@ mod tests {
 
     #[test]
     fn clients_do_not_come_back_together() {
-        assert_eq!(spread(LONGEST_PAUSE, 0.0), LONGEST_PAUSE / 2);
-        assert_eq!(spread(LONGEST_PAUSE, 1.0), LONGEST_PAUSE);
         let now = Instant::now();
         let come_back = |_| {
             let mut pace = Pace::default();

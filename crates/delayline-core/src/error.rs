@@ -315,6 +315,14 @@ pub enum Violation {
         /// The id, in printable form.
         id: String,
     },
+    /// A message was made for one queue and passed to another.
+    #[error("a message of the queue {made_for} cannot be sent to the queue {queue}")]
+    OtherQueue {
+        /// The name of the queue that the message was made for.
+        made_for: String,
+        /// The name of the queue that it was passed to.
+        queue: String,
+    },
     /// A text does not have the expected form.
     #[error("{what} {value:?} is not valid: {reason}")]
     Malformed {

@@ -108,6 +108,11 @@ impl Client {
         &self.shared.label
     }
 
+    /// The queue's name, or `None` if the backend has none.
+    pub(crate) fn queue_name(&self) -> Option<&QueueName> {
+        self.shared.plain.queue_name()
+    }
+
     pub(crate) fn events(&self) -> &EventSink {
         &self.shared.events
     }

@@ -189,7 +189,7 @@ pub use self::connect::{Connect, Driver};
 pub use self::connection::{Connection, FoundQueues, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
-pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sent};
+pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sendable, Sent};
 pub use self::relayer::Relayer;
 #[cfg(feature = "signal")]
 pub use self::shutdown::shutdown_signal;

@@ -8,6 +8,7 @@ mod enqueue;
 mod explain;
 mod listing;
 mod read;
+mod sendable;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,6 +28,8 @@ pub use self::draft::Draft;
 pub(crate) use self::enqueue::{Answered, enqueue};
 pub use self::explain::Explanation;
 pub use self::listing::{Audit, Listing};
+pub use self::sendable::Sendable;
+pub(crate) use self::sendable::same_queue;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::error::message_id;

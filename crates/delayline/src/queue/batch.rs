@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use delayline_core::{Enqueued, ErrorClass, MessageId, NewMessage, Op, Reply, Status};
+use delayline_core::{Enqueued, ErrorClass, MessageId, Op, Reply, Status};
 
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
+use super::sendable::{Parts, Sendable, same_queue};
 use crate::Error;
 use crate::batches::{fitting, next_batch};
 use crate::error::message_id;
@@ -77,21 +78,21 @@ impl<T, C> Queue<T, C> {
     /// # Errors
     ///
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
-    /// refused because too many sends wait. Messages after a failed operation are not sent and fail
+    /// refused because too many sends wait. A draft of a queue of another name is invalid
+    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation are not sent and fail
     /// with [`ErrorClass::NotExecuted`] or with the error of that operation.
-    pub async fn send_many<M>(
+    pub async fn send_many<M: Sendable>(
         &self,
         messages: impl IntoIterator<Item = M>,
-    ) -> Vec<Result<Sent, Error>>
-    where
-        M: TryInto<NewMessage, Error: Into<Error>>,
-    {
+    ) -> Vec<Result<Sent, Error>> {
         let mut results = Vec::new();
         let mut waiting = VecDeque::new();
         for message in messages {
             // A bad message must not fail its neighbours.
-            let message = message.try_into().map_err(Into::into);
-            let checked = message.and_then(|it: NewMessage| Ok(it.validate().map(|()| it)?));
+            let checked = message.into_parts().and_then(|Parts { queue, message }| {
+                same_queue(queue.as_ref(), self.client().queue_name())?;
+                Ok(message.validate().map(|()| message)?)
+            });
             match checked {
                 Ok(message) => {
                     waiting.push_back((results.len(), message));

@@ -17,6 +17,8 @@ use crate::{Error, TraceContext};
 /// A message to be sent: made by [`Queue::message`](crate::Queue::message), sent by
 /// [`send`](Self::send) or [`Queue::send_many`](crate::Queue::send_many).
 ///
+/// It remembers the name of its queue: a queue of another name refuses it, before anything is sent.
+///
 /// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers, never
 /// expires, and becomes a dead letter after 20 failures or 5 expired leases.
 ///
@@ -47,7 +49,7 @@ use crate::{Error, TraceContext};
 #[derive(Clone, Debug)]
 #[must_use = "a draft does nothing until it is sent"]
 pub struct Draft {
-    client: Client,
+    pub(super) client: Client,
     message: Result<NewMessage, Error>,
     /// Whether the caller chose the id.
     named: bool,
@@ -373,7 +375,8 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
     Ok(message)
 }
 
-/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, or the first error of a setter.
+/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, for any queue, or the first
+/// error of a setter.
 impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 

@@ -330,7 +330,7 @@ impl Lane {
         let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
         let failures = info.failures.saturating_add(1);
         let wanted = delivery.message.headers.result_retention();
-        let (end, messages, result) = outcome.clone().of(&id, wanted);
+        let (end, messages, result) = outcome.clone().of(&id, Some(&self.name), wanted);
         // As in a worker, nobody asks when to retry what is not retried.
         let is_last = failures >= info.max_failures;
         let settle = end.settled(|error| {

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use delayline_core::limits::MAX_ERROR_BYTES;
 use delayline_core::{
     ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome as Settled,
-    Settlement, Violation,
+    QueueName, Settlement, Violation,
 };
 
-use crate::Error;
+use crate::queue::same_queue;
+use crate::{Error, Sendable};
 
 /// How the handling of a message ended.
 ///
@@ -57,6 +58,9 @@ pub enum Outcome {
         outcome: Box<Self>,
         /// What follows.
         messages: Vec<NewMessage>,
+        /// The name of the queue that has made their drafts, if it is known. If the handled message
+        /// is in another one, its handling is a failure.
+        queue: Option<QueueName>,
     },
 }
 
@@ -84,8 +88,9 @@ impl Outcome {
     /// whatever this process meets. If the lease is lost, or the server is full, nothing of it
     /// happens. So a chain of messages neither breaks nor forks.
     ///
-    /// They go to the queue of the handled message, whatever queue has made the drafts; for another
-    /// queue, use [`Job::hand_over`](crate::Job::hand_over). A message whose id the queue knows
+    /// They go to the queue of the handled message, and so their drafts must be of that queue, or of
+    /// one with its name. For another queue, use [`Job::hand_over`](crate::Job::hand_over). A message
+    /// whose id the queue knows
     /// already is not created, and the outcome counts all the same ([G15](crate::guarantees#g15)).
     ///
     /// ```
@@ -123,43 +128,49 @@ impl Outcome {
     /// [`Error::Encode`] if a value has no payload. [`Error::Backend`] if a message is outside its
     /// limits, is an update, or has the id of another one, or if there are none, more than
     /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
-    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). A message with the id of the handled one
-    /// is noticed later: it makes the handling a failure.
+    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). Drafts of two queues are invalid as well
+    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
+    ///
+    /// The worker checks the rest when the handler has ended. If a message has the id of the handled
+    /// one, or the drafts are of another queue than the handled message, nothing is sent, and the
+    /// handling is a failure with that error.
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
-    pub fn then<M>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error>
-    where
-        M: TryInto<NewMessage, Error: Into<Error>>,
-    {
-        let (outcome, mut all) = self.parts();
+    pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {
+        let (outcome, mut all, mut queue) = self.parts();
         for message in messages {
-            all.push(message.try_into().map_err(Into::into)?);
+            let parts = message.into_parts()?;
+            same_queue(parts.queue.as_ref(), queue.as_ref())?;
+            queue = queue.or(parts.queue);
+            all.push(parts.message);
         }
         // The id of the handled message is not known here.
         let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
-        Ok(Self::Then { outcome: Box::new(outcome), messages: validated(other, all, None)?.0 })
+        let messages = validated(other, all, None)?.0;
+        Ok(Self::Then { outcome: Box::new(outcome), messages, queue })
     }
 
-    /// The outcome itself, and the messages that follow.
-    fn parts(self) -> (Self, Vec<NewMessage>) {
+    /// The outcome itself, the messages that follow, and the queue of these.
+    fn parts(self) -> (Self, Vec<NewMessage>, Option<QueueName>) {
         match self {
-            Self::Then { outcome, mut messages } => {
-                let (outcome, earlier) = outcome.parts();
+            Self::Then { outcome, mut messages, queue } => {
+                let (outcome, earlier, earlier_queue) = outcome.parts();
                 messages.splice(0..0, earlier);
-                (outcome, messages)
+                (outcome, messages, queue.or(earlier_queue))
             }
-            outcome => (outcome, Vec::new()),
+            outcome => (outcome, Vec::new(), None),
         }
     }
 
-    /// The outcome of the message `id`, the messages that follow, and the result, if it is `wanted`.
-    /// If these cannot be sent, it is a failure.
+    /// The outcome of the message `id` of a queue, the messages that follow, and the result, if it is
+    /// `wanted`. If these cannot be sent, it is a failure.
     pub(crate) fn of(
         self,
         id: &MessageId,
+        queue: Option<&QueueName>,
         wanted: Option<Millis>,
     ) -> (Self, Vec<NewMessage>, Option<NewResult>) {
-        let (outcome, messages) = self.parts();
+        let (outcome, messages, made_for) = self.parts();
         let result = match &outcome {
             // A result of any size is validated, wanted or not.
             Self::AckWith(bytes) => Some(bytes.clone()),
@@ -169,7 +180,8 @@ impl Outcome {
             return (outcome, Vec::new(), None);
         }
         let result = result.map(|bytes| NewResult::new(bytes, wanted.unwrap_or(SHORTEST)));
-        match validated(id.clone(), messages, result) {
+        let is_ours = same_queue(made_for.as_ref(), queue);
+        match is_ours.and_then(|()| validated(id.clone(), messages, result)) {
             Ok((messages, result)) => (outcome, messages, result.filter(|_| wanted.is_some())),
             Err(violation) => {
                 let error = format!("what the handler returned cannot be sent: {violation}");
@@ -214,7 +226,7 @@ impl fmt::Debug for Outcome {
             Self::Snooze(delay) => f.debug_tuple("Snooze").field(delay).finish(),
             Self::Release => f.write_str("Release"),
             Self::Reject(error) => f.debug_tuple("Reject").field(error).finish(),
-            Self::Then { outcome, messages } => f
+            Self::Then { outcome, messages, .. } => f
                 .debug_struct("Then")
                 .field("outcome", outcome)
                 .field("messages", messages)

@@ -321,7 +321,8 @@ impl Run {
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = running.failures.saturating_add(1);
         let is_cancelled = running.control.reason() == Some(CancelReason::Requested);
-        let (outcome, messages, result) = outcome.of(id, *result_retention);
+        let (outcome, messages, result) =
+            outcome.of(id, lane.client.queue_name(), *result_retention);
         if let Outcome::Retry { error, .. } = &outcome {
             if is_cancelled {
                 tracing::info!(%id, epoch, error, "ended because the message is cancelled");

@@ -2,21 +2,41 @@
 
 use bytes::Bytes;
 
-/// Encodes values as payloads and decodes them.
+/// Encodes values as payloads: what a queue needs to send them.
 ///
-/// A codec of your own may hold keys or compression levels; all clones of a queue share it.
+/// [`Decode`] is the other direction. A program that only sends needs no type that can be decoded:
+/// it may send a `Queue<str>`, or values that borrow.
 ///
 /// ```
-/// use delayline::{Bytes, Codec, CodecError};
+/// # #[cfg(all(feature = "json", feature = "memory"))]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// use delayline::Queue;
+///
+/// // Whoever reads it, reads a `String`.
+/// let texts: Queue<str> = delayline::connect("memory:").await?.queue("texts").await?;
+/// texts.send("your cart is waiting").await?;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(all(feature = "json", feature = "memory")))]
+/// # fn main() {}
+/// ```
+///
+/// A codec of your own may hold keys or compression levels. All clones of a queue share it.
+///
+/// ```
+/// use delayline::{Bytes, CodecError, Decode, Encode};
 ///
 /// /// A number as its 8 bytes, big-endian.
 /// struct BigEndian;
 ///
-/// impl Codec<u64> for BigEndian {
+/// impl Encode<u64> for BigEndian {
 ///     fn encode(&self, value: &u64) -> Result<Bytes, CodecError> {
 ///         Ok(Bytes::copy_from_slice(&value.to_be_bytes()))
 ///     }
+/// }
 ///
+/// impl Decode<u64> for BigEndian {
 ///     fn decode(&self, payload: &Bytes) -> Result<u64, CodecError> {
 ///         let bytes = payload[..].try_into().map_err(|_| CodecError::new("not 8 bytes long"))?;
 ///         Ok(u64::from_be_bytes(bytes))
@@ -25,14 +45,44 @@ use bytes::Bytes;
 /// # assert_eq!(BigEndian.decode(&BigEndian.encode(&7)?)?, 7);
 /// # Ok::<(), CodecError>(())
 /// ```
-pub trait Codec<T>: Send + Sync + 'static {
+#[diagnostic::on_unimplemented(
+    message = "the codec `{Self}` cannot encode `{T}`",
+    note = "the codec `Json` encodes types that implement `serde::Serialize`"
+)]
+pub trait Encode<T: ?Sized>: Send + Sync + 'static {
     /// Returns the payload for a value.
     ///
     /// # Errors
     ///
     /// [`CodecError`] if the value cannot be encoded.
     fn encode(&self, value: &T) -> Result<Bytes, CodecError>;
+}
 
+/// Decodes payloads as values: what a worker needs to handle them.
+///
+/// A codec that only encodes has no worker:
+///
+/// ```compile_fail,E0277
+/// use delayline::{Bytes, CodecError, Encode, Error, Job, Queue, Summary, Worker};
+///
+/// struct BigEndian;
+///
+/// impl Encode<u64> for BigEndian {
+///     fn encode(&self, value: &u64) -> Result<Bytes, CodecError> {
+///         Ok(Bytes::copy_from_slice(&value.to_be_bytes()))
+///     }
+/// }
+///
+/// async fn work(queue: Queue<u64, BigEndian>) -> Result<Summary, Error> {
+///     let worker = Worker::builder(queue).build()?;
+///     Ok(worker.run(|_: Job<u64>| async { Ok::<(), Error>(()) }).await)
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the codec `{Self}` cannot decode `{T}`",
+    note = "the codec `Json` decodes types that implement `serde::de::DeserializeOwned`"
+)]
+pub trait Decode<T>: Send + Sync + 'static {
     /// Returns the value of a payload, which may contain any bytes. If this fails, a worker retries
     /// the message until its last allowed failure: see
     /// [`WorkerBuilder::on_undecodable`](crate::WorkerBuilder::on_undecodable).
@@ -42,6 +92,11 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// [`CodecError`] if the payload was not written by this codec or for this type.
     fn decode(&self, payload: &Bytes) -> Result<T, CodecError>;
 }
+
+/// [`Encode`] and [`Decode`] together, as one bound. Every type that implements both has it.
+pub trait Codec<T>: Encode<T> + Decode<T> {}
+
+impl<T, C: Encode<T> + Decode<T>> Codec<T> for C {}
 
 /// Why a codec failed. It must never contain any of the payload: the text is stored with dead
 /// letters and written to logs.
@@ -57,17 +112,22 @@ impl CodecError {
     }
 }
 
-/// Encodes payloads as compact JSON, for every type that implements serde's traits. Needs the
-/// feature `json`.
+/// Encodes payloads as compact JSON: every type that implements `serde::Serialize`. Decodes every
+/// type that implements `serde::de::DeserializeOwned`. Needs the feature `json`.
+///
+/// Its errors have a category, line and column. The text of `serde_json` would quote the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json;
 
 #[cfg(feature = "json")]
-impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec<T> for Json {
+impl<T: serde::Serialize + ?Sized> Encode<T> for Json {
     fn encode(&self, value: &T) -> Result<Bytes, CodecError> {
         serde_json::to_vec(value).map(Bytes::from).map_err(|error| json_error(&error))
     }
+}
 
+#[cfg(feature = "json")]
+impl<T: serde::de::DeserializeOwned> Decode<T> for Json {
     fn decode(&self, payload: &Bytes) -> Result<T, CodecError> {
         serde_json::from_slice(payload).map_err(|error| json_error(&error))
     }
@@ -89,35 +149,54 @@ fn json_error(error: &serde_json::Error) -> CodecError {
     }
 }
 
-/// Passes payloads through unchanged: [`Bytes`], `Vec<u8>` or `String`.
+/// Passes payloads through unchanged: [`Bytes`], `Vec<u8>` and `String`; for sending also `[u8]` and
+/// `str`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Raw;
 
-impl Codec<Bytes> for Raw {
+impl Encode<Bytes> for Raw {
     fn encode(&self, value: &Bytes) -> Result<Bytes, CodecError> {
         Ok(value.clone())
     }
+}
 
+impl Decode<Bytes> for Raw {
     fn decode(&self, payload: &Bytes) -> Result<Bytes, CodecError> {
         Ok(payload.clone())
     }
 }
 
-impl Codec<Vec<u8>> for Raw {
+impl Encode<[u8]> for Raw {
+    fn encode(&self, value: &[u8]) -> Result<Bytes, CodecError> {
+        Ok(Bytes::copy_from_slice(value))
+    }
+}
+
+impl Encode<Vec<u8>> for Raw {
     fn encode(&self, value: &Vec<u8>) -> Result<Bytes, CodecError> {
         Ok(Bytes::copy_from_slice(value))
     }
+}
 
+impl Decode<Vec<u8>> for Raw {
     fn decode(&self, payload: &Bytes) -> Result<Vec<u8>, CodecError> {
         Ok(payload.to_vec())
     }
 }
 
-impl Codec<String> for Raw {
+impl Encode<str> for Raw {
+    fn encode(&self, value: &str) -> Result<Bytes, CodecError> {
+        Ok(Bytes::copy_from_slice(value.as_bytes()))
+    }
+}
+
+impl Encode<String> for Raw {
     fn encode(&self, value: &String) -> Result<Bytes, CodecError> {
         Ok(Bytes::copy_from_slice(value.as_bytes()))
     }
+}
 
+impl Decode<String> for Raw {
     fn decode(&self, payload: &Bytes) -> Result<String, CodecError> {
         let text = std::str::from_utf8(payload);
         text.map(str::to_owned).map_err(|_| CodecError::new("it is not UTF-8"))
@@ -131,28 +210,28 @@ mod tests {
     #[test]
     fn a_json_error_tells_the_place_and_not_the_payload() {
         let payload = Bytes::from_static(br#"{"secret": "hunter2"}"#);
-        let error = Codec::<u64>::decode(&Json, &payload).unwrap_err();
+        let error = Decode::<u64>::decode(&Json, &payload).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the JSON does not have the expected structure: line 1, column 0"
         );
-        let error = Codec::<u64>::decode(&Json, &Bytes::from_static(b"1 hunter2")).unwrap_err();
+        let error = Decode::<u64>::decode(&Json, &Bytes::from_static(b"1 hunter2")).unwrap_err();
         assert_eq!(error.to_string(), "it is not JSON: line 1, column 3");
     }
 
     #[test]
     fn raw_takes_any_bytes() {
         let bytes = Bytes::from_static(b"\xff\0");
-        assert_eq!(Codec::<Bytes>::encode(&Raw, &bytes).unwrap(), bytes);
-        assert_eq!(Codec::<Bytes>::decode(&Raw, &bytes).unwrap(), bytes);
-        assert_eq!(Codec::<Vec<u8>>::encode(&Raw, &bytes.to_vec()).unwrap(), bytes);
-        assert_eq!(Codec::<Vec<u8>>::decode(&Raw, &bytes).unwrap(), bytes);
+        assert_eq!(Encode::<Bytes>::encode(&Raw, &bytes).unwrap(), bytes);
+        assert_eq!(Decode::<Bytes>::decode(&Raw, &bytes).unwrap(), bytes);
+        assert_eq!(Encode::<Vec<u8>>::encode(&Raw, &bytes.to_vec()).unwrap(), bytes);
+        assert_eq!(Decode::<Vec<u8>>::decode(&Raw, &bytes).unwrap(), bytes);
         let text = "\u{e9}t\u{e9}".to_owned();
-        let encoded = Codec::<String>::encode(&Raw, &text).unwrap();
+        let encoded = Encode::<String>::encode(&Raw, &text).unwrap();
         assert_eq!(
-            (&*encoded, Codec::<String>::decode(&Raw, &encoded).unwrap()),
+            (&*encoded, Decode::<String>::decode(&Raw, &encoded).unwrap()),
             (text.as_bytes(), text.clone())
         );
-        assert!(Codec::<String>::decode(&Raw, &bytes).is_err());
+        assert!(Decode::<String>::decode(&Raw, &bytes).is_err());
     }
 }

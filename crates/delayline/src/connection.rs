@@ -88,7 +88,7 @@ impl Connection {
     /// [`Error::Backend`] if the name is malformed, or the server is a read-only replica, evicts
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
     /// newer format, or cannot be reached.
-    pub async fn queue<T>(&self, name: &str) -> Result<Queue<T>, Error> {
+    pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
         self.queue_with_codec(name, Json).await
     }
 
@@ -113,7 +113,11 @@ impl Connection {
     /// # Errors
     ///
     /// Like [`queue`](Self::queue).
-    pub async fn queue_with_codec<T, C>(&self, name: &str, codec: C) -> Result<Queue<T, C>, Error> {
+    pub async fn queue_with_codec<T: ?Sized, C>(
+        &self,
+        name: &str,
+        codec: C,
+    ) -> Result<Queue<T, C>, Error> {
         Ok(Queue::sharing(self.backend(name).await?, codec, self.1.clone()))
     }
 

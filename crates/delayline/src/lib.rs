@@ -184,7 +184,7 @@ pub use delayline_redis_protocol::{
 };
 pub use tokio_util::sync::CancellationToken;
 
-pub use self::codec::{Codec, CodecError, Json, Raw};
+pub use self::codec::{Codec, CodecError, Decode, Encode, Json, Raw};
 pub use self::connect::{Connect, Driver};
 pub use self::connection::{Connection, FoundQueues, connect};
 pub use self::error::Error;

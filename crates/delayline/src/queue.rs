@@ -33,9 +33,12 @@ pub(crate) use self::sendable::same_queue;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::error::message_id;
-use crate::{Codec, Error, Events, Json, TraceContext};
+use crate::{Decode, Encode, Error, Events, Json, TraceContext};
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
+///
+/// Sending needs [`Encode`], handling needs [`Decode`]. A queue that only sends may be a
+/// `Queue<str>`, or one of values that borrow.
 ///
 /// Clones are cheap and share the connection. Every call retries within bounds (see
 /// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
@@ -72,13 +75,14 @@ use crate::{Codec, Error, Events, Json, TraceContext};
 /// repeated, as after [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
 #[doc(alias = "delay queue")]
 #[doc(alias = "DLQ")]
-pub struct Queue<T, C = Json> {
+pub struct Queue<T: ?Sized, C = Json> {
     client: Client,
     codec: Arc<C>,
-    payload: PhantomData<fn(T) -> T>,
+    /// Covariant: a queue of `&'static str` is also one of `&'a str`.
+    payload: PhantomData<fn() -> Box<T>>,
 }
 
-impl<T> Queue<T> {
+impl<T: ?Sized> Queue<T> {
     /// Creates a queue of JSON payloads on any backend, such as your own.
     /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
@@ -87,7 +91,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T, C> Queue<T, C> {
+impl<T: ?Sized, C> Queue<T, C> {
     /// Creates a queue on any backend, with payloads encoded by `codec`.
     #[must_use]
     pub fn with_codec(backend: Arc<dyn QueueBackend>, codec: C) -> Self {
@@ -334,7 +338,7 @@ impl<T, C> Queue<T, C> {
     }
 }
 
-impl<T, C: Codec<T>> Queue<T, C> {
+impl<T: ?Sized, C: Encode<T>> Queue<T, C> {
     /// Returns a message to configure and then [`send`](Draft::send). If `value` cannot be encoded,
     /// or its payload is longer than 1 MiB, sending fails.
     pub fn message(&self, value: &T) -> Draft {
@@ -392,7 +396,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
     pub async fn send_at(&self, value: &T, due: SystemTime) -> Result<MessageId, Error> {
         Ok(self.message(value).due_at(due).send().await?.id)
     }
+}
 
+impl<T, C: Decode<T>> Queue<T, C> {
     /// Decodes a payload, such as one returned by [`get`](Self::get).
     ///
     /// # Errors
@@ -403,13 +409,13 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 }
 
-impl<T, C> Clone for Queue<T, C> {
+impl<T: ?Sized, C> Clone for Queue<T, C> {
     fn clone(&self) -> Self {
         Self { client: self.client.clone(), codec: Arc::clone(&self.codec), payload: PhantomData }
     }
 }
 
-impl<T, C> fmt::Debug for Queue<T, C> {
+impl<T: ?Sized, C> fmt::Debug for Queue<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("client", &self.client).finish_non_exhaustive()
     }

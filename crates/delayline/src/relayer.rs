@@ -43,7 +43,7 @@ pub struct Relayer {
     until_empty: bool,
 }
 
-impl<T, C> Queue<T, C> {
+impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a relay to this list or stream. It moves messages with the durability of the queue
     /// ([`durability`](Self::durability)).
     ///

@@ -60,13 +60,13 @@ use self::recorder::Recorder;
 pub use self::sent::SentMessage;
 pub use self::workers::TestWorkers;
 use crate::worker::Retry;
-use crate::{Codec, Error, Json, Queue};
+use crate::{Decode, Error, Json, Queue};
 
 /// A queue in memory that remembers what was sent, with a clock that the test moves.
 ///
 /// Clones share the same queue. Each new `TestQueue` has its own clock: those of a
 /// [`TestConnection`] share one.
-pub struct TestQueue<T, C = Json> {
+pub struct TestQueue<T: ?Sized, C = Json> {
     queue: Queue<T, C>,
     connection: TestConnection,
     recorder: Arc<Recorder>,
@@ -74,7 +74,7 @@ pub struct TestQueue<T, C = Json> {
     max_deliveries: usize,
 }
 
-impl<T> TestQueue<T> {
+impl<T: ?Sized> TestQueue<T> {
     /// An empty queue of JSON payloads. Its clock starts at the machine's current time and stands
     /// still. A message that is sent a moment later for the machine's current time is therefore due
     /// a moment later.
@@ -84,13 +84,13 @@ impl<T> TestQueue<T> {
     }
 }
 
-impl<T> Default for TestQueue<T> {
+impl<T: ?Sized> Default for TestQueue<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T, C> TestQueue<T, C> {
+impl<T: ?Sized, C> TestQueue<T, C> {
     /// An empty queue with payloads encoded by `codec`. Its clock starts at `start`: to the
     /// millisecond, rounded up, from 1970 to the end of the year 9999.
     #[must_use]
@@ -233,7 +233,7 @@ impl<T, C> TestQueue<T, C> {
     }
 }
 
-impl<T: PartialEq + fmt::Debug, C: Codec<T>> TestQueue<T, C> {
+impl<T: PartialEq + fmt::Debug, C: Decode<T>> TestQueue<T, C> {
     /// Returns the first message sent with this payload, for further assertions.
     ///
     /// # Panics
@@ -252,7 +252,7 @@ impl<T: PartialEq + fmt::Debug, C: Codec<T>> TestQueue<T, C> {
     }
 }
 
-impl<T, C> Clone for TestQueue<T, C> {
+impl<T: ?Sized, C> Clone for TestQueue<T, C> {
     fn clone(&self) -> Self {
         Self {
             queue: self.queue.clone(),
@@ -264,7 +264,7 @@ impl<T, C> Clone for TestQueue<T, C> {
     }
 }
 
-impl<T, C> fmt::Debug for TestQueue<T, C> {
+impl<T: ?Sized, C> fmt::Debug for TestQueue<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TestQueue").field("now", &self.connection.instant()).finish_non_exhaustive()
     }

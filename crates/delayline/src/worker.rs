@@ -50,7 +50,7 @@ pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
 pub use self::undecodable::{UNDECODABLE, Undecodable};
 pub use self::workers::Workers;
-use crate::{Codec, Json, Queue};
+use crate::{Decode, Json, Queue};
 
 /// Handles the messages of one queue; use [`Workers`] for several.
 ///
@@ -115,7 +115,7 @@ impl<T, C> Worker<T, C> {
     }
 }
 
-impl<T: Send + 'static, C: Codec<T>> Worker<T, C> {
+impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled.
     ///
     /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an

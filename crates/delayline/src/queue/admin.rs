@@ -8,7 +8,7 @@ use delayline_core::{MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Sc
 use super::{Audit, Listing, Queue, listing, only};
 use crate::Error;
 
-impl<T, C> Queue<T, C> {
+impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
     /// ([G11](crate::guarantees#g11)).
     ///

@@ -52,7 +52,7 @@ impl Sent {
     }
 }
 
-impl<T, C> Queue<T, C> {
+impl<T: ?Sized, C> Queue<T, C> {
     /// Sends many messages, made by [`message`](Self::message), in as few operations as possible.
     /// Returns one result per message, in order. An id that occurs twice is a duplicate or a
     /// conflict the second time ([G18](crate::guarantees#g18)). They have the durability of this

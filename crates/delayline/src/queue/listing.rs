@@ -167,7 +167,7 @@ impl Bound {
     }
 }
 
-pub(super) async fn redrive_all<T, C>(queue: &Queue<T, C>) -> Result<u64, Error> {
+pub(super) async fn redrive_all<T: ?Sized, C>(queue: &Queue<T, C>) -> Result<u64, Error> {
     let mut letters = queue.dead_letters().await?;
     let mut redriven = 0_u64;
     while let Some(page) = letters.next_page().await? {

@@ -12,7 +12,7 @@ use super::{Explanation, Queue, only};
 use crate::error::message_id;
 use crate::{Error, telemetry};
 
-impl<T, C> Queue<T, C> {
+impl<T: ?Sized, C> Queue<T, C> {
     /// Returns what is known about an id. [`decode`](Self::decode) reads the payload of a live
     /// message.
     ///

@@ -97,7 +97,7 @@ impl TestConnection {
     /// If the name is malformed.
     #[must_use]
     #[track_caller]
-    pub fn queue<T>(&self, name: &str) -> TestQueue<T> {
+    pub fn queue<T: ?Sized>(&self, name: &str) -> TestQueue<T> {
         self.queue_with_codec(name, Json)
     }
 
@@ -108,7 +108,7 @@ impl TestConnection {
     /// If the name is malformed.
     #[must_use]
     #[track_caller]
-    pub fn queue_with_codec<T, C>(&self, name: &str, codec: C) -> TestQueue<T, C> {
+    pub fn queue_with_codec<T: ?Sized, C>(&self, name: &str, codec: C) -> TestQueue<T, C> {
         match QueueName::new(name) {
             Ok(name) => TestQueue::of(self.clone(), self.0.queues.queue(name), codec),
             Err(violation) => fail(&violation.to_string()),

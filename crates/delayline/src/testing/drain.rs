@@ -7,7 +7,7 @@ use std::time::Duration;
 use delayline_core::{MessageId, QueueName, Status, Timestamp};
 
 use super::{TestQueue, TestWorkers};
-use crate::{Codec, HandlerError, Job, Outcome};
+use crate::{Decode, HandlerError, Job, Outcome};
 
 /// The deliveries that a drain has handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Display for Handled {
     }
 }
 
-impl<T: Send + 'static, C: Codec<T>> TestQueue<T, C> {
+impl<T: Send + 'static, C: Decode<T>> TestQueue<T, C> {
     /// Handles the messages that are due, and those that become due meanwhile, with a handler like
     /// that of [`Worker::run`](crate::Worker::run). The clock stands still, unless the handler
     /// moves it.

@@ -9,20 +9,20 @@ use delayline_core::{MessageId, Millis, NewMessage, Priority};
 
 use super::recorder::Record;
 use super::{fail, timestamp};
-use crate::{Codec, CodecError, Json};
+use crate::{CodecError, Decode, Json};
 
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
 /// [`TestQueue::sent`](super::TestQueue::sent).
 ///
 /// The assertions panic with a text that contains the message, the expected and the actual value;
 /// each returns the message, so that they can be chained.
-pub struct SentMessage<T, C = Json> {
+pub struct SentMessage<T: ?Sized, C = Json> {
     record: Arc<Record>,
     codec: Arc<C>,
-    payload: PhantomData<fn() -> T>,
+    payload: PhantomData<fn() -> Box<T>>,
 }
 
-impl<T, C> SentMessage<T, C> {
+impl<T: ?Sized, C> SentMessage<T, C> {
     pub(super) const fn new(record: Arc<Record>, codec: Arc<C>) -> Self {
         Self { record, codec, payload: PhantomData }
     }
@@ -128,7 +128,7 @@ impl<T, C> SentMessage<T, C> {
     }
 }
 
-impl<T, C: Codec<T>> SentMessage<T, C> {
+impl<T, C: Decode<T>> SentMessage<T, C> {
     /// The decoded payload.
     ///
     /// # Panics
@@ -148,7 +148,7 @@ impl<T, C: Codec<T>> SentMessage<T, C> {
     }
 }
 
-impl<T: PartialEq + Debug, C: Codec<T>> SentMessage<T, C> {
+impl<T: PartialEq + Debug, C: Decode<T>> SentMessage<T, C> {
     /// Asserts that its payload is this value.
     ///
     /// # Panics
@@ -161,14 +161,14 @@ impl<T: PartialEq + Debug, C: Codec<T>> SentMessage<T, C> {
     }
 }
 
-impl<T, C> Clone for SentMessage<T, C> {
+impl<T: ?Sized, C> Clone for SentMessage<T, C> {
     fn clone(&self) -> Self {
         Self::new(Arc::clone(&self.record), Arc::clone(&self.codec))
     }
 }
 
 /// Shows everything but the payload.
-impl<T, C> Display for SentMessage<T, C> {
+impl<T: ?Sized, C> Display for SentMessage<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NewMessage { id, payload, priority, .. } = &self.record.message;
         let (delay, bytes) = (self.delay(), payload.len());
@@ -177,25 +177,28 @@ impl<T, C> Display for SentMessage<T, C> {
 }
 
 /// Shows everything but the payload.
-impl<T, C> Debug for SentMessage<T, C> {
+impl<T: ?Sized, C> Debug for SentMessage<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SentMessage").field("record", &self.record).finish_non_exhaustive()
     }
 }
 
 /// What was sent, for the text of an assertion.
-pub(super) fn list<T, C>(sent: &[SentMessage<T, C>]) -> String {
+pub(super) fn list<T: ?Sized, C>(sent: &[SentMessage<T, C>]) -> String {
     lines(sent, ToString::to_string)
 }
 
-pub(super) fn list_payloads<T: Debug, C: Codec<T>>(sent: &[SentMessage<T, C>]) -> String {
+pub(super) fn list_payloads<T: Debug, C: Decode<T>>(sent: &[SentMessage<T, C>]) -> String {
     lines(sent, |message| match message.decoded() {
         Ok(payload) => format!("{}: {payload:?}", message.id()),
         Err(error) => format!("{}: not readable: {error}", message.id()),
     })
 }
 
-fn lines<T, C>(sent: &[SentMessage<T, C>], line: impl Fn(&SentMessage<T, C>) -> String) -> String {
+fn lines<T: ?Sized, C>(
+    sent: &[SentMessage<T, C>],
+    line: impl Fn(&SentMessage<T, C>) -> String,
+) -> String {
     let Some(more) = sent.len().checked_sub(1) else { return "nothing was sent".to_owned() };
     let mut text = format!("{} sent:", if more == 0 { "this was" } else { "these were" });
     for message in sent.iter().take(MOST_LISTED) {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{Drained, Handled, TestConnection, TestQueue, fail};
 use crate::worker::{Alone, Gathering, Retry};
-use crate::{Codec, HandlerError, Job, Outcome};
+use crate::{Decode, HandlerError, Job, Outcome};
 
 /// Handlers of several queues of a [`TestConnection`], from [`TestConnection::workers`].
 ///
@@ -56,7 +56,7 @@ impl TestWorkers {
     pub fn add<T, C, H, F, O, E, K>(mut self, queue: &TestQueue<T, C>, handler: H) -> Self
     where
         T: Send + 'static,
-        C: Codec<T>,
+        C: Decode<T>,
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,

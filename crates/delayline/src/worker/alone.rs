@@ -10,7 +10,7 @@ use tokio::task::JoinError;
 use super::control::Control;
 use super::handler::{Rules, Start, starter, without_outcome};
 use super::{HandlerError, Job, Outcome};
-use crate::Codec;
+use crate::Decode;
 use crate::telemetry::Label;
 
 /// Handles deliveries as a worker would.
@@ -20,7 +20,7 @@ impl Alone {
     pub(crate) fn new<T, C, H, F, O, E, K>(codec: Arc<C>, handler: H, queue: Label) -> Self
     where
         T: Send + 'static,
-        C: Codec<T>,
+        C: Decode<T>,
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::undecodable::Undecodable;
 use super::{CancelReason, HandlerError, Job, Outcome};
-use crate::Codec;
+use crate::Decode;
 use crate::telemetry::Label;
 
 /// Makes the future that handles a delivery, given how late it was claimed.
@@ -42,7 +42,7 @@ pub(super) fn starter<T, C, H, F, O, E, K>(
 ) -> Start
 where
     T: Send + 'static,
-    C: Codec<T>,
+    C: Decode<T>,
     H: Fn(Job<T>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<O, E>> + Send + 'static,
     O: Into<Outcome> + 'static,

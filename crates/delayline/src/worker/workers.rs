@@ -10,7 +10,7 @@ use super::builder::out_of_range;
 use super::run::{Lane, Run};
 use super::stop::Stop;
 use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
-use crate::{Codec, Error};
+use crate::{Decode, Error};
 
 /// Handles the messages of several queues with a shared number of concurrent handlers.
 ///
@@ -92,7 +92,7 @@ impl Workers {
     ) -> Result<Self, Error>
     where
         T: Send + 'static,
-        C: Codec<T>,
+        C: Decode<T>,
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<O, E>> + Send + 'static,
         O: Into<Outcome> + 'static,

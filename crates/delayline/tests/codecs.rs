@@ -1,0 +1,86 @@
+//! What can be sent, and what can be handled.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+#![cfg(all(feature = "memory", feature = "json"))]
+
+use std::time::Duration;
+
+use delayline::{Bytes, Codec, Decode, Encode, Found, Json, Queue, Raw, Status};
+
+#[derive(serde::Serialize)]
+struct Receipt<'a> {
+    number: u64,
+    shop: &'a str,
+}
+
+/// Fails to compile if the codec decodes the type: two implementations would fit.
+macro_rules! assert_no_decode {
+    ($codec:ty, $payload:ty) => {{
+        trait OnlyOne<A> {
+            fn fits() {}
+        }
+        struct Decodes;
+        impl<C> OnlyOne<()> for C {}
+        impl<C: Decode<$payload>> OnlyOne<Decodes> for C {}
+        <$codec as OnlyOne<_>>::fits();
+    }};
+}
+
+/// Returns the payload of the queue's only message.
+async fn payload<T: ?Sized, C>(queue: &Queue<T, C>) -> Bytes {
+    let infos = queue.list(Status::Ready).next_page().await.unwrap().unwrap();
+    let Found::Live(message) = queue.get(infos[0].id.clone()).await.unwrap() else { panic!() };
+    message.payload
+}
+
+#[tokio::test]
+async fn types_that_borrow_and_cannot_be_decoded_are_sent() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let shop = "acme".to_owned();
+    let receipts: Queue<Receipt<'_>> = connection.queue("receipts").await.unwrap();
+    receipts.send(&Receipt { number: 17, shop: &shop }).await.unwrap();
+    assert_eq!(payload(&receipts).await, r#"{"number":17,"shop":"acme"}"#);
+    assert_no_decode!(Json, Receipt<'static>);
+}
+
+#[tokio::test]
+async fn a_queue_of_static_values_takes_those_that_live_shorter() {
+    async fn tell(queue: &Queue<&'static str>, shop: &str) {
+        queue.send(&shop).await.unwrap();
+    }
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue = connection.queue("texts").await.unwrap();
+    tell(&queue, &"acme".to_owned()).await;
+    assert_eq!(payload(&queue).await, r#""acme""#);
+}
+
+#[tokio::test]
+async fn texts_and_slices_are_sent_without_a_copy() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let texts: Queue<str> = connection.queue("texts").await.unwrap();
+    texts.send("close it").await.unwrap();
+    assert_eq!(payload(&texts).await, r#""close it""#);
+    // The other program reads what it can own.
+    let owned: Queue<String> = connection.queue("texts").await.unwrap();
+    assert_eq!(owned.decode(&payload(&owned).await).unwrap(), "close it");
+
+    let numbers: Queue<[u64]> = connection.queue("numbers").await.unwrap();
+    numbers.send_in(&[1, 2], Duration::ZERO).await.unwrap();
+    assert_eq!(payload(&numbers).await, "[1,2]");
+
+    let plain: Queue<str, Raw> = connection.queue_with_codec("plain", Raw).await.unwrap();
+    plain.send("as it is").await.unwrap();
+    assert_eq!(payload(&plain).await, "as it is");
+    let bytes: Queue<[u8], Raw> = connection.queue_with_codec("bytes", Raw).await.unwrap();
+    bytes.send(b"\xff\0").await.unwrap();
+    assert_eq!(payload(&bytes).await, b"\xff\0"[..]);
+}
+
+#[test]
+fn what_encodes_and_decodes_is_a_codec() {
+    const fn is_codec<T, C: Codec<T>>(_: &C) {}
+    is_codec::<u64, _>(&Json);
+    is_codec::<String, _>(&Raw);
+    let payload = Encode::<str>::encode(&Raw, "text").unwrap();
+    assert_eq!(Decode::<String>::decode(&Raw, &payload).unwrap(), "text");
+}

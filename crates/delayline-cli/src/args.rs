@@ -333,7 +333,7 @@ impl Target {
         let applied = match queue.apply(&Op::Stats).await {
             Ok(applied) => applied,
             // The verb itself may need no such right.
-            Err(error) if error.kind() == Some(&ErrorKind::PermissionDenied) => return Ok(true),
+            Err(error) if error.kind() == &ErrorKind::PermissionDenied => return Ok(true),
             Err(error) => return Err(error.into()),
         };
         // Without its control record, a queue has no revision, but may have messages.
@@ -363,7 +363,7 @@ impl Target {
     /// Why the queue could not be opened.
     pub(crate) fn not_opened(&self, error: &Error) -> Failure {
         let failure = Failure::opening(error);
-        if error.kind() == Some(&ErrorKind::Tls) && self.tls_ca.is_some() {
+        if error.kind() == &ErrorKind::Tls && self.tls_ca.is_some() {
             return failure
                 .hint("is the authority of --tls-ca the one that signed its certificate?");
         }

@@ -79,11 +79,14 @@ impl Failure {
             cause = error.source();
         }
         let code = match error.kind() {
-            Some(ErrorKind::Invalid(_) | ErrorKind::Unsupported(_)) | None => 2,
-            Some(kind) if kind.class() == ErrorClass::Ambiguous => UNKNOWN,
-            Some(_) => REFUSED,
+            ErrorKind::Invalid(_)
+            | ErrorKind::Encode
+            | ErrorKind::Decode
+            | ErrorKind::Unsupported(_) => 2,
+            kind if kind.class() == ErrorClass::Ambiguous => UNKNOWN,
+            _ => REFUSED,
         };
-        Self { code, sentence, hint: error.kind().and_then(hint) }
+        Self { code, sentence, hint: hint(error.kind()) }
     }
 }
 

@@ -41,6 +41,12 @@ impl ErrorClass {
 pub enum ErrorKind {
     /// The input violates a limit. Nothing was sent. [`ErrorClass::Rejected`].
     Invalid(Violation),
+    /// The program's codec cannot encode the value. Nothing was sent. Backends never fail this way.
+    /// [`ErrorClass::Rejected`].
+    Encode,
+    /// The program's codec cannot decode the payload. Backends never fail this way.
+    /// [`ErrorClass::Rejected`].
+    Decode,
     /// The server could not be reached: wrong host or port, connection refused, or no route.
     /// [`ErrorClass::NotExecuted`].
     Unreachable,
@@ -122,6 +128,8 @@ impl ErrorKind {
             | Self::Busy
             | Self::Overloaded => ErrorClass::NotExecuted,
             Self::Invalid(_)
+            | Self::Encode
+            | Self::Decode
             | Self::Tls
             | Self::Authentication
             | Self::PermissionDenied
@@ -145,6 +153,8 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(violation) => write!(f, "{violation}"),
+            Self::Encode => f.write_str("the value could not be encoded"),
+            Self::Decode => f.write_str("the payload could not be decoded"),
             Self::Unreachable => f.write_str("the server cannot be reached"),
             Self::Tls => f.write_str("the TLS session could not be set up"),
             Self::Authentication => f.write_str("the server refused the user name or password"),

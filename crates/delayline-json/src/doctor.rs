@@ -81,7 +81,7 @@ pub async fn examine(connect: &Connect) -> Result<Examination, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Backend`] if the queue has been opened and then cannot be counted. That it cannot be
+/// If the queue has been opened and then cannot be counted. That it cannot be
 /// opened, or its server not be reached, is a finding.
 pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>, Error> {
     let mut findings = Findings::default();
@@ -170,7 +170,7 @@ impl Findings {
 
     /// Adds why something could not be looked at.
     fn add_failure(&mut self, check: &'static str, error: &Error) {
-        let advice = error.kind().and_then(hint).unwrap_or("see above");
+        let advice = hint(error.kind()).unwrap_or("see above");
         self.add(check, Verdict::Bad, error.to_string(), advice);
     }
 

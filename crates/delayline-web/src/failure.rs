@@ -122,9 +122,9 @@ impl Failure {
 /// if nothing is known of the outcome, 502 if the server refuses.
 fn status_of(error: &Error) -> StatusCode {
     match error.kind() {
-        None | Some(ErrorKind::Invalid(_)) => StatusCode::BAD_REQUEST,
-        Some(ErrorKind::Unsupported(_)) => StatusCode::NOT_IMPLEMENTED,
-        Some(_) => match error.class() {
+        ErrorKind::Invalid(_) | ErrorKind::Encode | ErrorKind::Decode => StatusCode::BAD_REQUEST,
+        ErrorKind::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+        _ => match error.class() {
             ErrorClass::NotExecuted => StatusCode::SERVICE_UNAVAILABLE,
             ErrorClass::Ambiguous => StatusCode::GATEWAY_TIMEOUT,
             ErrorClass::Rejected => StatusCode::BAD_GATEWAY,
@@ -147,10 +147,7 @@ impl From<Violation> for Failure {
 /// An error as a visitor of this role may see it: its details name addresses, and may name more that
 /// is of the server.
 pub(crate) fn told(error: &Error, role: Role) -> String {
-    match error.kind() {
-        Some(kind) if role < Role::Operator => kind.to_string(),
-        _ => error.to_string(),
-    }
+    if role < Role::Operator { error.kind().to_string() } else { error.to_string() }
 }
 
 impl Failure {

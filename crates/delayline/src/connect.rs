@@ -75,7 +75,7 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the URL is malformed, if its scheme is unknown, or
+    /// If the URL is malformed, if its scheme is unknown, or
     /// ([`ErrorKind::Unsupported`]) if this build lacks the feature for it. The URL, which may hold
     /// a password, is never part of the error; its scheme is.
     pub fn new(url: &str) -> Result<Self, Error> {
@@ -191,7 +191,7 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if nothing that names the servers can be reached or accepts the login.
+    /// If nothing that names the servers can be reached or accepts the login.
     /// [`ErrorKind::Unsupported`] for `memory:`, which is no server, or if the driver is not part
     /// of this build.
     #[cfg(any(feature = "redis", feature = "fred"))]
@@ -213,7 +213,7 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if an option does not fit the URL, the server cannot be reached, or it
+    /// If an option does not fit the URL, the server cannot be reached, or it
     /// refuses the login or the TLS session. [`ErrorKind::Unsupported`] if the driver is not part
     /// of this build.
     pub async fn connect(self) -> Result<Connection, Error> {
@@ -329,7 +329,7 @@ fn nobody_names(address: String) -> Error {
 }
 
 pub(crate) fn unsupported(capability: &'static str) -> Error {
-    Error::Backend(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
+    delayline_core::Error::new(ErrorKind::Unsupported(capability)).into()
 }
 
 const SCHEMES: &str = "memory:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
@@ -365,7 +365,7 @@ mod tests {
         let connection = crate::connect("memory:").await.unwrap();
         for name in ["", "a b", "a{b"] {
             let error = connection.queue::<u64>(name).await.unwrap_err();
-            assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{name:?}: {error}");
+            assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{name:?}: {error}");
         }
     }
 
@@ -381,7 +381,7 @@ mod tests {
         ] {
             // The first misfit is told.
             let error = connect.sentinel_login("", "hunter2").connect().await.unwrap_err();
-            assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
             assert!(error.to_string().contains(expected), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }

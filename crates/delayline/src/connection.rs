@@ -85,7 +85,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the name is malformed, or the server is a read-only replica, evicts
+    /// If the name is malformed, or the server is a read-only replica, evicts
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
     /// newer format, or cannot be reached.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
@@ -175,7 +175,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if one of the primaries cannot be reached, or if the user may not run
+    /// If one of the primaries cannot be reached, or if the user may not run
     /// `SCAN`.
     pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
         let found = self.find_queues(u64::MAX).await?;
@@ -195,7 +195,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if no primary can be reached, or if the user may not run `SCAN` on any.
+    /// If no primary can be reached, or if the user may not run `SCAN` on any.
     pub async fn find_queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
         let _ = most_keys;
         match &self.0 {
@@ -209,7 +209,7 @@ impl Connection {
                 Ok(FoundQueues {
                     names: found.names.into_iter().collect(),
                     complete: found.complete,
-                    failure: found.failure.map(Error::Backend),
+                    failure: found.failure.map(Error::from),
                 })
             }
             #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
@@ -229,7 +229,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the name is malformed, the server cannot be reached, or it refuses all
+    /// If the name is malformed, the server cannot be reached, or it refuses all
     /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
         let queue = QueueName::new(name)?;

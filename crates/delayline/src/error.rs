@@ -1,6 +1,7 @@
 //! The error type of this crate.
 
 use std::convert::Infallible;
+use std::fmt;
 
 use delayline_core::{ErrorClass, ErrorKind, MessageId, Violation};
 
@@ -8,47 +9,78 @@ use crate::CodecError;
 
 /// Why a call failed.
 ///
-/// It never contains payloads or passwords. [`class`](Self::class) says whether the call can be
-/// repeated, [`kind`](Self::kind) why the backend failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The backend refused the operation, failed, or could not be reached. With
-    /// [`ErrorClass::Ambiguous`] the operation may have been executed; it has already been repeated, and
-    /// can be repeated again with the same id.
-    #[error(transparent)]
-    Backend(#[from] delayline_core::Error),
-    /// A value could not be encoded. Nothing was sent.
-    #[error("the value could not be encoded")]
-    Encode(#[source] CodecError),
-    /// A payload could not be decoded.
-    #[error("a payload could not be decoded")]
-    Decode(#[source] CodecError),
-}
+/// [`kind`](Self::kind) is the reason. [`class`](Self::class) says what is known about the operation,
+/// and [`is_retryable`](Self::is_retryable) whether the same call may succeed later. The text begins
+/// with the kind's and goes on with details, such as an address or the words of a codec. A cause is
+/// its [`source`](std::error::Error::source).
+///
+/// It never contains payloads or passwords. Clones are cheap.
+///
+/// ```
+/// use delayline::{Error, ErrorKind, Queue};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
+/// let error = orders.message(&1234).id("").send().await.unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Invalid(_)));
+/// assert!(error.is_invalid() && !error.is_retryable());
+/// assert_eq!(error.to_string(), "the message id is empty");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Error(delayline_core::Error);
 
 impl Error {
-    /// What is known about the operation, and so whether it can be repeated. A codec's error is
-    /// [`ErrorClass::Rejected`].
+    /// Why the call failed.
     #[must_use]
-    pub fn class(&self) -> ErrorClass {
-        match self {
-            Self::Backend(error) => error.class(),
-            Self::Encode(_) | Self::Decode(_) => ErrorClass::Rejected,
-        }
+    pub fn kind(&self) -> &ErrorKind {
+        self.0.kind()
     }
 
-    /// Why the backend refused or failed; `None` for a codec's error.
+    /// What is known about the operation. With [`ErrorClass::Ambiguous`] it may have been executed;
+    /// it has already been repeated, and can be repeated again with the same id.
     #[must_use]
-    pub fn kind(&self) -> Option<&ErrorKind> {
-        match self {
-            Self::Backend(error) => Some(error.kind()),
-            Self::Encode(_) | Self::Decode(_) => None,
-        }
+    pub fn class(&self) -> ErrorClass {
+        self.0.class()
+    }
+
+    /// Returns `true` if the same call may succeed later: the server was busy, out of reach, or did
+    /// not reply in time. Each call has already been repeated for as long as
+    /// [`Queue::patience`](crate::Queue::patience) allows.
+    ///
+    /// To repeat a send without a second message, choose the [id](crate::Draft::id): see
+    /// [`ErrorClass::Ambiguous`].
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.class() != ErrorClass::Rejected
+    }
+
+    /// Returns `true` if an argument was bad, so that nothing was sent: [`ErrorKind::Invalid`] or
+    /// [`ErrorKind::Encode`].
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Invalid(_) | ErrorKind::Encode)
+    }
+
+    /// The codec cannot encode a value.
+    pub(crate) fn encode(error: CodecError) -> Self {
+        Self::codec(ErrorKind::Encode, error)
+    }
+
+    /// The codec cannot decode a payload.
+    pub(crate) fn decode(error: CodecError) -> Self {
+        Self::codec(ErrorKind::Decode, error)
+    }
+
+    fn codec(kind: ErrorKind, error: CodecError) -> Self {
+        Self(delayline_core::Error::with_source(kind, error.to_string(), error))
     }
 
     /// For the messages of a batch that were not sent because an earlier part failed.
     pub(crate) fn not_sent() -> Self {
-        Self::Backend(delayline_core::Error::with_detail(
+        Self(delayline_core::Error::with_detail(
             ErrorKind::Unreachable,
             "not sent, because an earlier part of the batch failed",
         ))
@@ -56,7 +88,7 @@ impl Error {
 
     /// The task that was sending a message has ended, so the outcome is unknown.
     pub(crate) fn sender_gone() -> Self {
-        Self::Backend(delayline_core::Error::with_detail(
+        Self(delayline_core::Error::with_detail(
             ErrorKind::ConnectionLost,
             "the runtime that was sending the message has ended, or the backend panicked",
         ))
@@ -64,16 +96,48 @@ impl Error {
 
     /// The backend replied to another operation than the one requested.
     pub(crate) fn unexpected_reply() -> Self {
-        Self::Backend(delayline_core::Error::with_detail(
+        Self(delayline_core::Error::with_detail(
             ErrorKind::Protocol,
             "the reply belongs to another operation",
         ))
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// An error of a backend.
+impl From<delayline_core::Error> for Error {
+    fn from(error: delayline_core::Error) -> Self {
+        Self(error)
+    }
+}
+
+/// For code that takes a backend's error, such as a backend that wraps a queue.
+impl From<Error> for delayline_core::Error {
+    fn from(error: Error) -> Self {
+        error.0
+    }
+}
+
 impl From<Violation> for Error {
     fn from(violation: Violation) -> Self {
-        Self::Backend(violation.into())
+        Self(violation.into())
     }
 }
 

@@ -216,7 +216,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the id is outside its limits, or see [`patience`](Self::patience).
+    /// If the id is outside its limits, or see [`patience`](Self::patience).
     #[doc(alias = "delete")]
     pub async fn cancel<I>(&self, id: I) -> Result<Cancelled, Error>
     where
@@ -301,7 +301,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn pause(&self) -> Result<(), Error> {
         self.ask(&Op::Pause).await.map(drop)
     }
@@ -314,7 +314,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn resume(&self) -> Result<(), Error> {
         self.ask(&Op::Resume).await.map(drop)
     }
@@ -343,7 +343,7 @@ impl<T: ?Sized, C: Encode<T>> Queue<T, C> {
     /// or its payload is longer than 1 MiB, sending fails.
     pub fn message(&self, value: &T) -> Draft {
         let message = || {
-            let payload = self.codec.encode(value).map_err(Error::Encode)?;
+            let payload = self.codec.encode(value).map_err(Error::encode)?;
             // Time-ordered, so that ids sort by creation.
             let id = MessageId::new(Uuid::now_v7().to_string())?;
             Ok(NewMessage::new(id, payload))
@@ -403,9 +403,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Decode`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode).
     pub fn decode(&self, payload: &Bytes) -> Result<T, Error> {
-        self.codec.decode(payload).map_err(Error::Decode)
+        self.codec.decode(payload).map_err(Error::decode)
     }
 }
 

@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use delayline::{Bytes, Codec, Decode, Encode, Found, Json, Queue, Raw, Status};
+use delayline::{
+    Bytes, Codec, CodecError, Decode, Encode, ErrorClass, ErrorKind, Found, Json, Queue, Raw,
+    Status,
+};
 
 #[derive(serde::Serialize)]
 struct Receipt<'a> {
@@ -83,4 +86,32 @@ fn what_encodes_and_decodes_is_a_codec() {
     is_codec::<String, _>(&Raw);
     let payload = Encode::<str>::encode(&Raw, "text").unwrap();
     assert_eq!(Decode::<String>::decode(&Raw, &payload).unwrap(), "text");
+}
+
+/// Refuses everything, in its own words.
+struct Picky;
+
+impl Encode<u64> for Picky {
+    fn encode(&self, _: &u64) -> Result<Bytes, CodecError> {
+        Err(CodecError::new("the number is odd"))
+    }
+}
+
+#[tokio::test]
+async fn errors_of_codecs_have_a_kind_their_text_and_a_source() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue: Queue<u64, Picky> = connection.queue_with_codec("odd", Picky).await.unwrap();
+    let error = queue.send(&1).await.unwrap_err();
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::Encode, ErrorClass::Rejected));
+    assert!(error.is_invalid() && !error.is_retryable());
+    assert_eq!(error.to_string(), "the value could not be encoded: the number is odd");
+    assert!(std::error::Error::source(&error).unwrap().is::<CodecError>());
+
+    let queue: Queue<u64> = connection.queue("numbers").await.unwrap();
+    let error = queue.decode(&Bytes::from_static(b"\"hunter2\"")).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Decode);
+    assert!(!error.is_invalid() && !error.is_retryable());
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("expected structure: line 1, column 9"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
 }

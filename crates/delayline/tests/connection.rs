@@ -108,13 +108,13 @@ mod on_a_server {
             let connect = Connect::new(&server.url()).unwrap().driver(driver);
             let connection = connect.clone().connect().await.unwrap();
             let error = connection.backend("orders").await.unwrap_err();
-            assert!(matches!(error.kind(), Some(ErrorKind::Evicting { .. })), "{error:?}");
+            assert!(matches!(error.kind(), ErrorKind::Evicting { .. }), "{error:?}");
             let connection = connect.allow_eviction(true).connect().await.unwrap();
             connection.backend("orders").await.unwrap();
 
             let nobody = Connect::new("unix:/nowhere/redis.sock").unwrap();
             let error = nobody.driver(driver).connect().await.unwrap_err();
-            assert_eq!(error.kind(), Some(&ErrorKind::Unreachable), "{error:?}");
+            assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error:?}");
         }
     }
 }

@@ -13,7 +13,7 @@ use delayline::{
 /// The names of the queue of a draft and of the queue that has refused it.
 fn names(error: &Error) -> (&str, &str) {
     match error.kind() {
-        Some(ErrorKind::Invalid(Violation::OtherQueue { made_for, queue })) => (made_for, queue),
+        ErrorKind::Invalid(Violation::OtherQueue { made_for, queue }) => (made_for, queue),
         _ => panic!("another error: {error:?}"),
     }
 }

@@ -155,7 +155,7 @@ async fn what_cannot_follow_is_refused() {
         (Outcome::Ack.then(Vec::<Draft>::new()), "hand-off"),
     ] {
         let error: Error = refused.unwrap_err();
-        assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error:?}");
+        assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error:?}");
         assert!(error.to_string().contains(text), "{error} does not say {text}");
     }
     assert!(Outcome::Ack.then(many().take(limits::MAX_FOLLOW_UPS)).is_ok());

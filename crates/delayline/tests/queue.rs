@@ -20,7 +20,7 @@ fn id(text: &str) -> MessageId {
 }
 
 fn kind(error: &Error) -> &ErrorKind {
-    error.kind().unwrap()
+    error.kind()
 }
 
 async fn is_created(queue: &Queue<u64>, name: &str) -> bool {

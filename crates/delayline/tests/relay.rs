@@ -194,9 +194,9 @@ async fn a_refusal_ends_a_relay() {
     let backend = Faulty::with_faults("relay", &[Fault::Denied]);
     let queue = over(&backend);
     let error = queue.relay(list(None)).run_until(never()).await.unwrap_err();
-    assert_eq!(error.kind(), Some(&ErrorKind::PermissionDenied));
+    assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
     let error = queue.relay(list(None)).batch(0).run_until(never()).await.unwrap_err();
-    assert!(matches!(error.kind(), Some(ErrorKind::Invalid(_))), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
     let error = queue.relay(list(Some(0))).once().await.unwrap_err();
     assert!(error.to_string().contains("from 1 to"), "{error}");
 }
@@ -273,6 +273,6 @@ async fn a_stream_gets_what_was_sent() {
         server.command(&["DEL", "due"]);
         server.command(&["SET", "due", "something else"]);
         let error = queue.relay(list(None)).run_until(never()).await.unwrap_err();
-        assert_eq!(error.kind(), Some(&ErrorKind::WrongType), "{error}");
+        assert_eq!(error.kind(), &ErrorKind::WrongType, "{error}");
     }
 }

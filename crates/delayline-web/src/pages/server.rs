@@ -83,7 +83,7 @@ fn failed(error: &Error) -> Markup {
         p.alert role="alert" {
             "This cannot be examined: " (harmless_line(&error.to_string())) "."
         }
-        @if let Some(hint) = error.kind().and_then(hint) { p { (capitalised(hint)) "." } }
+        @if let Some(hint) = hint(error.kind()) { p { (capitalised(hint)) "." } }
     }
 }
 

@@ -182,7 +182,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     #[doc(alias = "DLQ")]
     pub async fn dead_letters(&self) -> Result<Listing, Error> {
         Listing::dead_letters(self.client.clone()).await
@@ -197,7 +197,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn check(&self) -> Result<Audit, Error> {
         listing::audit(&self.client).await
     }
@@ -217,7 +217,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Call again to continue.
+    /// See [`patience`](Self::patience). Call again to continue.
     pub async fn repair(&self) -> Result<Audit, Error> {
         listing::repair(&self.client).await
     }

@@ -25,8 +25,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; the operation is outside of its limits, or see
-    /// [`patience`](Self::patience).
+    /// If the operation is outside of its limits, or see [`patience`](Self::patience).
     pub async fn apply(&self, op: &Op) -> Result<Applied, Error> {
         self.client().apply(op).await
     }

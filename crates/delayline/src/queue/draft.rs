@@ -356,7 +356,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// [`Error::Encode`] if the value has no payload. [`Error::Backend`] if a value is outside its
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value has no payload. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its
     /// limits, if too many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing
     /// was sent), or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a
     /// message with the same id and content again to be sure; of an update, a clone of this draft.

@@ -101,7 +101,7 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`Queue::patience`](crate::Queue::patience). Call again to retry the
+    /// See [`Queue::patience`](crate::Queue::patience). Call again to retry the
     /// page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {

@@ -169,7 +169,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn stats(&self) -> Result<Stats, Error> {
         match self.ask(&Op::Stats).await? {
             Reply::Stats(stats) => Ok(*stats),
@@ -201,7 +201,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience). Also, before anything is sent, if
+    /// See [`patience`](Self::patience). Also, before anything is sent, if
     /// there are no delays or more than 100, if they are not in ascending order, or if one is longer
     /// than 100 years.
     pub async fn forecast(
@@ -242,7 +242,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
         match self.ask(&Op::History(resolution)).await? {
             Reply::History(history) => Ok(history),
@@ -258,7 +258,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn server_time(&self) -> Result<Timestamp, Error> {
         Ok(self.client.apply(&Op::Stats).await?.at)
     }
@@ -273,7 +273,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`]; see [`patience`](Self::patience).
+    /// See [`patience`](Self::patience).
     pub async fn report_depths(&self) -> Result<Stats, Error> {
         let applied = self.client.apply(&Op::Stats).await?;
         let Reply::Stats(stats) = applied.reply else { return Err(Error::unexpected_reply()) };

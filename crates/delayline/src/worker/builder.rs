@@ -210,7 +210,7 @@ impl<T, C> WorkerBuilder<T, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the concurrency, lease, name, durability or
+    /// If the concurrency, lease, name, durability or
     /// [`cancel_within`](Self::cancel_within) is outside its limits.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)

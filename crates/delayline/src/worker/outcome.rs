@@ -125,7 +125,7 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// [`Error::Encode`] if a value has no payload. [`Error::Backend`] if a message is outside its
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value has no payload. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a message is outside its
     /// limits, is an update, or has the id of another one, or if there are none, more than
     /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
     /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). Drafts of two queues are invalid as well

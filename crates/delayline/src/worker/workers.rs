@@ -66,7 +66,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the number is out of range.
+    /// If the number is out of range.
     pub fn sharing(handlers: usize) -> Result<Self, Error> {
         if handlers == 0 || handlers > MAX_BATCH {
             return Err(out_of_range("the number of handlers", handlers, MAX_BATCH).into());
@@ -83,7 +83,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] like [`WorkerBuilder::build`], or if the weight is out of range.
+    /// Like [`WorkerBuilder::build`], or if the weight is out of range.
     pub fn add<T, C, H, F, O, E, K>(
         mut self,
         weight: u16,

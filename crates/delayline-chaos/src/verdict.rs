@@ -189,7 +189,10 @@ impl Totals {
                         (Settled::Stale | Settled::Missing, _) => self.saw(G::G6, 1),
                         (Settled::AlreadyDone { .. }, _) => self.saw(G::G8, 1),
                         (Settled::Done { .. }, Outcome::Release) => self.saw(G::G10, 1),
-                        (Settled::Done { status: Status::Dead }, Outcome::Retry { .. }) => {
+                        (
+                            Settled::Done { status: Status::Dead },
+                            Outcome::Retry { .. } | Outcome::Undecodable { .. },
+                        ) => {
                             self.saw(G::G9, 1);
                         }
                         (Settled::Done { .. }, _) => {}

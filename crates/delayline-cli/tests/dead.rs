@@ -280,3 +280,25 @@ fn damaged_messages_are_shown_and_can_only_be_purged() {
         server.command(&["FLUSHALL"]);
     }
 }
+
+#[tokio::test]
+async fn letters_that_no_worker_can_decode() {
+    let server = Server::start();
+    let_die(&server, 2, "the bank is down");
+    let args = ["--id", "new", "--payload", "\"text\"", "--max-failures", "1"];
+    send(&server, &args);
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let numbers = connection.queue::<u64>("orders").await.unwrap();
+    let worker = delayline::Worker::builder(numbers).until_empty(true).build().unwrap();
+    worker.run(async |_: delayline::Job<u64>| Ok::<_, std::convert::Infallible>(())).await;
+
+    let page = dead(&server, "redis", &["list", "--json", "--reason", "undecodable"]).code(0);
+    let letters = &page.lines()[0]["messages"];
+    assert_eq!((letters[0]["id"].as_str(), letters.as_array().unwrap().len()), (Some("new"), 1));
+    assert_eq!(letters[0]["reason"], "undecodable");
+    let stats = run(on(&server, &["stats", "--json"])).code(0).lines().remove(0);
+    assert_eq!((&stats["died_undecodable_total"], &stats["dead"]), (&json!(1), &json!(3)));
+    let some = ["redrive", "--all", "--reason", "undecodable", "--yes", "--json"];
+    assert_eq!(dead(&server, "redis", &some).code(0).lines(), [json!({"redriven": 1})]);
+    assert_eq!((count(&server, "dead"), count(&server, "ready")), (2, 1));
+}

@@ -139,7 +139,9 @@ impl Settlement {
 
     pub(crate) fn validate(&self) -> Result<(), Violation> {
         match &self.outcome {
-            Outcome::Retry { error, .. } | Outcome::Reject { error } => {
+            Outcome::Retry { error, .. }
+            | Outcome::Undecodable { error, .. }
+            | Outcome::Reject { error } => {
                 Violation::at_most("the error text", "bytes", error.len(), MAX_ERROR_BYTES)
             }
             Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
@@ -163,6 +165,15 @@ pub enum Outcome {
         /// The time from now to the next attempt.
         delay: Millis,
         /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
+        error: String,
+    },
+    /// The payload could not be decoded: it counts as a failure, as [`Retry`](Self::Retry) does. If
+    /// it is the last one allowed, the message dies of
+    /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
+    Undecodable {
+        /// The time from now to the next attempt.
+        delay: Millis,
+        /// What the codec reported: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
     /// Postponed: nothing is counted. The message is due again after `delay`.

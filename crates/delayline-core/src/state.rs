@@ -330,7 +330,9 @@ impl State {
                 () => Status::Replaced,
             };
             match (status, kind) {
-                (Status::Replaced, OutcomeKind::Retry) => self.totals.failed += 1,
+                (Status::Replaced, OutcomeKind::Retry | OutcomeKind::Undecodable) => {
+                    self.totals.failed += 1;
+                }
                 (Status::Replaced, OutcomeKind::Snooze) => self.totals.snoozed += 1,
                 (Status::Replaced, OutcomeKind::Release) => self.totals.released += 1,
                 _ => {}
@@ -347,12 +349,12 @@ impl State {
                 self.totals.snoozed += 1;
                 entry.due = now.after(*delay);
             }
-            Outcome::Retry { delay, error } => {
+            Outcome::Retry { delay, error } | Outcome::Undecodable { delay, error } => {
                 self.totals.failed += 1;
                 entry.failures += 1;
                 entry.note_error(error);
                 if entry.failures >= entry.max_failures {
-                    entry.place = self.bury(now, DeathReason::MaxFailures);
+                    entry.place = self.bury(now, item.outcome.last_failure());
                 } else {
                     entry.due = now.after(*delay);
                 }

@@ -49,6 +49,8 @@ pub enum DeathReason {
     MaxCrashes,
     /// A handler rejected it.
     Rejected,
+    /// It failed `max_failures` times, the last time because the worker could not decode its payload.
+    Undecodable,
     /// It expired before it was delivered.
     Expired,
     /// Its record has disappeared from the server, or what is stored about it cannot be read.
@@ -61,17 +63,24 @@ pub enum DeathReason {
 
 impl DeathReason {
     /// Every reason.
-    pub const ALL: &'static [Self] =
-        &[Self::MaxFailures, Self::MaxCrashes, Self::Rejected, Self::Expired, Self::Unreadable];
+    pub const ALL: &'static [Self] = &[
+        Self::MaxFailures,
+        Self::MaxCrashes,
+        Self::Rejected,
+        Self::Undecodable,
+        Self::Expired,
+        Self::Unreadable,
+    ];
 
     /// Returns the name used in JSON and metric labels: `max_failures`, `max_crashes`, `rejected`,
-    /// `expired` or `unreadable`.
+    /// `undecodable`, `expired` or `unreadable`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::MaxFailures => "max_failures",
             Self::MaxCrashes => "max_crashes",
             Self::Rejected => "rejected",
+            Self::Undecodable => "undecodable",
             Self::Expired => "expired",
             Self::Unreadable => "unreadable",
         }

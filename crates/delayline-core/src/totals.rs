@@ -24,8 +24,9 @@ pub struct Totals {
     pub relayed: u64,
     /// Messages that gave way to an update before they were acked.
     pub replaced: u64,
-    /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry), whether the message was retried
-    /// or died of it. This, [`snoozed`](Self::snoozed) and [`released`](Self::released) do not
+    /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry) or
+    /// [`Outcome::Undecodable`](crate::Outcome::Undecodable), whether the message was retried or
+    /// died of it. This, [`snoozed`](Self::snoozed) and [`released`](Self::released) do not
     /// count the lease of a message whose cancellation was requested; nor does anything but
     /// [`replaced`](Self::replaced) count an [`Outcome::Reject`](crate::Outcome::Reject) of a
     /// message that has a follower.
@@ -45,6 +46,8 @@ pub struct Totals {
     pub died_max_crashes: u64,
     /// Deaths of [`DeathReason::Rejected`].
     pub died_rejected: u64,
+    /// Deaths of [`DeathReason::Undecodable`].
+    pub died_undecodable: u64,
     /// Deaths of [`DeathReason::Expired`].
     pub died_expired: u64,
     /// Deaths of [`DeathReason::Unreadable`], except those that a repair found.
@@ -73,6 +76,7 @@ impl Totals {
             DeathReason::MaxFailures => self.died_max_failures,
             DeathReason::MaxCrashes => self.died_max_crashes,
             DeathReason::Rejected => self.died_rejected,
+            DeathReason::Undecodable => self.died_undecodable,
             DeathReason::Expired => self.died_expired,
             DeathReason::Unreadable => self.died_unreadable,
         }
@@ -132,6 +136,7 @@ impl Totals {
             DeathReason::MaxFailures => &mut self.died_max_failures,
             DeathReason::MaxCrashes => &mut self.died_max_crashes,
             DeathReason::Rejected => &mut self.died_rejected,
+            DeathReason::Undecodable => &mut self.died_undecodable,
             DeathReason::Expired => &mut self.died_expired,
             DeathReason::Unreadable => &mut self.died_unreadable,
         };
@@ -172,7 +177,7 @@ mod tests {
             (0..times).for_each(|_| totals.count_death(reason));
             assert_eq!(totals.died_of(reason), times);
         }
-        assert_eq!(totals.died(), 15);
+        assert_eq!(totals.died(), 21);
         totals.died_expired = u64::MAX;
         assert_eq!(totals.died(), u64::MAX, "damaged counters do no harm");
     }

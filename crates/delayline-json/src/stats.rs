@@ -10,7 +10,7 @@ use crate::{duration, rfc3339};
 /// The counts of a queue under their names: how many messages have each state now, and how often
 /// each thing has happened so far.
 #[must_use]
-pub fn counts(stats: &Stats) -> [(&'static str, u64); 21] {
+pub fn counts(stats: &Stats) -> [(&'static str, u64); 22] {
     let totals = &stats.totals;
     [
         ("scheduled", stats.scheduled),
@@ -32,6 +32,7 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 21] {
         ("died_max_failures_total", totals.died_max_failures),
         ("died_max_crashes_total", totals.died_max_crashes),
         ("died_rejected_total", totals.died_rejected),
+        ("died_undecodable_total", totals.died_undecodable),
         ("died_expired_total", totals.died_expired),
         ("died_unreadable_total", totals.died_unreadable),
     ]

@@ -32,12 +32,12 @@ local function give_back(id, entry, item, kind)
     tally(TOTAL_SNOOZED, 1)
   elseif kind == RELEASE then
     tally(TOTAL_RELEASED, 1)
-  elseif kind == RETRY then
+  elseif kind == RETRY or kind == UNDECODED then
     d.failures = d.failures + 1
     tally(TOTAL_FAILED, 1)
     note_error(d, text)
     if d.failures >= d.max_failures then
-      d.reason = MAX_FAILURES
+      d.reason = kind == RETRY and MAX_FAILURES or UNDECODABLE
     else
       d.due = after(delay)
     end
@@ -62,8 +62,8 @@ local function end_lease(id, entry, item, kind, update)
   if has_follower(update, sub(entry, DETAILS_SEQUENCE)) then
     if not status then
       status = REPLACED
-      local counter = kind == RETRY and TOTAL_FAILED or kind == SNOOZE and TOTAL_SNOOZED
-        or kind == RELEASE and TOTAL_RELEASED
+      local counter = (kind == RETRY or kind == UNDECODED) and TOTAL_FAILED
+        or kind == SNOOZE and TOTAL_SNOOZED or kind == RELEASE and TOTAL_RELEASED
       if counter then
         tally(counter, 1)
       end
@@ -125,7 +125,7 @@ local function settle_others()
         status = end_lease(ARGV[1 + i], entry, item, kind, known and known[i])
       elseif settled > 0 and kind == settled % ENDED then
         local reason, before = byte(entry, DETAILS_REASON), math.floor(settled / ENDED)
-        local died = reason == MAX_FAILURES or reason == REJECTED
+        local died = reason == MAX_FAILURES or reason == REJECTED or reason == UNDECODABLE
         status = before > 0 and SETTLE_ALREADY_ENDED - before
           or died and SETTLE_ALREADY_ENDED - DEAD or SETTLE_ALREADY_DONE
       end

@@ -171,7 +171,8 @@ local function replace()
     if readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE) then
       local reason = byte(entry, DETAILS_REASON)
       d.lease, d.settled = sub(entry, DETAILS_LEASE), byte(entry, DETAILS_SETTLED)
-      if d.settled > 0 and d.settled < ENDED and (reason == MAX_FAILURES or reason == REJECTED) then
+      local died = reason == MAX_FAILURES or reason == REJECTED or reason == UNDECODABLE
+      if d.settled > 0 and d.settled < ENDED and died then
         d.settled = d.settled + ENDED * DEAD
       end
     end

@@ -166,6 +166,9 @@ fn encode_settlement(item: &Settlement) -> Bytes {
     let other_than_ack = match &item.outcome {
         Outcome::Ack => None,
         Outcome::Retry { delay, error } => Some((kind::RETRY, delay.as_ms(), error.as_str())),
+        Outcome::Undecodable { delay, error } => {
+            Some((kind::UNDECODED, delay.as_ms(), error.as_str()))
+        }
         Outcome::Snooze { delay } => Some((kind::SNOOZE, delay.as_ms(), "")),
         Outcome::Release => Some((kind::RELEASE, 0, "")),
         Outcome::Reject { error } => Some((kind::REJECT, 0, error.as_str())),

@@ -79,6 +79,7 @@ structure! {
         DIED_MAX_CRASHES: U64, "after too many expired leases";
         DIED_REJECTED: U64, "because a handler rejected them";
         DIED_UNREADABLE: U64, "because they could not be read";
+        DIED_UNDECODABLE: U64, "because no worker could decode them";
     }
     groups {}
 }

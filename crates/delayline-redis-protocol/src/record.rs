@@ -253,6 +253,7 @@ pub(crate) fn death_reason(code: u8) -> Option<DeathReason> {
         reason::MAX_CRASHES => Some(DeathReason::MaxCrashes),
         reason::REJECTED => Some(DeathReason::Rejected),
         reason::EXPIRED => Some(DeathReason::Expired),
+        reason::UNDECODABLE => Some(DeathReason::Undecodable),
         reason::UNREADABLE => Some(DeathReason::Unreadable),
         _ => None,
     }

@@ -23,6 +23,7 @@ pub(crate) fn read_totals(bytes: &[u8], known: &mut Totals) {
     known.died_max_crashes = read(totals::DIED_MAX_CRASHES);
     known.died_rejected = read(totals::DIED_REJECTED);
     known.died_unreadable = read(totals::DIED_UNREADABLE);
+    known.died_undecodable = read(totals::DIED_UNDECODABLE);
 }
 
 /// Reads a value of `history`; `None` if it is none.
@@ -71,8 +72,8 @@ mod tests {
         let mut counters = known.lateness.to_vec();
         counters.extend([known.failed, known.snoozed, known.released, known.crashed]);
         counters.extend([known.redriven, known.died_max_failures, known.died_max_crashes]);
-        counters.extend([known.died_rejected, known.died_unreadable]);
-        assert_eq!(counters, (1..=25).collect::<Vec<u64>>());
+        counters.extend([known.died_rejected, known.died_unreadable, known.died_undecodable]);
+        assert_eq!(counters, (1..=26).collect::<Vec<u64>>());
     }
 
     proptest! {

@@ -53,6 +53,7 @@ struct Record {
     /// Answers of handlers, by kind.
     acks: u64,
     retries: u64,
+    undecoded: u64,
     postponed: u64,
     rejects: u64,
     /// Operations on it that were executed.
@@ -171,9 +172,9 @@ impl Ledger {
                         return Err(format!("{} is replaced, and nobody did", item.id));
                     }
                     record.not_before = match item.outcome {
-                        Outcome::Retry { delay, .. } | Outcome::Snooze { delay } => {
-                            Some(applied.at.after(delay))
-                        }
+                        Outcome::Retry { delay, .. }
+                        | Outcome::Undecodable { delay, .. }
+                        | Outcome::Snooze { delay } => Some(applied.at.after(delay)),
                         _ => None,
                     };
                     if matches!(status, Status::Acked | Status::Cancelled) {
@@ -364,6 +365,7 @@ impl Ledger {
         match outcome {
             Outcome::Ack => record.acks += 1,
             Outcome::Retry { .. } => record.retries += 1,
+            Outcome::Undecodable { .. } => record.undecoded += 1,
             Outcome::Snooze { .. } | Outcome::Release => record.postponed += 1,
             Outcome::Reject { .. } => record.rejects += 1,
         }
@@ -414,13 +416,18 @@ impl Ledger {
                     return Err(format!("{id} has come to no end: {info:?}"));
                 };
                 match reason {
-                    DeathReason::MaxFailures => totals.met.note(Met::Failed),
+                    DeathReason::MaxFailures | DeathReason::Undecodable => {
+                        totals.met.note(Met::Failed);
+                    }
                     DeathReason::MaxCrashes => totals.met.note(Met::Crashed),
                     DeathReason::Rejected => totals.met.note(Met::Rejected),
                     _ => {}
                 }
+                let max_failures = u64::from(info.max_failures);
+                let failures = record.retries + record.undecoded;
                 let explained = match reason {
-                    DeathReason::MaxFailures => record.retries >= u64::from(info.max_failures),
+                    DeathReason::MaxFailures => record.retries > 0 && failures >= max_failures,
+                    DeathReason::Undecodable => record.undecoded > 0 && failures >= max_failures,
                     DeathReason::MaxCrashes => !peaceful,
                     DeathReason::Rejected => record.rejects > 0,
                     _ => false,
@@ -434,7 +441,7 @@ impl Ledger {
         if peaceful {
             totals.met.note_many(Met::Asked, record.starts.saturating_sub(1));
         }
-        let again = record.retries + record.postponed + record.redrives;
+        let again = record.retries + record.undecoded + record.postponed + record.redrives;
         let asked_for = 1 + again + record.updates;
         if peaceful && record.starts > asked_for {
             return Err(format!(

@@ -73,6 +73,7 @@ pub(crate) struct Handling {
 pub(crate) enum Answer {
     Ack,
     Retry(Ms),
+    Undecodable(Ms),
     Snooze(Ms),
     Release,
     Reject,
@@ -312,6 +313,7 @@ fn handling() -> impl Strategy<Value = Handling> {
     let answer = prop_oneof![
         4 => Just(Answer::Ack),
         3 => delay().prop_map(Answer::Retry),
+        1 => delay().prop_map(Answer::Undecodable),
         2 => delay().prop_map(Answer::Snooze),
         1 => Just(Answer::Release),
         1 => Just(Answer::Reject),

@@ -197,6 +197,6 @@ pub use self::telemetry::TraceContext;
 #[cfg(feature = "tower")]
 pub use self::worker::service_handler;
 pub use self::worker::{
-    CancelReason, HandlerError, Job, Outcome, Outcomes, Stuck, Summary, UNDECODABLE, Undecodable,
-    Worker, WorkerBuilder, WorkerHandle, Workers, batch_handler,
+    CancelReason, HandlerError, Job, Outcome, Outcomes, Stuck, Summary, Undecodable, Worker,
+    WorkerBuilder, WorkerHandle, Workers, batch_handler,
 };

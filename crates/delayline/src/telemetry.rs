@@ -39,9 +39,9 @@
 //! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
 //! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
-//! | `delayline_handler_duration_seconds` | histogram | `queue`, `outcome` | a handler from its start to its outcome: `ack`, `retry`, `snooze`, `release`, `reject` |
+//! | `delayline_handler_duration_seconds` | histogram | `queue`, `outcome` | a handler from its start to its outcome: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict`, `throttled`, `too_many_throttled` |
-//! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `snooze`, `release`, `reject` |
+//! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
 //! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
 //! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that came too late ([G6](crate::guarantees#g6)) |
@@ -137,6 +137,7 @@ pub(crate) fn handled(queue: &Label, span: &Span, outcome: &Outcome, since: Inst
 const fn failure(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Retry { .. } => Some("retry"),
+        Outcome::Undecodable { .. } => Some("undecodable"),
         Outcome::Reject { .. } => Some("reject"),
         Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
     }

@@ -48,7 +48,7 @@ pub use self::service::service_handler;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
-pub use self::undecodable::{UNDECODABLE, Undecodable};
+pub use self::undecodable::Undecodable;
 pub use self::workers::Workers;
 use crate::{Decode, Json, Queue};
 

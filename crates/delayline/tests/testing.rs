@@ -194,7 +194,7 @@ async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() 
     assert_eq!(drained.of("2").last().unwrap().status, Some(Status::Dead));
     let Outcome::Retry { error, .. } = &drained.of("3")[0].outcome else { panic!("{drained:?}") };
     assert!(error.starts_with("panicked: ") && error.contains("three is no good"), "{error}");
-    let Outcome::Retry { error, .. } = &drained.of("bad")[0].outcome else { panic!("{drained:?}") };
+    let Outcome::Undecodable(error) = &drained.of("bad")[0].outcome else { panic!("{drained:?}") };
     assert!(error.starts_with("the payload could not be decoded"), "{error}");
     assert_eq!((drained.count(Status::Acked), drained.count(Status::Dead)), (2, 3));
 

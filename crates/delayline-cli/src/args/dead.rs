@@ -138,6 +138,8 @@ pub(crate) enum Reason {
     MaxCrashes,
     /// A handler rejected it
     Rejected,
+    /// It failed too often, at last because a worker could not decode its payload
+    Undecodable,
     /// It was not delivered before it expired
     Expired,
     /// Its stored data is damaged; redrive revives it if its record is intact
@@ -150,6 +152,7 @@ impl From<Reason> for DeathReason {
             Reason::MaxFailures => Self::MaxFailures,
             Reason::MaxCrashes => Self::MaxCrashes,
             Reason::Rejected => Self::Rejected,
+            Reason::Undecodable => Self::Undecodable,
             Reason::Expired => Self::Expired,
             Reason::Unreadable => Self::Unreadable,
         }

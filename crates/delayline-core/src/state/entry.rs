@@ -67,6 +67,7 @@ pub(super) enum Place {
 pub(super) enum OutcomeKind {
     Ack,
     Retry,
+    Undecodable,
     Snooze,
     Release,
     Reject,
@@ -77,9 +78,18 @@ impl Outcome {
         match self {
             Self::Ack => OutcomeKind::Ack,
             Self::Retry { .. } => OutcomeKind::Retry,
+            Self::Undecodable { .. } => OutcomeKind::Undecodable,
             Self::Snooze { .. } => OutcomeKind::Snooze,
             Self::Release => OutcomeKind::Release,
             Self::Reject { .. } => OutcomeKind::Reject,
+        }
+    }
+
+    /// Returns the reason of the death if this failure is the last one allowed.
+    pub(super) const fn last_failure(&self) -> DeathReason {
+        match self {
+            Self::Undecodable { .. } => DeathReason::Undecodable,
+            _ => DeathReason::MaxFailures,
         }
     }
 }
@@ -167,8 +177,8 @@ impl Entry {
 
     /// Whether the settlement of its latest lease made it a dead letter.
     pub(super) fn died_of_settlement(&self) -> bool {
-        use DeathReason::{MaxFailures, Rejected};
-        matches!(self.place, Place::Dead { reason: MaxFailures | Rejected, .. })
+        use DeathReason::{MaxFailures, Rejected, Undecodable};
+        matches!(self.place, Place::Dead { reason: MaxFailures | Rejected | Undecodable, .. })
     }
 
     /// Keeps the first and the latest error; an empty text is not an error.

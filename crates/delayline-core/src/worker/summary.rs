@@ -8,7 +8,7 @@ use crate::{Millis, Outcome, Settled, Settlement, Status};
 pub struct Summary {
     /// Messages handled and finished.
     pub acked: u64,
-    /// Failures: errors, panics, timeouts.
+    /// Failures: errors, panics, timeouts, payloads that could not be decoded.
     pub failed: u64,
     /// Messages rejected by handlers, or because they could not be decoded and the worker rejects such
     /// messages.
@@ -54,11 +54,15 @@ impl Summary {
         let is_cancelled = status == Some(Status::Cancelled);
         let (counter, again) = match &item.outcome {
             // Neither counts a failure: the cancel ends the message.
-            Outcome::Retry { .. } | Outcome::Reject { .. } if is_cancelled => {
+            Outcome::Retry { .. } | Outcome::Undecodable { .. } | Outcome::Reject { .. }
+                if is_cancelled =>
+            {
                 (&mut self.cancelled, None)
             }
             Outcome::Ack => (&mut self.acked, None),
-            Outcome::Retry { delay, .. } => (&mut self.failed, Some(*delay)),
+            Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. } => {
+                (&mut self.failed, Some(*delay))
+            }
             Outcome::Snooze { delay } => (&mut self.snoozed, Some(*delay)),
             Outcome::Release => (&mut self.released, Some(Millis::ZERO)),
             Outcome::Reject { .. } => (&mut self.rejected, None),

@@ -59,14 +59,15 @@ codes! {
         CLOSED = 0, OPEN = 1, CANCELLING = 2,
     }
     settlement_kind: u8 = "kinds of outcomes" {
-        ACK = 0, RETRY = 1, SNOOZE = 2, RELEASE = 3, REJECT = 4,
+        ACK = 0, RETRY = 1, SNOOZE = 2, RELEASE = 3, REJECT = 4, UNDECODED = 5,
     }
     status: u8 = "statuses" {
         SCHEDULED = 1, READY = 2, LEASED = 3, DEAD = 4, ACKED = 5, CANCELLED = 6, PURGED = 7,
         RELAYED = 8, REPLACED = 9,
     }
     reason: u8 = "reasons of a death" {
-        MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNREADABLE = 5,
+        MAX_FAILURES = 1, MAX_CRASHES = 2, REJECTED = 3, EXPIRED = 4, UNDECODABLE = 5,
+        UNREADABLE = 6,
     }
     argument: u8 = "flags of messages to enqueue, and kinds of instants" {
         REUSES = 1, EXPIRING = 2, UPDATING = 4, THROTTLED = 8, ABSOLUTE = 0, RELATIVE = 1,

@@ -314,6 +314,9 @@ impl From<Answer> for Outcome {
             Answer::Retry(delay) => {
                 Self::Retry { delay: Millis::saturating(delay), error: error() }
             }
+            Answer::Undecodable(delay) => {
+                Self::Undecodable { delay: Millis::saturating(delay), error: error() }
+            }
             Answer::Snooze(delay) => Self::Snooze { delay: Millis::saturating(delay) },
             Answer::Release => Self::Release,
             Answer::Reject => Self::Reject { error: error() },

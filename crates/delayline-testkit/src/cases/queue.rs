@@ -245,6 +245,10 @@ pub(super) fn retry(delay_ms: u64, error: &str) -> Outcome {
     Outcome::Retry { delay: millis(delay_ms), error: error.to_owned() }
 }
 
+pub(super) fn undecodable(delay_ms: u64, error: &str) -> Outcome {
+    Outcome::Undecodable { delay: millis(delay_ms), error: error.to_owned() }
+}
+
 pub(super) fn reject(error: &str) -> Outcome {
     Outcome::Reject { error: error.to_owned() }
 }

@@ -7,6 +7,7 @@ use delayline_core::{
 
 use super::queue::{
     Queue, at, claim, death, done, ended, id, lease, message, millis, one, reject, retry,
+    undecodable,
 };
 
 super::cases! { "settle",
@@ -20,6 +21,8 @@ super::cases! { "settle",
     the_last_failure_kills: "G9, G11",
     the_first_and_the_latest_error_are_kept: "G11",
     a_release_costs_nothing: "G10",
+    a_payload_that_no_worker_can_decode_dies_of_that: "G9, G11, G22",
+    the_last_failure_decides_the_reason: "G9, G11",
     a_snooze_costs_nothing: "G10",
     a_reject_goes_straight_to_the_dead_letters: "G11",
     items_of_a_batch_are_independent_and_in_order: "G18",
@@ -30,6 +33,7 @@ async fn every_settlement_can_be_repeated(queue: &Queue) {
     let outcomes = [
         ("ack", Outcome::Ack, Status::Acked),
         ("retry", retry(50, "boom"), Status::Scheduled),
+        ("undecodable", undecodable(50, "no such variant"), Status::Scheduled),
         ("snooze", Outcome::Snooze { delay: millis(50) }, Status::Scheduled),
         ("release", Outcome::Release, Status::Ready),
         ("reject", reject("boom"), Status::Dead),
@@ -170,6 +174,47 @@ async fn a_snooze_costs_nothing(queue: &Queue) {
     assert_eq!(queue.claim_ids(49, claim(2, 1, 50)).await, [""; 0]);
     let info = one(queue.claim(50, claim(3, 1, 50)).await.deliveries).message.info;
     assert_eq!((info.due, info.failures, info.crashes), (at(50), 0, 0));
+}
+
+async fn a_payload_that_no_worker_can_decode_dies_of_that(queue: &Queue) {
+    queue.enqueue_one(0, message("a").max_failures(2)).await;
+    let first = one(queue.claim(0, claim(1, 1, 100)).await.deliveries).lease;
+    let failure = undecodable(40, "unknown variant");
+    assert_eq!(queue.end(10, "a", first, failure.clone()).await, done(Status::Scheduled));
+    let not_ended = Settled::AlreadyDone { ended: None };
+    assert_eq!(queue.end(11, "a", first, failure.clone()).await, not_ended);
+    assert_eq!(queue.end(11, "a", first, retry(40, "boom")).await, Settled::Stale);
+    assert_eq!(queue.claim_ids(49, claim(2, 1, 100)).await, [""; 0]);
+
+    let again = one(queue.claim(50, claim(3, 1, 100)).await.deliveries);
+    let (last, info) = (again.lease, again.message.info);
+    assert_eq!((info.due, info.failures, info.crashes), (at(50), 1, 0));
+    assert_eq!(info.last_error.as_deref(), Some("unknown variant"));
+    assert_eq!(queue.end(60, "a", last, failure.clone()).await, done(Status::Dead));
+    assert_eq!(queue.end(61, "a", last, failure).await, ended(Status::Dead));
+
+    let info = queue.live(61, "a").await.info;
+    let dead = MessageState::Dead { reason: DeathReason::Undecodable, since: at(60) };
+    assert_eq!((info.state, info.failures, info.crashes), (dead, 2, 0));
+    let totals = queue.stats(61).await.totals;
+    assert_eq!((totals.died_undecodable, totals.died(), totals.failed), (1, 1, 2));
+    queue.redrive(62, "a", Schedule::NOW).await;
+    let info = queue.live(62, "a").await.info;
+    assert_eq!((info.state, info.failures), (MessageState::Ready, 0));
+}
+
+async fn the_last_failure_decides_the_reason(queue: &Queue) {
+    let failures = [retry(0, "boom"), undecodable(0, "unknown variant")];
+    for (n, name, last) in [(0, "a", 0), (1, "b", 1)] {
+        queue.enqueue_one(0, message(name).max_failures(2)).await;
+        for (epoch, which) in [(1, 1 - last), (2, last)] {
+            let held = one(queue.claim(0, claim(2 * n + epoch, 1, 100)).await.deliveries).lease;
+            queue.end(0, name, held, failures[which].clone()).await;
+        }
+        let reason = [DeathReason::MaxFailures, DeathReason::Undecodable][last];
+        let dead = MessageState::Dead { reason, since: at(0) };
+        assert_eq!(queue.live(0, name).await.info.state, dead, "{name}");
+    }
 }
 
 async fn a_reject_goes_straight_to_the_dead_letters(queue: &Queue) {

@@ -280,8 +280,15 @@ impl Books {
                 life.attempts = life.attempts.saturating_sub(1);
                 life.due = at.after(*delay);
             }
-            Outcome::Retry { delay, .. } if status != Status::Dead => life.due = at.after(*delay),
-            Outcome::Retry { .. } | Outcome::Ack | Outcome::Reject { .. } => {}
+            Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. }
+                if status != Status::Dead =>
+            {
+                life.due = at.after(*delay);
+            }
+            Outcome::Retry { .. }
+            | Outcome::Undecodable { .. }
+            | Outcome::Ack
+            | Outcome::Reject { .. } => {}
         }
         Ok(())
     }

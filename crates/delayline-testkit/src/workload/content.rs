@@ -233,6 +233,7 @@ pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         3 => Just(Outcome::Ack),
         4 => (delay(), error()).prop_map(|(delay, error)| Outcome::Retry { delay, error }),
+        2 => (delay(), error()).prop_map(|(delay, error)| Outcome::Undecodable { delay, error }),
         2 => delay().prop_map(|delay| Outcome::Snooze { delay }),
         2 => Just(Outcome::Release),
         2 => error().prop_map(|error| Outcome::Reject { error }),

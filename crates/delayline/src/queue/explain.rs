@@ -157,6 +157,7 @@ impl fmt::Display for Explanation {
                     DeathReason::MaxFailures => "it failed too often",
                     DeathReason::MaxCrashes => "its lease expired too often",
                     DeathReason::Rejected => "a handler rejected it",
+                    DeathReason::Undecodable => "its payload could not be decoded",
                     DeathReason::Expired => "it expired",
                     _ => "its record cannot be read",
                 };

@@ -154,6 +154,7 @@ const fn name_of(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Ack => "ack",
         Outcome::Retry { .. } => "retry",
+        Outcome::Undecodable { .. } => "undecodable",
         Outcome::Snooze { .. } => "snooze",
         Outcome::Release => "release",
         Outcome::Reject { .. } => "reject",

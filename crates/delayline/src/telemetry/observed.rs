@@ -213,7 +213,9 @@ impl Observed {
             (Some(Status::Cancelled), _) => EventKind::Cancelled,
             (Some(Status::Replaced), outcome) => {
                 let error = match outcome {
-                    Outcome::Retry { error, .. } | Outcome::Reject { error } => Some(error.clone()),
+                    Outcome::Retry { error, .. }
+                    | Outcome::Undecodable { error, .. }
+                    | Outcome::Reject { error } => Some(error.clone()),
                     Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
                 };
                 EventKind::Replaced { error }
@@ -221,9 +223,12 @@ impl Observed {
             (Some(Status::Dead), Outcome::Retry { error, .. }) => {
                 self.dead(item, DeathReason::MaxFailures, error)
             }
+            (Some(Status::Dead), Outcome::Undecodable { error, .. }) => {
+                self.dead(item, DeathReason::Undecodable, error)
+            }
             (_, Outcome::Reject { error }) => self.dead(item, DeathReason::Rejected, error),
             (_, Outcome::Ack) => EventKind::Acked,
-            (_, &Outcome::Retry { delay, .. }) => {
+            (_, &(Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. })) => {
                 meters::retried(&self.queue);
                 EventKind::Retried { delay }
             }

@@ -48,7 +48,7 @@ pub struct Handled {
     /// When it was claimed, by the queue's clock.
     pub at: Timestamp,
     /// The handler's result. An error is [`Outcome::Retry`], and so is a panic, whose text begins
-    /// with `panicked:`.
+    /// with `panicked:`. A payload that cannot be decoded is [`Outcome::Undecodable`].
     pub outcome: Outcome,
     /// The message's status afterwards: [`Status::Dead`] after the last allowed failure,
     /// [`Status::Cancelled`] if it was cancelled meanwhile. `None` if the handler has moved the

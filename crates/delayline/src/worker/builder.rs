@@ -162,8 +162,9 @@ impl<T, C> WorkerBuilder<T, C> {
 
     /// Sets what happens to a message whose payload cannot be decoded: by default, a failure is
     /// counted and the message is retried ([`Undecodable::Retry`]). So a worker that does not know
-    /// a new format yet leaves the message to others. The stored error begins with
-    /// [`UNDECODABLE`](crate::UNDECODABLE).
+    /// a new format yet leaves the message to others. If it uses up
+    /// the message's failures, the reason of the death is
+    /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
     pub const fn on_undecodable(mut self, undecodable: Undecodable) -> Self {
         self.rules.undecodable = undecodable;
         self

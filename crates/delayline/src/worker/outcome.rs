@@ -38,6 +38,13 @@ pub enum Outcome {
         /// What went wrong.
         error: String,
     },
+    /// The payload could not be decoded, with what the codec reported. It counts as a failure, and
+    /// is retried as the worker's retry policy says. If it is the last failure allowed, the reason
+    /// of the death is [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
+    ///
+    /// Workers return this for payloads that their codec cannot decode. Return it from a handler
+    /// that decodes a part of the payload itself.
+    Undecodable(String),
     /// Not now: nothing is counted. The message is due again after this delay.
     ///
     /// With no delay it is a [`Release`](Self::Release).
@@ -199,6 +206,10 @@ impl Outcome {
                 let error = truncated(error);
                 Settled::Retry { delay: after.map_or_else(|| policy(&error), millis), error }
             }
+            Self::Undecodable(error) => {
+                let error = truncated(error);
+                Settled::Undecodable { delay: policy(&error), error }
+            }
             Self::Snooze(delay) => Settled::Snooze { delay: millis(delay) },
             Self::Release => Settled::Release,
             Self::Reject(error) => Settled::Reject { error: truncated(error) },
@@ -223,6 +234,7 @@ impl fmt::Debug for Outcome {
             Self::Retry { after, error } => {
                 f.debug_struct("Retry").field("after", after).field("error", error).finish()
             }
+            Self::Undecodable(error) => f.debug_tuple("Undecodable").field(error).finish(),
             Self::Snooze(delay) => f.debug_tuple("Snooze").field(delay).finish(),
             Self::Release => f.write_str("Release"),
             Self::Reject(error) => f.debug_tuple("Reject").field(error).finish(),

@@ -10,7 +10,7 @@ use crate::CodecError;
 pub enum Undecodable {
     /// Count a failure, and retry the message as the worker's retry policy says: a worker that can
     /// decode it may get it then. At its last allowed failure it becomes a dead letter
-    /// ([`DeathReason::MaxFailures`](crate::DeathReason::MaxFailures)).
+    /// ([`DeathReason::Undecodable`](crate::DeathReason::Undecodable)).
     #[default]
     Retry,
     /// Release the message, uncounted, until another worker gets it. The queue also delivers it to
@@ -25,13 +25,12 @@ impl Undecodable {
     pub(super) fn outcome(self, error: &CodecError) -> Outcome {
         let text = || format!("{UNDECODABLE}: {error}");
         match self {
-            Self::Retry => Outcome::retry(text()),
+            Self::Retry => Outcome::Undecodable(text()),
             Self::Release => Outcome::Release,
             Self::Reject => Outcome::reject(text()),
         }
     }
 }
 
-/// How the error of a message begins whose payload a worker could not decode, in
-/// [`MessageInfo::last_error`](crate::MessageInfo::last_error).
-pub const UNDECODABLE: &str = "the payload could not be decoded";
+/// The beginning of the stored error.
+const UNDECODABLE: &str = "the payload could not be decoded";

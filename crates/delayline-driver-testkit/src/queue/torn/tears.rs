@@ -27,7 +27,7 @@ pub(super) fn tears() -> Vec<Tear> {
             Outcome::Release,
             Outcome::Retry { delay: millis(7), error: "no".to_owned() },
             Outcome::Snooze { delay: millis(8) },
-            Outcome::Release,
+            Outcome::Undecodable { delay: millis(9), error: "unknown".to_owned() },
         ];
         let items = LEASED
             .iter()

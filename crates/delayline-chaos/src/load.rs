@@ -19,7 +19,7 @@ use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend};
 
 pub(crate) use self::improvised::Improvised;
-pub(crate) use self::relaying::{Relaying, STREAM};
+pub(crate) use self::relaying::{Consumer, Relaying, STREAM, entries};
 pub(crate) use self::working::Working;
 
 use crate::log::{Log, Setting};

@@ -92,7 +92,8 @@ fn entries<'a>(
     for (one, at) in moved.iter().zip(relays) {
         let mut latest = 0;
         for element in &one.elements {
-            let (id, due) = id_and_due(element)?;
+            let malformed = || format!("G28: {element:?} is no entry of a message");
+            let Streamed { id, due, .. } = Streamed::read(&element.words).ok_or_else(malformed)?;
             let name = id.escape_ascii();
             if dues.remove(id) != Some(due) {
                 return Err(format!("G28: {name} was relayed twice, or with another due time"));
@@ -117,15 +118,22 @@ fn entries<'a>(
     }
 }
 
-/// The id of the message that an entry is of, and when it was due.
-fn id_and_due(element: &Put) -> Result<(&[u8], u64), String> {
-    let malformed = || format!("G28: {element:?} is no entry of a message");
-    let [id_name, id, due_name, due, ..] = &element.words[..] else { return Err(malformed()) };
-    if id_name != Element::ID.as_bytes() || due_name != Element::DUE.as_bytes() {
-        return Err(malformed());
+/// The message in an entry of a stream.
+pub(crate) struct Streamed<'a> {
+    pub(crate) id: &'a [u8],
+    pub(crate) due: u64,
+    /// The fields behind these two, and their values.
+    pub(crate) others: &'a [Vec<u8>],
+}
+
+impl<'a> Streamed<'a> {
+    /// Reads an entry, or returns `None` if it has no message.
+    pub(crate) fn read(words: &'a [Vec<u8>]) -> Option<Self> {
+        let [id_name, id, due_name, due, others @ ..] = words else { return None };
+        let is_it = id_name == Element::ID.as_bytes() && due_name == Element::DUE.as_bytes();
+        let due = std::str::from_utf8(due).ok()?.parse().ok()?;
+        is_it.then_some(Self { id, due, others })
     }
-    let due = std::str::from_utf8(due).ok().and_then(|due| due.parse().ok());
-    Ok((id, due.ok_or_else(malformed)?))
 }
 
 #[cfg(test)]

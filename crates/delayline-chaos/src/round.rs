@@ -11,7 +11,7 @@ use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
 use crate::fault::{Adversary, Effect, Fault, LONGEST_OUTAGE_MS};
-use crate::load::{self, Improvised, Queue, Relaying, Working};
+use crate::load::{self, Consumer, Improvised, Queue, Relaying, Working};
 use crate::log::{Outcome, Setting};
 use crate::promises;
 use crate::relayed::{self, Taken};
@@ -105,7 +105,8 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     let improvisers = Improvised::start(improvised, &mut chance);
     let mut workers =
         [Working::start(working, &mut chance)?, Working::start_keyed(keyed, &mut chance)?];
-    let relays = Relaying::start(relaying, &server, &setting, &mut chance)?;
+    let relays = Relaying::start(relaying, load::STREAM, &mut chance)?;
+    let consumer = Consumer::start(&server, &setting);
     let mut keys: Vec<_> = queues.iter().flat_map(Queue::keys).collect();
     keys.push(load::STREAM.into());
     let mut adversary = Adversary {
@@ -143,7 +144,8 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         let handled = working.finish().await?;
         deliveries += handled.check().map_err(anyhow::Error::msg)?;
     }
-    let taken = relays.finish().await?;
+    relays.finish().await?;
+    let taken = consumer.finish().await?;
     for queue in &queues {
         drain(queue, &setting).await?;
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use delayline_core::{At, Check, Found, Op, Reply, limits};
+use delayline_core::{At, Check, Found, MessageId, Op, Reply, limits};
 use delayline_redis_protocol::{ConnectOptions, HostPort};
 use delayline_test_server::proxy::Proxy;
 use delayline_test_server::{Network, StartError};
@@ -25,10 +25,10 @@ use delayline_test_server::{Network, StartError};
 pub use self::fault::Fault;
 use self::ground::Ground;
 pub use self::judge::Seen;
-use self::judge::{Loss, has_result, judge, judge_updates, kept, sent};
+use self::judge::{Loss, Read, has_result, judge, judge_relays, judge_updates, kept, sent};
 pub use self::tally::Tally;
-use crate::load::{self, Queue, Working};
-use crate::log::Setting;
+use crate::load::{self, Queue, Relaying, Working};
+use crate::log::{Entry, Setting};
 
 /// What the queues are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,9 @@ pub struct Stage {
     proxies: [Vec<Proxy>; 2],
     setting: Arc<Setting>,
     queues: Vec<Queue>,
-    workings: Vec<Working>,
+    loads: Vec<Load>,
+    /// For each queue, what a consumer of its stream has read.
+    reads: Vec<Vec<Read>>,
     /// For each queue, what may be lost.
     losses: Vec<Vec<Loss>>,
     /// Who was a primary when the servers agreed last, and when that was.
@@ -149,14 +151,15 @@ impl Stage {
             if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
         let [redis, fred] = [0, 1].map(|process| options((protocols[process], &proxies[process])));
         let queues = load::open([redis?, fred?], &setting, &names).await?;
-        let start = |(number, queue)| {
-            if is_keyed(number) {
-                Working::start_keyed(queue, &mut chance)
-            } else {
-                Working::start(queue, &mut chance)
+        let start = |(number, queue): (usize, &Queue)| match Role::of(number) {
+            Role::Worked => Working::start(queue, &mut chance).map(Load::Working),
+            Role::Relayed => {
+                Relaying::start(queue, &stream_of(queue), &mut chance).map(Load::Relaying)
             }
+            Role::Keyed => Working::start_keyed(queue, &mut chance).map(Load::Working),
         };
-        let workings = queues.iter().enumerate().map(start).collect::<Result<_>>()?;
+        let loads = queues.iter().enumerate().map(start).collect::<Result<_>>()?;
+        let reads = queues.iter().map(|_| Vec::new()).collect();
         let losses = queues.iter().map(|_| Vec::new()).collect();
         let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
         let level_at = known.0;
@@ -166,7 +169,8 @@ impl Stage {
             proxies,
             setting,
             queues,
-            workings,
+            loads,
+            reads,
             losses,
             known,
             level_at,
@@ -211,52 +215,127 @@ impl Stage {
     pub async fn finish(mut self) -> Result<Seen> {
         let mut seen = Seen::default();
         self.excuse_unasked();
-        for working in self.workings {
-            let handled = working.finish().await?;
-            seen.handled += handled.check().map_err(anyhow::Error::msg)?;
-        }
-        for (number, (queue, losses)) in self.queues.iter().zip(&self.losses).enumerate() {
-            let entries = queue.log.entries().clone();
-            if is_keyed(number) {
-                audit(queue).await?;
-                judge_updates(&entries, losses, &mut seen)
-                    .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
-                continue;
-            }
-            let mut there = HashMap::new();
-            let ids: Vec<_> = sent(&entries).into_iter().collect();
-            for ids in ids.chunks(limits::MAX_LOOK_UP) {
-                let get = Op::Get(ids.to_vec());
-                let Reply::Get(found) = ask(queue, &get).await? else {
-                    bail!("no answer to {get:?}")
-                };
-                let is_there = |(_, found): &(_, &Found)| !matches!(found, Found::Unknown);
-                let found = ids.iter().zip(&found).filter(is_there);
-                there.extend(found.map(|(id, found)| (id.clone(), found.clone())));
-            }
-            let kept: Vec<_> = kept(&entries, losses).into_iter().collect();
-            for kept in kept.chunks(limits::MAX_LOOK_UP) {
-                let progress = Op::Progress(kept.iter().map(|(id, _)| id.clone()).collect());
-                let Reply::Progress(progress) = ask(queue, &progress).await? else {
-                    bail!("no answer to {progress:?}")
-                };
-                for (n, (id, bytes)) in kept.iter().enumerate() {
-                    has_result(id, bytes, progress.get(n))
-                        .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
+        for load in std::mem::take(&mut self.loads) {
+            match load {
+                Load::Working(working) => {
+                    let handled = working.finish().await?;
+                    seen.handled += handled.check().map_err(anyhow::Error::msg)?;
                 }
-                seen.results += kept.len();
+                Load::Relaying(relaying) => relaying.finish().await?,
             }
+        }
+        for (number, queue) in self.queues.iter().enumerate() {
             audit(queue).await?;
-            judge(&entries, losses, &there, &mut seen)
-                .map_err(|reason| anyhow::anyhow!("queue {}: {reason}", queue.name))?;
+            self.judge(number, &mut seen).await.with_context(|| format!("queue {}", queue.name))?;
         }
         Ok(seen)
     }
+
+    async fn judge(&self, number: usize, seen: &mut Seen) -> Result<()> {
+        let (queue, losses) = (&self.queues[number], &self.losses[number]);
+        let entries = queue.log.entries().clone();
+        let judged = match Role::of(number) {
+            Role::Worked => {
+                let there = look_up(queue, &entries).await?;
+                let kept: Vec<_> = kept(&entries, losses).into_iter().collect();
+                for kept in kept.chunks(limits::MAX_LOOK_UP) {
+                    let progress = Op::Progress(kept.iter().map(|(id, _)| id.clone()).collect());
+                    let Reply::Progress(progress) = ask(queue, &progress).await? else {
+                        bail!("no answer to {progress:?}")
+                    };
+                    for (n, (id, bytes)) in kept.iter().enumerate() {
+                        has_result(id, bytes, progress.get(n)).map_err(anyhow::Error::msg)?;
+                    }
+                    seen.results += kept.len();
+                }
+                judge(&entries, losses, &there, seen)
+            }
+            Role::Relayed => {
+                let there = look_up(queue, &entries).await?;
+                let owner = blocking(|| self.ground.owner(queue.name.as_str()));
+                let mut stream = Vec::new();
+                loop {
+                    let after = stream.last().map_or((0, 0), |(place, _)| *place);
+                    let server = &self.ground.servers()[owner];
+                    let more = blocking(|| load::entries(server, &stream_of(queue), after))?;
+                    if more.is_empty() {
+                        break;
+                    }
+                    stream.extend(more);
+                }
+                judge_relays(&entries, losses, &stream, &self.reads[number], &there, seen)
+            }
+            Role::Keyed => judge_updates(&entries, losses, seen),
+        };
+        judged.map_err(anyhow::Error::msg)
+    }
+
+    /// Reads the new entries of the streams on a server, as a consumer would.
+    fn consume(&mut self, place: usize) {
+        let at = self.setting.elapsed();
+        for (number, queue) in self.queues.iter().enumerate() {
+            if Role::of(number) != Role::Relayed {
+                continue;
+            }
+            let (server, reads) = (&self.ground.servers()[place], &mut self.reads[number]);
+            loop {
+                let after = reads.last().map_or((0, 0), |read: &Read| read.place);
+                // Another server may have this queue, or none be there.
+                let more = blocking(|| load::entries(server, &stream_of(queue), after));
+                let more = more.unwrap_or_default();
+                if more.is_empty() {
+                    break;
+                }
+                reads.extend(more.into_iter().map(|(place, words)| Read { at, place, words }));
+            }
+        }
+    }
 }
 
-/// Whether the messages of a queue have a few ids, and are updated and throttled.
-const fn is_keyed(number: usize) -> bool {
-    number % 3 == 2
+/// The load of a queue.
+enum Load {
+    Working(Working),
+    Relaying(Relaying),
+}
+
+/// What becomes of the messages of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Workers handle them.
+    Worked,
+    /// They are relayed to a stream.
+    Relayed,
+    /// They have a few ids, and are updated and throttled.
+    Keyed,
+}
+
+impl Role {
+    const fn of(number: usize) -> Self {
+        match number % 3 {
+            0 => Self::Worked,
+            1 => Self::Relayed,
+            _ => Self::Keyed,
+        }
+    }
+}
+
+/// Where the messages of a queue are relayed to: in the same slot of a cluster.
+fn stream_of(queue: &Queue) -> String {
+    format!("relayed{{{}}}", queue.name)
+}
+
+/// What the queue knows at the end of all messages that were sent.
+async fn look_up(queue: &Queue, entries: &[Entry]) -> Result<HashMap<MessageId, Found>> {
+    let mut there = HashMap::new();
+    let ids: Vec<_> = sent(entries).into_iter().collect();
+    for ids in ids.chunks(limits::MAX_LOOK_UP) {
+        let get = Op::Get(ids.to_vec());
+        let Reply::Get(found) = ask(queue, &get).await? else { bail!("no answer to {get:?}") };
+        let is_there = |(_, found): &(_, &Found)| !matches!(found, Found::Unknown);
+        let found = ids.iter().zip(&found).filter(is_there);
+        there.extend(found.map(|(id, found)| (id.clone(), found.clone())));
+    }
+    Ok(there)
 }
 
 /// The answer of a queue that is well again.

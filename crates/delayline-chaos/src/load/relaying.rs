@@ -1,4 +1,4 @@
-//! A queue whose messages all go to a stream, and who reads that.
+//! A queue whose messages all go to a stream, and a consumer of that stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +10,36 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use super::{Bare, LONGEST_FINISH, Queue, until_empty, working};
-use crate::evidence::entry_id;
+use crate::evidence::{EntryId, entry_id};
 use crate::log::Setting;
 use crate::relayed::Taken;
 
-/// Where the messages go.
+/// Where the messages go on a single server.
 pub(crate) const STREAM: &str = "relayed";
 
-/// Those who still have something to do.
+/// Which tasks are still running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// All.
+    /// Producers and relays.
     Sending,
-    /// All but the producers.
+    /// Only relays.
     Relaying,
-    /// The consumer.
-    Emptying,
+    /// None.
+    Ended,
 }
 
-/// Producers, relays and a consumer, until they are stopped.
+/// Producers and relays, until they are stopped.
 pub(crate) struct Relaying {
     queue: Bare,
     producers: JoinSet<()>,
     relays: JoinSet<()>,
-    consumer: JoinHandle<Vec<Taken>>,
     stage: watch::Sender<Stage>,
 }
 
 impl Relaying {
-    pub(crate) fn start(
-        queue: &Queue,
-        server: &Arc<Server>,
-        setting: &Arc<Setting>,
-        chance: &mut fastrand::Rng,
-    ) -> Result<Self> {
-        let to = Destination::Stream { key: DestinationKey::try_from(STREAM)?, backlog: None };
+    /// Relays to the stream `key`.
+    pub(crate) fn start(queue: &Queue, key: &str, chance: &mut fastrand::Rng) -> Result<Self> {
+        let to = Destination::Stream { key: DestinationKey::try_from(key)?, backlog: None };
         let stage = watch::Sender::new(Stage::Sending);
         let (mut producers, mut relays) = (JoinSet::new(), JoinSet::new());
         let queues = queue.bare();
@@ -52,20 +47,38 @@ impl Relaying {
             producers.spawn(produce(queue.clone(), number, chance.fork(), stage.subscribe()));
             relays.spawn(relay(queue.clone(), to.clone(), stage.subscribe()));
         }
-        let consumer = consume(Arc::clone(server), Arc::clone(setting), stage.subscribe());
         let queue = queues.into_iter().next().context("a queue has clients")?;
-        Ok(Self { queue, producers, relays, consumer: tokio::spawn(consumer), stage })
+        Ok(Self { queue, producers, relays, stage })
     }
 
-    /// Stops the producers, waits until all that was sent has been relayed and read, and returns
-    /// what was read.
-    pub(crate) async fn finish(self) -> Result<Vec<Taken>> {
+    /// Stops the producers, waits until all messages are relayed, and stops the relays.
+    pub(crate) async fn finish(self) -> Result<()> {
         self.stage.send_replace(Stage::Relaying);
         self.producers.join_all().await;
         until_empty(&self.queue).await?;
-        self.stage.send_replace(Stage::Emptying);
+        self.stage.send_replace(Stage::Ended);
         self.relays.join_all().await;
-        let taken = tokio::time::timeout(LONGEST_FINISH, self.consumer).await;
+        Ok(())
+    }
+}
+
+/// Reads a stream and removes the entries it has read, until it is stopped.
+pub(crate) struct Consumer {
+    reading: JoinHandle<Vec<Taken>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Consumer {
+    pub(crate) fn start(server: &Arc<Server>, setting: &Arc<Setting>) -> Self {
+        let stop = watch::Sender::new(false);
+        let reading = consume(Arc::clone(server), Arc::clone(setting), stop.subscribe());
+        Self { reading: tokio::spawn(reading), stop }
+    }
+
+    /// Waits until the stream is empty, and returns its entries.
+    pub(crate) async fn finish(self) -> Result<Vec<Taken>> {
+        self.stop.send_replace(true);
+        let taken = tokio::time::timeout(LONGEST_FINISH, self.reading).await;
         Ok(taken.context("G28: the stream cannot be read")??)
     }
 }
@@ -91,9 +104,9 @@ async fn produce(
 }
 
 async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
-    while *stage.borrow() < Stage::Emptying {
+    while *stage.borrow() < Stage::Ended {
         let mut stop = stage.clone();
-        let stop = async move { drop(stop.wait_for(|stage| *stage == Stage::Emptying).await) };
+        let stop = async move { drop(stop.wait_for(|stage| *stage == Stage::Ended).await) };
         // It ends when it is refused, too: where the stream should be, there may be something else.
         if queue.relay(to.clone()).batch(BATCH).run_until(stop).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -105,11 +118,11 @@ async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
 async fn consume(
     server: Arc<Server>,
     setting: Arc<Setting>,
-    stage: watch::Receiver<Stage>,
+    stop: watch::Receiver<bool>,
 ) -> Vec<Taken> {
     let mut taken = Vec::<Taken>::new();
     loop {
-        let is_last = *stage.borrow() == Stage::Emptying;
+        let is_last = *stop.borrow();
         let read = {
             let era = setting.era.read().await;
             let after = taken.last().map_or((0, 0), |last| last.place);
@@ -126,20 +139,27 @@ async fn consume(
     }
 }
 
-fn read(server: &Server, after: (u64, u64), era: usize) -> Result<Vec<Taken>> {
-    let from = format!("({}-{}", after.0, after.1);
-    let reply = server.try_command(&["XRANGE", STREAM, &from, "+", "COUNT", "100"])?;
-    let entries: Vec<(Vec<u8>, Vec<Vec<u8>>)> = redis::from_redis_value(reply)?;
-    let taken = |(place, words): (Vec<u8>, _)| {
-        Ok(Taken { era, place: entry_id(&place).context("an entry has an id")?, words })
-    };
-    let taken: Vec<_> = entries.into_iter().map(taken).collect::<Result<_>>()?;
-    if let Some(last) = taken.last() {
-        let (ms, number) = last.place;
+fn read(server: &Server, after: EntryId, era: usize) -> Result<Vec<Taken>> {
+    let entries = entries(server, STREAM, after)?;
+    if let Some(((ms, number), _)) = entries.last() {
         // If it fails, the entries are there for longer.
         let _ = server.try_command(&["XTRIM", STREAM, "MINID", &format!("{ms}-{number}")]);
     }
-    Ok(taken)
+    Ok(entries.into_iter().map(|(place, words)| Taken { era, place, words }).collect())
+}
+
+/// The next entries of a stream, each with its fields and their values.
+pub(crate) fn entries(
+    server: &Server,
+    stream: &str,
+    after: EntryId,
+) -> Result<Vec<(EntryId, Vec<Vec<u8>>)>> {
+    let from = format!("({}-{}", after.0, after.1);
+    let reply = server.try_command(&["XRANGE", stream, &from, "+", "COUNT", "100"])?;
+    let entries: Vec<(Vec<u8>, Vec<Vec<u8>>)> = redis::from_redis_value(reply)?;
+    let entry =
+        |(place, words): (Vec<u8>, _)| Ok((entry_id(&place).context("an entry has an id")?, words));
+    entries.into_iter().map(entry).collect()
 }
 
 /// Fewer than are due after an outage.

@@ -89,6 +89,7 @@ impl Stage {
         let owners: Vec<_> =
             blocking(|| names.iter().map(|name| self.ground.owner(name)).collect());
         let victim = owners[queue];
+        self.consume(victim);
         let concerned: Vec<_> = (0..owners.len()).filter(|n| owners[*n] == victim).collect();
         // What is left behind of a server that dies cannot be read afterwards.
         let asked = blocking(|| self.ground.asked(Some(victim)));
@@ -281,16 +282,24 @@ impl Stage {
         }
         self.tell_sentinel(&["SENTINEL", "FAILOVER", "primary"]).await?;
         let healed = self.await_promotion(&before, victim).await?;
-        // "What is not promised" in the guarantees.
-        let until = begin + LEARNED_WITHIN;
-        let start = Instant::now();
-        while !blocking(|| self.ground.have_all_left(victim)) {
+        let (start, mut silence) = (Instant::now(), Duration::ZERO);
+        loop {
+            let asked = Instant::now();
+            let have_left = blocking(|| self.ground.have_all_left(victim));
+            silence = silence.max(asked.elapsed());
+            if have_left {
+                break;
+            }
             if start.elapsed() > LONGEST_FAILOVER {
                 let logs = blocking(|| self.ground.sentinel_logs());
                 bail!("the sentinels do not agree within {LONGEST_FAILOVER:?}:\n{logs}");
             }
             self.wait(20).await;
         }
+        self.consume(victim);
+        // "What is not promised" in the guarantees. A process cannot learn of the failover while the
+        // sentinels, which write their configuration to the disk, do not reply.
+        let until = begin + LEARNED_WITHIN + silence;
         let called = self.not_replicated(begin)..=until;
         Ok(Outcome { healed, loss: Some(Loss { called, returned_by: until + DOUBT }) })
     }

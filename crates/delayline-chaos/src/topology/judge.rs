@@ -1,5 +1,7 @@
 //! What must hold of what callers were told, whichever servers have come and gone.
 
+mod relays;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use delayline_core::{
     Op, Progress, Reply, Settled, Settlement, Status, Timestamp,
 };
 
+pub(super) use self::relays::{Read, judge_relays};
 use crate::log::{Entry, Outcome};
 
 /// Calls that may be lost though they were answered: a primary acknowledges before its replicas have it.
@@ -48,6 +51,10 @@ pub struct Seen {
     pub results: usize,
     /// Deliveries that were compared with the latest content of their id.
     pub contents: usize,
+    /// Messages that were relayed, each to one entry of a stream and not before its instant.
+    pub relayed: usize,
+    /// Entries that a consumer had read, and that were lost when that may be.
+    pub taken_back: usize,
     /// Messages handed to a handler, none twice under one lease.
     pub handled: usize,
 }

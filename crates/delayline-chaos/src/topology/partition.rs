@@ -58,6 +58,7 @@ impl Stage {
                 CLIENTS[lonely]
             );
         }
+        self.consume(victim);
         self.heal().await?;
         let called = self.not_replicated(begin)..=until;
         let loss = Some(Loss { called, returned_by: until + DOUBT });
@@ -83,6 +84,7 @@ impl Stage {
         };
         let stay = Duration::from_millis(self.chance.u64(500..2_000));
         self.wait_until(promoted.max(until + DOUBT) + stay).await;
+        self.consume(victim);
         self.heal().await?;
         let called = self.not_replicated(begin)..=until;
         let loss = Some(Loss { called, returned_by: until + DOUBT });

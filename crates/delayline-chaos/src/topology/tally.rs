@@ -74,7 +74,7 @@ impl Seen {
     }
 
     /// Each number, what it counts, and whether it must not be 0.
-    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 13] {
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 15] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
@@ -88,6 +88,12 @@ impl Seen {
             (&mut self.handed_off, "messages handed off, there iff the settlement is", true),
             (&mut self.results, "results kept, and there at the end", true),
             (&mut self.contents, "deliveries with the latest content of their id", true),
+            (
+                &mut self.relayed,
+                "messages relayed, each to one entry, none before its instant",
+                true,
+            ),
+            (&mut self.taken_back, "entries read, and lost where a primary was replaced", false),
             (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
         ]
     }

@@ -198,5 +198,5 @@ pub use self::telemetry::TraceContext;
 pub use self::worker::service_handler;
 pub use self::worker::{
     CancelReason, HandlerError, Job, Outcome, Outcomes, Stuck, Summary, Undecodable, Worker,
-    WorkerBuilder, WorkerHandle, Workers, batch_handler,
+    WorkerBuilder, WorkerHandle, Workers, batch_handler, with_state,
 };

@@ -18,6 +18,7 @@ mod retry;
 mod run;
 #[cfg(feature = "tower")]
 mod service;
+mod state;
 mod stop;
 mod stuck;
 mod undecodable;
@@ -45,6 +46,7 @@ pub(crate) use self::retry::Retry;
 use self::run::{Lane, Run};
 #[cfg(feature = "tower")]
 pub use self::service::service_handler;
+pub use self::state::with_state;
 use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
@@ -125,31 +127,23 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     ///
     /// # Shared state
     ///
-    /// Calls of `handler` overlap, so each call needs a clone of what it uses:
+    /// Calls of `handler` overlap, so each call needs a clone of what it uses. [`with_state`] gives it
+    /// one:
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use delayline::{Job, Queue, Worker, with_state};
     ///
-    /// use delayline::{Job, Queue, Worker};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), delayline::Error> {
-    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
-    /// # queue.send(&7).await?;
-    /// let sum = Arc::new(AtomicU64::new(0));
-    /// let worker = Worker::builder(queue).until_empty(true).build()?;
-    /// let shared = Arc::clone(&sum);
-    /// worker
-    ///     .run(move |job: Job<u64>| {
-    ///         let sum = Arc::clone(&shared);
-    ///         async move {
-    ///             sum.fetch_add(*job.payload(), Ordering::Relaxed);
-    ///             Ok::<(), std::io::Error>(())
-    ///         }
-    ///     })
-    ///     .await;
-    /// assert_eq!(sum.load(Ordering::Relaxed), 7);
+    /// # #[derive(Clone)]
+    /// # struct Shop;
+    /// # impl Shop {
+    /// #     async fn close(&self, _: u64) -> Result<(), std::io::Error> { Ok(()) }
+    /// # }
+    /// # async fn example(queue: Queue<u64>, shop: Shop) -> Result<(), delayline::Error> {
+    /// let worker = Worker::builder(queue).build()?;
+    /// let handler = with_state(shop, |shop, job: Job<u64>| async move {
+    ///     shop.close(*job.payload()).await
+    /// });
+    /// worker.run(handler).await;
     /// # Ok(())
     /// # }
     /// ```

@@ -53,7 +53,8 @@ async fn a_queue_of_static_values_takes_those_that_live_shorter() {
     }
     let connection = delayline::connect("memory:").await.unwrap();
     let queue = connection.queue("texts").await.unwrap();
-    tell(&queue, &"acme".to_owned()).await;
+    let shop = ["ac", "me"].concat();
+    tell(&queue, &shop).await;
     assert_eq!(payload(&queue).await, r#""acme""#);
 }
 

@@ -59,7 +59,7 @@ pub fn batch_handler<T, H, F, O, E, K>(
     max: usize,
     linger: Duration,
     handler: H,
-) -> impl Fn(Job<T>) -> BoxFuture<'static, Result<Outcome, String>> + Send + Sync + 'static
+) -> impl Fn(Job<T>) -> BoxFuture<'static, Result<Outcome, Outcome>> + Send + Sync + 'static
 where
     T: Send + 'static,
     H: Fn(Vec<Job<T>>) -> F + Send + Sync + 'static,
@@ -69,7 +69,7 @@ where
 {
     let handler = move |jobs| {
         let work = handler(jobs);
-        async move { work.await.map_err(HandlerError::into_text) }
+        async move { work.await.map_err(HandlerError::into_outcome) }
     };
     let batcher = Arc::new(Batcher { max: max.max(1), linger, handler, open: Mutex::default() });
     move |job| Arc::clone(&batcher).handle(job).boxed()
@@ -118,14 +118,14 @@ struct Open<T> {
 
 struct Batch<T> {
     jobs: Vec<Job<T>>,
-    results: Vec<oneshot::Sender<Result<Outcome, String>>>,
+    results: Vec<oneshot::Sender<Result<Outcome, Outcome>>>,
     /// Fires if one of the jobs is dropped; also tells batches apart.
     dropped: Arc<CancellationToken>,
 }
 
 /// A place in a batch.
 struct Member<T> {
-    result: oneshot::Receiver<Result<Outcome, String>>,
+    result: oneshot::Receiver<Result<Outcome, Outcome>>,
     dropped: Arc<CancellationToken>,
     /// The first job waits for the others, and runs the handler.
     lead: Option<oneshot::Receiver<Batch<T>>>,
@@ -135,10 +135,10 @@ impl<T, H, F, O> Batcher<T, H>
 where
     T: Send + 'static,
     H: Fn(Vec<Job<T>>) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<O, String>> + Send + 'static,
+    F: Future<Output = Result<O, Outcome>> + Send + 'static,
     O: Into<Outcomes> + 'static,
 {
-    async fn handle(self: Arc<Self>, job: Job<T>) -> Result<Outcome, String> {
+    async fn handle(self: Arc<Self>, job: Job<T>) -> Result<Outcome, Outcome> {
         let Member { result, dropped, lead } = self.join(job);
         let guard = CancellationToken::clone(&dropped).drop_guard();
         if let Some(full) = lead
@@ -152,7 +152,7 @@ where
             () = dropped.cancelled() => None,
         };
         guard.disarm();
-        result.unwrap_or_else(|| Err(DROPPED.to_owned()))
+        result.unwrap_or_else(|| Err(Outcome::retry(DROPPED)))
     }
 
     fn join(&self, job: Job<T>) -> Member<T> {
@@ -229,22 +229,22 @@ where
 /// The result of each of `count` jobs.
 fn each<O: Into<Outcomes>>(
     count: usize,
-    ended: Result<Result<O, String>, Box<dyn Any + Send>>,
-) -> Vec<Result<Outcome, String>> {
-    let all = |error: String| vec![Err(error); count];
+    ended: Result<Result<O, Outcome>, Box<dyn Any + Send>>,
+) -> Vec<Result<Outcome, Outcome>> {
+    let all = |outcome: Outcome| vec![Err(outcome); count];
     match ended {
         Ok(Ok(outcomes)) => match outcomes.into() {
             Outcomes::All(outcome) => vec![Ok(outcome); count],
             Outcomes::Each(outcomes) if outcomes.len() == count => {
                 outcomes.into_iter().map(Ok).collect()
             }
-            Outcomes::Each(outcomes) => all(format!(
+            Outcomes::Each(outcomes) => all(Outcome::retry(format!(
                 "the handler returned {} outcomes for {count} messages",
                 outcomes.len()
-            )),
+            ))),
         },
         Ok(Err(error)) => all(error),
-        Err(panic) => all(panic_text(panic)),
+        Err(panic) => all(Outcome::retry(panic_text(panic))),
     }
 }
 

@@ -5,22 +5,55 @@ use std::iter::successors;
 
 use delayline_core::limits::MAX_ERROR_BYTES;
 
+use super::Outcome;
+
 /// An error that a handler can return: a type that implements [`std::error::Error`] and is
 /// `Send + Sync`, a `String` or `&'static str`, a boxed error, or one of `anyhow` or `eyre`.
 ///
-/// It is stored with its causes, as "outer: cause: cause". A cause that an error's own text already
-/// ends with is not repeated.
+/// It is a failure: the message is retried. The error is stored with its causes, as "outer: cause:
+/// cause". A cause that an error's own text already ends with is not repeated.
+///
+/// An error that chooses what becomes of its message is an [`Outcome`]. Implement `From` of your
+/// error type for it, and `?` does the rest:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::{Job, Outcome};
+///
+/// enum ChargeError {
+///     Refused,
+///     Busy { retry_after: Duration },
+///     Network(std::io::Error),
+/// }
+///
+/// impl From<ChargeError> for Outcome {
+///     fn from(error: ChargeError) -> Self {
+///         match error {
+///             ChargeError::Refused => Self::reject("the card is refused"),
+///             ChargeError::Busy { retry_after } => Self::Snooze(retry_after),
+///             ChargeError::Network(error) => Self::failed(error),
+///         }
+///     }
+/// }
+///
+/// # async fn charge(_: u64) -> Result<(), ChargeError> { Ok(()) }
+/// async fn handle(job: Job<u64>) -> Result<(), Outcome> {
+///     charge(*job.payload()).await?;
+///     Ok(())
+/// }
+/// ```
 ///
 /// `Kind` is inferred. The trait cannot be implemented by other crates.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}` as its error",
     label = "the handler's error is `{Self}`",
-    note = "return a type that implements `std::error::Error + Send + Sync`, or a `String`"
+    note = "return a type that implements `std::error::Error + Send + Sync`, a `String`, or an `Outcome`"
 )]
 pub trait HandlerError<Kind>: sealed::Sealed<Kind> {
-    /// Returns the text with all causes.
+    /// Returns the outcome: a retry whose text has all causes, or what the error has chosen.
     #[doc(hidden)]
-    fn into_text(self) -> String;
+    fn into_outcome(self) -> Outcome;
 }
 
 mod sealed {
@@ -35,21 +68,33 @@ pub enum Plain {}
 #[derive(Debug)]
 pub enum Local {}
 
+/// An error that has chosen its outcome.
+#[derive(Debug)]
+pub enum Chosen {}
+
 type Boxed = Box<dyn Error + Send + Sync>;
 
 impl<E: Into<Boxed>> sealed::Sealed<Plain> for E {}
 
 impl<E: Into<Boxed>> HandlerError<Plain> for E {
-    fn into_text(self) -> String {
-        with_causes(&*self.into())
+    fn into_outcome(self) -> Outcome {
+        Outcome::retry(with_causes(&*self.into()))
     }
 }
 
 impl sealed::Sealed<Local> for Box<dyn Error> {}
 
 impl HandlerError<Local> for Box<dyn Error> {
-    fn into_text(self) -> String {
-        with_causes(&*self)
+    fn into_outcome(self) -> Outcome {
+        Outcome::retry(with_causes(&*self))
+    }
+}
+
+impl sealed::Sealed<Chosen> for Outcome {}
+
+impl HandlerError<Chosen> for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
     }
 }
 
@@ -91,7 +136,10 @@ mod tests {
     }
 
     fn text<K>(error: impl HandlerError<K>) -> String {
-        error.into_text()
+        match error.into_outcome() {
+            Outcome::Retry { after: None, error } => error,
+            outcome => panic!("{outcome:?}"),
+        }
     }
 
     #[test]

@@ -82,12 +82,15 @@ where
             };
             match result {
                 Ok(outcome) => outcome.into(),
-                Err(error) if control.reason() == Some(CancelReason::Stopping) => {
-                    let error = error.into_text();
-                    tracing::info!(error, "released because the worker is stopping");
-                    Outcome::Release
-                }
-                Err(error) => Outcome::retry(error.into_text()),
+                Err(error) => match error.into_outcome() {
+                    Outcome::Retry { error, .. }
+                        if control.reason() == Some(CancelReason::Stopping) =>
+                    {
+                        tracing::info!(error, "released because the worker is stopping");
+                        Outcome::Release
+                    }
+                    outcome => outcome,
+                },
             }
         })
     })

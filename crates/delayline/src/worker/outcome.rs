@@ -11,7 +11,7 @@ use delayline_core::{
 };
 
 use crate::queue::same_queue;
-use crate::{Error, Sendable};
+use crate::{Error, HandlerError, Sendable};
 
 /// How the handling of a message ended.
 ///
@@ -82,6 +82,19 @@ impl Outcome {
     #[must_use]
     pub fn retry_in(after: Duration, error: impl Into<String>) -> Self {
         Self::Retry { after: Some(after), error: error.into() }
+    }
+
+    /// Failed because of this error; to be retried as the worker's retry policy says. This is what an
+    /// error means that a handler returns: the text has all its causes ([`HandlerError`]).
+    ///
+    /// ```
+    /// # use delayline::Outcome;
+    /// let error = std::io::Error::other("the shop does not reply");
+    /// assert_eq!(Outcome::failed(error), Outcome::retry("the shop does not reply"));
+    /// ```
+    #[must_use]
+    pub fn failed<E: HandlerError<K>, K>(error: E) -> Self {
+        error.into_outcome()
     }
 
     /// Hopeless; to become a dead letter.

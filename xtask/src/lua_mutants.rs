@@ -30,7 +30,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let _script = script.map(|script| shell.push_env("DELAYLINE_MUTANTS_OF", script));
     let _again = again.map(|output| shell.push_env("DELAYLINE_MUTANTS_AGAIN", output));
     let _trials = trials.map(|trials| shell.push_env("DELAYLINE_TRIALS", trials));
-    let test = ["-p", "delayline-redis", "--test", "lua_mutants", "--release", "--locked"];
+    let test = ["-p", "delayline-redis-protocol", "--test", "lua_mutants", "--release", "--locked"];
     cmd!(shell, "cargo test --quiet {test...} -- --nocapture mutants_of_the_scripts").run()?;
     Ok(())
 }

@@ -15,7 +15,7 @@
 //! - [`wire_cases!`]: every operation, cut at every byte.
 //! - [`topology_cases!`]: clusters and sentinels.
 //! - [`durability_cases!`]: confirmed calls.
-//! - [`queue_cases!`]: queues on servers that are full, damaged or hostile.
+//! - [`queue_cases!`]: queues on servers that are full, of another version, or take rights away.
 //! - [`conformance()`]: the suite of [`delayline_testkit`], in a program with `harness = false`.
 //!
 //! The README has the whole recipe. Tests start private servers by [`delayline_test_server`], which

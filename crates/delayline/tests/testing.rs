@@ -460,7 +460,7 @@ type Batches = Arc<Mutex<Vec<Vec<u64>>>>;
 /// A handler of batches, and the payloads of each batch that it gets.
 fn batches(
     max: usize,
-) -> (Batches, impl Fn(Job<u64>) -> BoxFuture<'static, Result<Outcome, String>>) {
+) -> (Batches, impl Fn(Job<u64>) -> BoxFuture<'static, Result<Outcome, Outcome>>) {
     let seen = Batches::default();
     let batches = Arc::clone(&seen);
     let handler = batch_handler(max, HOUR, move |jobs: Vec<Job<u64>>| {

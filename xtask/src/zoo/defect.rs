@@ -69,6 +69,7 @@ const SUITES: [(&str, &[&str]); 7] = [
         "crates/delayline-redis-protocol/lua",
         &[
             "test -p delayline-redis --test conformance --test queue",
+            "test -p delayline-redis-protocol --test scripts",
             "test -p delayline --test servers",
         ],
     ),

@@ -256,7 +256,7 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
         let error = queue.apply(at(6_000), &Op::Stats).await.unwrap_err().to_string();
         assert!(error.contains("delete the key delayline:{q}:control"), "{error}");
         server.binary_command(&[b"DEL", &key[..]]);
-        repair::repaired(&queue, 6_000, 100).await;
+        repaired(&queue, 6_000, 100).await;
         assert!(!claimed(&queue, 6_000, 20).await.deliveries.is_empty());
         server.command(&["FLUSHALL"]);
         fill(&queue).await;

@@ -92,7 +92,7 @@ fn of_every_kind() -> Vec<NewMessage> {
     all
 }
 
-pub async fn each_message_becomes_one_element_of_a_list<C: Connect>() {
+pub(crate) async fn each_message_becomes_one_element_of_a_list<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let messages = of_every_kind();
     apply(&scene.queue, 0, Op::Enqueue(messages.clone())).await;
@@ -117,7 +117,7 @@ pub async fn each_message_becomes_one_element_of_a_list<C: Connect>() {
     assert_eq!(findings(&scene.queue, 4).await, []);
 }
 
-pub async fn each_message_becomes_one_entry_of_a_stream<C: Connect>() {
+pub(crate) async fn each_message_becomes_one_entry_of_a_stream<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let messages = of_every_kind();
     apply(&scene.queue, 5, Op::Enqueue(messages.clone())).await;
@@ -143,7 +143,7 @@ pub async fn each_message_becomes_one_entry_of_a_stream<C: Connect>() {
     );
 }
 
-pub async fn a_full_server_refuses_before_anything_is_done<C: Connect>() {
+pub(crate) async fn a_full_server_refuses_before_anything_is_done<C: Connect>() {
     let scene = Scene::<C>::start().await;
     // A message is due, and a lease has run out.
     fill(&scene.queue).await;
@@ -161,7 +161,7 @@ pub async fn a_full_server_refuses_before_anything_is_done<C: Connect>() {
     assert_eq!(scene.ids(6_000, relay_to_list(10, Some(5))).await, ["ready"]);
 }
 
-pub async fn destinations_of_another_type_are_refused_before_anything_is_done<C: Connect>() {
+pub(crate) async fn destinations_of_another_type_are_refused_before_anything_is_done<C: Connect>() {
     let scene = Scene::<C>::start().await;
     fill(&scene.queue).await;
     scene.server.command(&["SADD", LIST, "not a list"]);
@@ -178,7 +178,7 @@ pub async fn destinations_of_another_type_are_refused_before_anything_is_done<C:
     }
 }
 
-pub async fn a_denied_destination_is_named_before_anything_is_done<C: Connect>() {
+pub(crate) async fn a_denied_destination_is_named_before_anything_is_done<C: Connect>() {
     for (op, command, allowed) in [
         (relay_to_list(10, None), "RPUSH", "+@all -rpush ~*"),
         (relay_to_stream(10, None), "XADD", "+@all -xadd ~*"),
@@ -208,7 +208,7 @@ pub async fn a_denied_destination_is_named_before_anything_is_done<C: Connect>()
     }
 }
 
-pub async fn a_group_that_keeps_up_lets_more_through<C: Connect>() {
+pub(crate) async fn a_group_that_keeps_up_lets_more_through<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let names = ["a", "b", "c", "d", "e", "f"];
     apply(&scene.queue, 0, Op::Enqueue(names.map(message).to_vec())).await;
@@ -262,7 +262,7 @@ fn lag(scene: &Scene<impl Connect>) -> Option<i64> {
     }
 }
 
-pub async fn a_backlog_that_nobody_knows_is_at_most_the_stream<C: Connect>() {
+pub(crate) async fn a_backlog_that_nobody_knows_is_at_most_the_stream<C: Connect>() {
     let scene = Scene::<C>::start().await;
     if !Capability::GroupsHaveLag.is_of(&scene.server) {
         return;
@@ -293,7 +293,7 @@ pub async fn a_backlog_that_nobody_knows_is_at_most_the_stream<C: Connect>() {
     assert_eq!(scene.ids(2, relay_to_stream(9, Some(5))).await, ["e"]);
 }
 
-pub async fn a_backlog_that_somebody_has_misstated_is_at_most_the_stream<C: Connect>() {
+pub(crate) async fn a_backlog_that_somebody_has_misstated_is_at_most_the_stream<C: Connect>() {
     let scene = Scene::<C>::start().await;
     if !Capability::GroupsHaveLag.is_of(&scene.server) {
         return;
@@ -313,7 +313,7 @@ pub async fn a_backlog_that_somebody_has_misstated_is_at_most_the_stream<C: Conn
     assert_eq!((one.ids, one.held_back), (vec![id("d")], true), "there is one entry");
 }
 
-pub async fn a_stream_without_numbers_left_refuses_before_anything_is_done<C: Connect>() {
+pub(crate) async fn a_stream_without_numbers_left_refuses_before_anything_is_done<C: Connect>() {
     let scene = Scene::<C>::start().await;
     fill(&scene.queue).await;
     let last = "18446744073709551615-18446744073709551615";
@@ -327,7 +327,7 @@ pub async fn a_stream_without_numbers_left_refuses_before_anything_is_done<C: Co
 
 const FULL_STREAM: &str = "a stream that has no id left for an entry";
 
-pub async fn damaged_messages_are_buried_and_not_relayed<C: Connect>() {
+pub(crate) async fn damaged_messages_are_buried_and_not_relayed<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let mut large = message("large");
     large.payload = vec![b'l'; 5_000].into();
@@ -352,7 +352,7 @@ pub async fn damaged_messages_are_buried_and_not_relayed<C: Connect>() {
 }
 
 /// Each header becomes two fields, and a server's Lua passes no more than 8,000 to a command.
-pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Connect>() {
+pub(crate) async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let names = ["before", "most", "more", "all", "after"];
     apply(&scene.queue, 0, Op::Enqueue(names.map(message).to_vec())).await;
@@ -384,7 +384,7 @@ pub async fn more_headers_than_a_message_has_are_buried_and_not_relayed<C: Conne
     assert_eq!(scene.ids(3, relay_to_list(10, None)).await, ["more", "all"]);
 }
 
-pub async fn a_relay_that_is_held_back_does_not_ring<C: Connect>() {
+pub(crate) async fn a_relay_that_is_held_back_does_not_ring<C: Connect>() {
     let scene = Scene::<C>::start().await;
     let rings = || {
         let bell = &scene.queue.keys().all()[BELL];

@@ -7,22 +7,22 @@ use std::path::PathBuf;
 use super::*;
 
 /// A command's words.
-pub type Command = Vec<Vec<u8>>;
+pub(crate) type Command = Vec<Vec<u8>>;
 
 /// A server with an append-only file.
-pub struct Recorded {
-    pub server: Server,
+pub(crate) struct Recorded {
+    pub(crate) server: Server,
 }
 
 impl Recorded {
-    pub fn start(fsync: &str) -> Self {
+    pub(crate) fn start(fsync: &str) -> Self {
         let server = Server::builder().append_only(fsync).start();
         // The file must not be rewritten.
         server.command(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]);
         Self { server }
     }
 
-    pub fn append_only_file(&self) -> PathBuf {
+    pub(crate) fn append_only_file(&self) -> PathBuf {
         let before_redis_7 = self.server.data_dir().join("appendonly.aof");
         if before_redis_7.is_file() {
             return before_redis_7;
@@ -33,7 +33,7 @@ impl Recorded {
     }
 
     /// Executes an operation and answers what it wrote.
-    pub async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
+    pub(crate) async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
         let length = || usize::try_from(std::fs::metadata(self.append_only_file()).unwrap().len());
         let start = length().unwrap();
         apply(queue, ms, op.clone()).await;
@@ -59,7 +59,7 @@ impl Recorded {
     }
 
     /// All keys, as commands that bring them back.
-    pub fn keys(&self) -> Vec<Command> {
+    pub(crate) fn keys(&self) -> Vec<Command> {
         let names = self.key_names();
         let of_each = |command: &str| {
             let command = |key: &Vec<u8>| vec![command.as_bytes().to_vec(), key.clone()];
@@ -75,14 +75,14 @@ impl Recorded {
         names.iter().zip(dumps).zip(ttls).map(restore).collect()
     }
 
-    pub fn restore(&self, keys: &[Command]) {
+    pub(crate) fn restore(&self, keys: &[Command]) {
         let mut commands = vec![vec![b"FLUSHALL".to_vec()]];
         commands.extend_from_slice(keys);
         self.server.commands(&commands);
     }
 
     /// What all keys hold, however the server keeps it.
-    pub fn holdings(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+    pub(crate) fn holdings(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
         let hold = |key: Vec<u8>| {
             let command = |words: &[&[u8]]| {
                 let words: Command = words.iter().map(|word| word.to_vec()).collect();
@@ -120,7 +120,7 @@ fn bytes(value: Raw) -> Vec<u8> {
 }
 
 /// The command at `position`, which moves behind it; `None` at the end of what is whole.
-pub fn words(text: &[u8], position: &mut usize) -> Option<Command> {
+pub(crate) fn words(text: &[u8], position: &mut usize) -> Option<Command> {
     let mut at = *position;
     let count = number(text, &mut at, b'*')?;
     let mut command = Vec::new();
@@ -141,7 +141,7 @@ fn number(text: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 }
 
 /// Names of commands and the ends of their keys, for messages.
-pub struct Shown<'a>(pub &'a [Command]);
+pub(crate) struct Shown<'a>(pub &'a [Command]);
 
 impl std::fmt::Debug for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

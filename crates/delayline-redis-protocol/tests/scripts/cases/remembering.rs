@@ -43,7 +43,7 @@ async fn finish(queue: &impl Backend, ms: u64, token: u8, end: End) {
 }
 
 /// A file may end just before the command that limits the life of what is remembered.
-pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
+pub(crate) async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let instants = [0, FINISHED_RETENTION_MS, FINISHED_RETENTION_MS + JOURNAL_RETENTION_MS];
@@ -58,7 +58,7 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
         for (key, most) in [(new, 2 * retention), (old, retention)] {
             let before = dump(&server, keys);
             assert_eq!(server.binary_command(&[b"PERSIST", &keys[key][..]]), Raw::Int(1));
-            assert_eq!(repair::repaired(&queue, now, 100).await, []);
+            assert_eq!(repaired(&queue, now, 100).await, []);
             let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &keys[key][..]]) else {
                 panic!()
             };
@@ -71,15 +71,15 @@ pub async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
         }
     }
     assert_eq!(server.binary_command(&[b"PERSIST", &keys[HISTORY][..]]), Raw::Int(1));
-    assert_eq!(repair::repaired(&queue, now, 100).await, []);
+    assert_eq!(repaired(&queue, now, 100).await, []);
     let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &keys[HISTORY][..]]) else { panic!() };
     assert!((2_678_340_000..=2_678_400_000).contains(&ttl_ms), "{ttl_ms}");
     let before = dump(&server, keys);
-    assert_eq!(repair::repaired(&queue, now, 100).await, []);
+    assert_eq!(repaired(&queue, now, 100).await, []);
     assert_eq!(dump(&server, keys), before, "there is nothing left to do");
 }
 
-pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
+pub(crate) async fn what_is_remembered_goes_by_itself<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     for end in [End::Acked, End::Cancelled, End::Purged, End::CancelledByClaim] {
@@ -110,7 +110,7 @@ pub async fn what_is_remembered_goes_by_itself<C: Connect>() {
 }
 
 /// As an interrupted ack may leave it: it becomes no dead letter.
-pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
+pub(crate) async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let index = queue.keys().all()[INDEX].clone();
@@ -136,7 +136,7 @@ pub async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect>() {
     }
 }
 
-pub async fn results_go_by_themselves<C: Connect>() {
+pub(crate) async fn results_go_by_themselves<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
@@ -154,7 +154,7 @@ pub async fn results_go_by_themselves<C: Connect>() {
         // A file may end just before.
         assert_eq!(server.binary_command(&[b"PERSIST", &queue.keys().all()[key][..]]), Raw::Int(1));
         assert!(!are_limited());
-        assert_eq!(repair::repaired(&queue, 0, 100).await, []);
+        assert_eq!(repaired(&queue, 0, 100).await, []);
         assert!(are_limited());
     }
     // All that is left of an expired result is its place, for a while.
@@ -172,7 +172,7 @@ pub async fn results_go_by_themselves<C: Connect>() {
     assert_eq!(server.binary_command(&[b"ZCARD", until]), Raw::Int(1));
 }
 
-pub async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
+pub(crate) async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let results = &queue.keys().all()[RESULTS[0]][..];
@@ -192,7 +192,7 @@ pub async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() {
     }
 }
 
-pub async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
+pub(crate) async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let [new, old] = FINISHED.map(|key| queue.keys().all()[key].clone());

@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use delayline_core::{Error, QueueBackend, QueueName};
-use delayline_driver_testkit::{Connect, queue_cases, script_cases};
+use delayline_driver_testkit::{Connect, queue_cases};
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
-use delayline_test_server::Server;
+use delayline_test_server::{Reply, Server};
 use delayline_testkit::{Fixture, async_trait};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
+use crate::cases::script_cases;
 use crate::transport::{self, Mutated};
 
 /// Every trial, and what is known of it.
@@ -66,7 +67,10 @@ impl Trials {
     /// The server's SHA-1 of a script, if it is one.
     pub(crate) fn load(&self, source: &str) -> Option<String> {
         let reply = self.server.try_command(&["SCRIPT", "LOAD", source]).ok()?;
-        redis::from_redis_value(reply).ok()
+        match reply {
+            Reply::BulkString(sha1) => String::from_utf8(sha1).ok(),
+            _ => None,
+        }
     }
 
     /// Runs those that call one of the scripts until one fails: first those that have caught others,
@@ -116,8 +120,8 @@ fn all(server: &Arc<Server>, cases: u32, wanted: fn(&str) -> bool) -> Vec<Trial>
     let runtime = Arc::new(Runtime::new().unwrap());
     let suite = delayline_testkit::trials(runtime, fixture, cases, SEED);
     let suite = suite.into_iter().map(|(name, run)| (name, Arc::from(run)));
-    let of_queues = queue_cases!(list RedisRs);
-    let of_scripts = script_cases!(list RedisRs);
+    let of_queues = queue_cases!(list Plain);
+    let of_scripts = script_cases!(list Plain);
     let of_damage = of_queues.into_iter().chain(of_scripts).filter(|(name, _)| {
         // Those are about servers and their files, not about what scripts write.
         !name.starts_with("servers")
@@ -128,10 +132,10 @@ fn all(server: &Arc<Server>, cases: u32, wanted: fn(&str) -> bool) -> Vec<Trial>
     suite.chain(of_damage).filter(|(name, _)| wanted(name)).map(trial).collect()
 }
 
-/// Connects with redis-rs, and sends mutants.
-struct RedisRs;
+/// Connects with the plain driver, and sends mutants.
+struct Plain;
 
-impl Connect for RedisRs {
+impl Connect for Plain {
     type Transport = Mutated;
 
     async fn connect(options: &ConnectOptions) -> Result<Mutated, Error> {

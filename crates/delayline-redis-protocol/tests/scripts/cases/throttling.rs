@@ -28,7 +28,7 @@ fn created(ms: u64) -> Enqueued {
 }
 
 /// Each new window removes two that have ended, and all of them end with the key.
-pub async fn windows_go_by_themselves<C: Connect>() {
+pub(crate) async fn windows_go_by_themselves<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let windows = &queue.keys().all()[WINDOWS][..];
@@ -48,11 +48,11 @@ pub async fn windows_go_by_themselves<C: Connect>() {
     assert!(is_limited());
     // A file may end just before.
     assert_eq!(server.binary_command(&[b"PERSIST", windows]), Raw::Int(1));
-    assert_eq!(repair::repaired(&queue, 0, 100).await, []);
+    assert_eq!(repaired(&queue, 0, 100).await, []);
     assert!(is_limited());
 }
 
-pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
+pub(crate) async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
     const FILL: &str = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -83,7 +83,7 @@ pub async fn as_many_ids_are_throttled_as_promised<C: Connect>() {
 }
 
 /// Whether or not it is among the oldest, which make room for the first.
-pub async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
+pub(crate) async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
     const FILL: &str = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2], i) end \
                         for i = 3, #ARGV do redis.call('ZADD', KEYS[1], ARGV[2] - 1000 + i, ARGV[i]) end";
     let server = Server::start();
@@ -108,7 +108,7 @@ pub async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>() {
 }
 
 /// Whatever has put them there, a repair removes them.
-pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
+pub(crate) async fn windows_without_an_end_throttle_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let windows = &queue.keys().all()[WINDOWS][..];
@@ -121,7 +121,7 @@ pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
         assert_eq!(sent(&queue, 1, throttled(&name)).await, created(1), "{score}");
         server.binary_command(&[b"ZADD", windows, b"+inf", b"endless"]);
     }
-    repair::repaired(&queue, 2, 100).await;
+    repaired(&queue, 2, 100).await;
     assert_eq!(server.binary_command(&[b"ZSCORE", windows, b"endless"]), Raw::Nil);
     let other = || throttled("sound").payload("other");
     assert_eq!(sent(&queue, 3, other()).await, Enqueued::Throttled { until: instant(60_000) });
@@ -130,7 +130,7 @@ pub async fn windows_without_an_end_throttle_nobody<C: Connect>() {
 }
 
 /// Wherever a send is torn: sent again, the message is there.
-pub async fn a_torn_send_is_not_throttled<C: Connect>() {
+pub(crate) async fn a_torn_send_is_not_throttled<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     sent(&queue, 0, throttled("over")).await;

@@ -7,9 +7,11 @@
 //! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be
 //! caught, and no other.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program")]
 
+mod cases;
 mod mutator;
+mod plain;
 mod transport;
 mod trials;
 

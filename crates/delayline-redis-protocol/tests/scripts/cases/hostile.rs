@@ -8,7 +8,7 @@ use delayline_redis_protocol::layout::control;
 
 use super::*;
 
-pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect>() {
+pub(crate) async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("gone"), message("z")])).await;
@@ -29,7 +29,7 @@ pub async fn a_vanished_record_becomes_a_dead_letter_and_harms_nobody<C: Connect
     assert_eq!(findings(&queue, 7).await, []);
 }
 
-pub async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
+pub(crate) async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("z")])).await;
@@ -56,7 +56,7 @@ pub async fn junk_in_the_indexes_harms_nobody<C: Connect>() {
     assert_eq!(left, Raw::Int(0), "junk does not come again");
 }
 
-pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
+pub(crate) async fn unreadable_details_become_a_dead_letter<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     fill(&queue).await;
@@ -90,7 +90,7 @@ pub async fn unreadable_details_become_a_dead_letter<C: Connect>() {
 /// One byte of one value is damaged, each byte in turn: the neighbours are delivered, and the
 /// message itself is delivered, or stands where it can be seen. It is not lost, and nothing fails
 /// for ever.
-pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
+pub(crate) async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let targets = [
@@ -133,7 +133,7 @@ pub async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
 }
 
 /// A count that somebody has made large, and nothing behind it, is no work for the server.
-pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
+pub(crate) async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
@@ -154,7 +154,7 @@ pub async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
 }
 
 /// Where details are lost, the record or content is read to see what is left of the message.
-pub async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: Connect>() {
+pub(crate) async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: Connect>() {
     const LEASES: usize = 12;
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -243,7 +243,7 @@ async fn survives(queue: &impl Backend, damaged: &str, what: &str) {
     findings(queue, 200_000).await;
 }
 
-pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
+pub(crate) async fn a_lost_control_record_stops_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let key = queue.keys().all()[CONTROL].clone();
@@ -301,7 +301,7 @@ pub async fn a_lost_control_record_stops_nothing<C: Connect>() {
     }
 }
 
-pub async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
+pub(crate) async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -325,7 +325,7 @@ pub async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>() {
     }
 }
 
-pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
+pub(crate) async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue((0..5).map(|n| message(&n.to_string())).collect())).await;
@@ -348,7 +348,7 @@ pub async fn an_audit_of_junk_comes_to_an_end<C: Connect>() {
 }
 
 /// Entries with the id of a message, but another sequence number: it stays where it is.
-pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
+pub(crate) async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let index = queue.keys().all()[INDEX].clone();
@@ -378,7 +378,7 @@ pub async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
 
 /// Details are written before the index, so a torn file may leave a waiting message whose details say
 /// that it is leased or dead. It waits.
-pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
+pub(crate) async fn where_a_message_is_says_the_index_alone<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let index = queue.keys().all()[INDEX].clone();
@@ -437,7 +437,7 @@ pub async fn where_a_message_is_says_the_index_alone<C: Connect>() {
 }
 
 /// What stands apart because it is large is read and deleted like any other.
-pub async fn large_contents_come_and_go<C: Connect>() {
+pub(crate) async fn large_contents_come_and_go<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let contents = queue.keys().all()[CONTENTS].clone();
@@ -480,7 +480,7 @@ pub async fn large_contents_come_and_go<C: Connect>() {
 }
 
 /// A large message whose details are damaged is buried whole.
-pub async fn a_large_message_is_buried_with_its_content<C: Connect>() {
+pub(crate) async fn a_large_message_is_buried_with_its_content<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let details = queue.keys().all()[DETAILS].clone();
@@ -497,7 +497,7 @@ pub async fn a_large_message_is_buried_with_its_content<C: Connect>() {
     }
 }
 
-pub async fn finished_messages_leave_no_residue<C: Connect>() {
+pub(crate) async fn finished_messages_leave_no_residue<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let names: Vec<_> = (0..200).map(|n| format!("m{n}")).collect();

@@ -24,11 +24,10 @@ use delayline_core::{
 
 use self::before::Before;
 use self::tears::tears;
-pub use self::updates::{
+pub(crate) use self::updates::{
     a_torn_end_of_a_lease_brings_its_follower_once, a_torn_first_update_is_not_lost,
 };
 use super::recorded::{Recorded, Shown, words};
-use super::repair::repaired;
 use super::*;
 
 /// One operation to be torn.
@@ -143,7 +142,7 @@ fn ids(names: &[&str]) -> Vec<MessageId> {
 
 /// Whichever operation is torn, wherever, and whatever comes next: what was there is there after a
 /// repair, whole, and in the end it is delivered, whether or not workers came before the repair.
-pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
+pub(crate) async fn every_operation_can_be_torn_anywhere<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     let (mut torn, mut torn_repairs) = (0, 0);
@@ -211,7 +210,7 @@ pub async fn every_operation_can_be_torn_anywhere<C: Connect>() {
 
 /// A torn end has happened or has not, also before a repair: it can be looked up, repeated, and
 /// whoever sends such a message again is told the truth. An old lease does nothing to the new message.
-pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
+pub(crate) async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     let mut created = 0;
@@ -248,7 +247,7 @@ pub async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
 
 /// Whoever sends messages and gets no answer sends them again. However much of the first attempt is
 /// there, they are there then, whole, and are delivered before anybody repairs.
-pub async fn a_torn_send_can_be_repeated<C: Connect>() {
+pub(crate) async fn a_torn_send_can_be_repeated<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
     let mut torn = 0;
@@ -356,7 +355,7 @@ async fn look_up(queue: &impl Backend, ms: u64, names: &[&str]) -> Vec<Found> {
 }
 
 /// With real files and restarts: what is left is what the test above plays.
-pub async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>() {
+pub(crate) async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>() {
     let server = Recorded::start("always");
     let chosen = [
         "enqueue of all kinds",

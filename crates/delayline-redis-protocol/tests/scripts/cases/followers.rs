@@ -4,7 +4,6 @@ use delayline_core::{Enqueued, Finding, Found, MessageState, Settled};
 
 use delayline_redis_protocol::layout::updates;
 
-use super::repair::repaired;
 use super::*;
 
 async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
@@ -28,7 +27,7 @@ fn stored(server: &Server, key: &[u8], name: &str) -> Option<Vec<u8>> {
     }
 }
 
-pub async fn a_follower_outlives_its_message<C: Connect>() {
+pub(crate) async fn a_follower_outlives_its_message<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -69,7 +68,7 @@ pub async fn a_follower_outlives_its_message<C: Connect>() {
     assert!(is_follower(&found(&queue, 12, "leased").await, "leased"));
 }
 
-pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
+pub(crate) async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -96,7 +95,7 @@ pub async fn a_follower_of_a_message_that_nobody_holds_is_found<C: Connect>() {
 }
 
 /// As a torn file keeps it: its tokens stay known, and it does not come a second time.
-pub async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
+pub(crate) async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -113,7 +112,7 @@ pub async fn a_follower_that_has_taken_its_place_is_found<C: Connect>() {
 }
 
 /// The last instant is one, and the next is not.
-pub async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
+pub(crate) async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -137,7 +136,7 @@ pub async fn a_follower_is_due_by_the_last_instant<C: Connect>() {
 }
 
 /// It would take a place among the leased messages.
-pub async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
+pub(crate) async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -157,7 +156,7 @@ pub async fn a_follower_of_an_unknown_priority_is_none<C: Connect>() {
 }
 
 /// What stood apart goes with the large message, even if nothing else does.
-pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connect>() {
+pub(crate) async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let contents = queue.keys().all()[CONTENTS].clone();
@@ -194,7 +193,7 @@ pub async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C: Connec
     }
 }
 
-pub async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
+pub(crate) async fn junk_in_place_of_updates_harms_nobody<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();

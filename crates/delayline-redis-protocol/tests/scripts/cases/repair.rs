@@ -9,30 +9,6 @@ use super::*;
 /// What [`fill`] leaves alive.
 const LIVE: [&str; 5] = ["dead", "leased", "expiring", "scheduled", "ready"];
 
-/// Repairs page by page until a pass finds nothing, and answers what was found.
-pub async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<Finding> {
-    let mut all = Vec::new();
-    for _ in 0..5 {
-        let (mut found, mut after) = (Vec::new(), None::<Position>);
-        for pages in 0.. {
-            assert!(pages < 500, "it goes on for ever: {all:?}");
-            let reply = apply(queue, ms, Op::Repair(Check::new(limit).after(after))).await;
-            let Reply::Repair(page) = reply else { panic!("{reply:?}") };
-            found.extend(page.findings);
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        if found.is_empty() {
-            assert_eq!(findings(queue, ms).await, [], "after {all:?}");
-            return all;
-        }
-        all.extend(found);
-    }
-    panic!("five passes are not enough: {all:?}");
-}
-
 async fn found(queue: &impl Backend, ms: u64, name: &str) -> Found {
     let Reply::Get(mut found) = apply(queue, ms, Op::Get(vec![id(name)])).await else {
         panic!("not the reply to a get")
@@ -60,7 +36,7 @@ fn is_dead(found: &Found) -> bool {
     matches!(message.info.state, MessageState::Dead { .. })
 }
 
-pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
+pub(crate) async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     assert_eq!(repaired(&queue, 0, 10).await, []);
@@ -86,7 +62,7 @@ pub async fn a_queue_without_a_fault_is_not_changed<C: Connect>() {
     assert!(before == dump(&server, queue.keys().all()));
 }
 
-pub async fn each_kind_of_damage_is_mended<C: Connect>() {
+pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -207,7 +183,7 @@ pub async fn each_kind_of_damage_is_mended<C: Connect>() {
 }
 
 /// Details and contents of a message whose record somebody has taken away.
-pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() {
+pub(crate) async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -272,7 +248,7 @@ pub async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() 
 }
 
 /// What is put back to where it belongs keeps its instant, be it the first or the last there is.
-pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
+pub(crate) async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -307,7 +283,7 @@ pub async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
 }
 
 /// An id that was used again: what is remembered of the earlier message does not end the new one.
-pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
+pub(crate) async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -328,7 +304,7 @@ pub async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
 }
 
 /// More details without a record than one page of an audit looks at.
-pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() {
+pub(crate) async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let names: Vec<_> = (0..2_000).map(|n| format!("m{n}")).collect();
@@ -361,7 +337,7 @@ pub async fn many_details_without_a_record_are_found_page_by_page<C: Connect>() 
 }
 
 /// Random damage to random messages: what was not touched is as it was, and the queue works.
-pub async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
+pub(crate) async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
@@ -421,7 +397,7 @@ pub async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
     assert!(mended >= 150, "{mended} findings in 200 rounds");
 }
 
-pub async fn many_orphans_are_found_page_by_page<C: Connect>() {
+pub(crate) async fn many_orphans_are_found_page_by_page<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let names: Vec<_> = (0..700).map(|n| format!("m{n}")).collect();

@@ -60,7 +60,7 @@ fn due_at(name: &str, ms: u64) -> NewMessage {
     message
 }
 
-pub async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
+pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     let queue = Queue::<C>::start().await;
     // Nobody knows of anything.
     assert!(!queue.sending_rings(0, SAFETY_POLL_MS).await, "they come by themselves until then");
@@ -96,7 +96,7 @@ pub async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     assert!(queue.sending_rings(0, 4_000).await, "and it stays");
 }
 
-pub async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>() {
+pub(crate) async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>() {
     let queue = Queue::<C>::start().await;
     // Nothing is left that comes within a minute.
     queue.sending_rings(0, 0).await;
@@ -127,7 +127,7 @@ pub async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>() {
     assert!(!queue.claiming_rings(1, 100, LONG).await, "it takes the rest");
 }
 
-pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
+pub(crate) async fn what_is_given_back_or_moved_rings<C: Connect>() {
     let queue = Queue::<C>::start().await;
     let snooze = |ms| Outcome::Snooze { delay: millis(ms) };
     let retry = |ms| Outcome::Retry { delay: millis(ms), error: String::new() };
@@ -176,7 +176,7 @@ pub async fn what_is_given_back_or_moved_rings<C: Connect>() {
 }
 
 /// Updates change when a message is due, and followers are due when the message before them ends.
-pub async fn what_is_updated_or_follows_rings<C: Connect>() {
+pub(crate) async fn what_is_updated_or_follows_rings<C: Connect>() {
     let queue = Queue::<C>::start().await;
     let updated = |token, ms| {
         let mut update = update("held", token);
@@ -212,7 +212,7 @@ pub async fn what_is_updated_or_follows_rings<C: Connect>() {
     }
 }
 
-pub async fn a_paused_queue_is_silent<C: Connect>() {
+pub(crate) async fn a_paused_queue_is_silent<C: Connect>() {
     let queue = Queue::<C>::start().await;
     assert!(!queue.rings(0, Op::Pause).await);
     assert!(!queue.sending_rings(0, 0).await);
@@ -226,7 +226,7 @@ pub async fn a_paused_queue_is_silent<C: Connect>() {
 }
 
 /// Idle processes that come by one after the other do not each change the queue.
-pub async fn looks_that_find_nothing_write_seldom<C: Connect>() {
+pub(crate) async fn looks_that_find_nothing_write_seldom<C: Connect>() {
     let queue = Queue::<C>::start().await;
     queue.sending_rings(0, LONG).await;
     let mut written = Vec::new();

@@ -108,14 +108,14 @@ fn damaged(value: &[u8], ways: usize) -> Vec<Vec<u8>> {
     all.into_iter().collect()
 }
 
-pub async fn all_scripts_agree_which_records_are_readable<C: Connect>() {
+pub(crate) async fn all_scripts_agree_which_records_are_readable<C: Connect>() {
     let trial = Trial::<C>::start().await;
     for (name, ways) in [("all", 2), ("headed", 2), ("large", 5), ("held", 1), ("large dead", 1)] {
         trial.damage(RECORDS, name, ways).await;
     }
 }
 
-pub async fn all_scripts_agree_which_details_are_readable<C: Connect>() {
+pub(crate) async fn all_scripts_agree_which_details_are_readable<C: Connect>() {
     let trial = Trial::<C>::start().await;
     for name in ["again", "dead"] {
         trial.damage(DETAILS, name, 2).await;
@@ -125,7 +125,7 @@ pub async fn all_scripts_agree_which_details_are_readable<C: Connect>() {
     }
 }
 
-pub async fn all_scripts_agree_which_contents_are_readable<C: Connect>() {
+pub(crate) async fn all_scripts_agree_which_contents_are_readable<C: Connect>() {
     let trial = Trial::<C>::start().await;
     for name in ["large", "large dead"] {
         trial.damage(CONTENTS, name, 1).await;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::Error;
-use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{
     CallError, ConnectOptions, Script, ScriptCall, ScriptName, Transport, Value, all_scripts,
 };
 use delayline_testkit::async_trait;
+
+use crate::plain::PlainTransport;
 
 /// What every connection of this process sends.
 static SENT: Mutex<Sent> = Mutex::new(Sent { mutants: Vec::new(), used: BTreeSet::new() });
@@ -49,13 +50,13 @@ fn sent() -> MutexGuard<'static, Sent> {
     SENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection of redis-rs.
+/// A plain connection.
 #[derive(Debug)]
-pub(crate) struct Mutated(RedisTransport);
+pub(crate) struct Mutated(PlainTransport);
 
 impl Mutated {
     pub(crate) async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
-        Ok(Self(RedisTransport::connect(options).await?))
+        Ok(Self(PlainTransport::connect(options).await?))
     }
 }
 

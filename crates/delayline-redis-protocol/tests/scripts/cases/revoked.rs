@@ -10,7 +10,7 @@ use super::*;
 
 /// Every command of every operation is taken away between two calls, for one key at a time. Nothing may
 /// change then, and the refusal must name both.
-pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
+pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
     let rules = Role::Admin.rules(&QueueName::new("q").unwrap()) + &format!(" ~{LIST} ~{STREAM}");
     let server = Server::builder().acl_user(&format!("worker >secret {rules}")).start();
     let asks = Capability::RightsAreAsked.is_of(&server);
@@ -47,7 +47,7 @@ pub async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connec
                 let case = format!("{} at {ms} without {command} on {key}: {error}", op.name());
                 if !asks && error.kind() == &ErrorKind::Server {
                     assert_eq!(error.class(), ErrorClass::Ambiguous, "{case}");
-                    repair::repaired(&queue, ms, 100).await;
+                    repaired(&queue, ms, 100).await;
                     continue;
                 }
                 assert_eq!(error.kind(), &ErrorKind::PermissionDenied, "{case}");

@@ -88,7 +88,7 @@ async fn handle(queue: &impl Backend, ms: u64, token: u8) -> usize {
 }
 
 /// The first update of a queue can be torn anywhere: repeated, it is there when the lease ends (G30).
-pub async fn a_torn_first_update_is_not_lost<C: Connect>() {
+pub(crate) async fn a_torn_first_update_is_not_lost<C: Connect>() {
     let (server, queue) = with_a_lease::<C>().await;
     let sound = server.keys();
     let first = Op::Enqueue(vec![update("leased", 1)]);
@@ -111,7 +111,7 @@ pub async fn a_torn_first_update_is_not_lost<C: Connect>() {
 }
 
 /// However a lease ends and wherever that is torn, the follower is handled once (G30).
-pub async fn a_torn_end_of_a_lease_brings_its_follower_once<C: Connect>() {
+pub(crate) async fn a_torn_end_of_a_lease_brings_its_follower_once<C: Connect>() {
     let (server, queue) = with_a_lease::<C>().await;
     apply(&queue, 10, Op::Enqueue(vec![update("leased", 1)])).await;
     let sound = server.keys();

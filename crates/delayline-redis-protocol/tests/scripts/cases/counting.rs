@@ -16,7 +16,7 @@ async fn history(queue: &impl Backend, ms: u64) -> Vec<HistoryPoint> {
     history.points
 }
 
-pub async fn damaged_totals_stop_nothing<C: Connect>() {
+pub(crate) async fn damaged_totals_stop_nothing<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let key = &queue.keys().all()[TOTALS][..];
@@ -35,12 +35,12 @@ pub async fn damaged_totals_stop_nothing<C: Connect>() {
         apply(&queue, 1, settle(&name, u8::try_from(n).unwrap(), Outcome::Ack)).await;
         let kept = dump(&server, queue.keys().all());
         assert_eq!(findings(&queue, 1).await, []);
-        assert_eq!(repair::repaired(&queue, 1, 100).await, []);
+        assert_eq!(repaired(&queue, 1, 100).await, []);
         assert_eq!(dump(&server, queue.keys().all()), kept, "a repair leaves totals alone");
     }
 }
 
-pub async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
+pub(crate) async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let key = &queue.keys().all()[HISTORY][..];
@@ -65,7 +65,7 @@ pub async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
     assert_eq!(history(&queue, minute(4)).await.len(), 2);
 }
 
-pub async fn totals_outlive_the_control_record<C: Connect>() {
+pub(crate) async fn totals_outlive_the_control_record<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     apply(&queue, 0, Op::Enqueue(vec![message("a"), message("b")])).await;

@@ -1,5 +1,5 @@
-//! A whole driver without a Redis library, a socket and a reader of RESP, and the tests of transports
-//! over it. It uses nothing that an author in another repository has not.
+//! A whole driver without a Redis library: a socket and a reader of RESP. It uses nothing that an author
+//! in another repository has not.
 
 mod resp;
 
@@ -8,7 +8,6 @@ use std::fmt;
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_driver_testkit::transport_cases;
 use delayline_redis_protocol::{
     Address, CallError, ConnectOptions, Connection, Dialer, Driver, DriverTask, DriverTransport,
     Stream, Value, log_in,
@@ -16,15 +15,13 @@ use delayline_redis_protocol::{
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 
-use resp::Reply;
-
-transport_cases!(PlainTransport);
+use self::resp::Reply;
 
 /// What such a crate exports.
-type PlainTransport = DriverTransport<PlainDriver>;
+pub(crate) type PlainTransport = DriverTransport<PlainDriver>;
 
 /// Opens connections.
-struct PlainDriver {
+pub(crate) struct PlainDriver {
     /// What `Debug` shows.
     address: String,
     options: ConnectOptions,
@@ -62,7 +59,7 @@ impl Driver for PlainDriver {
 type Request = (Vec<u8>, oneshot::Sender<Reply>);
 
 /// One connection; a task of its own reads and writes.
-struct PlainConnection {
+pub(crate) struct PlainConnection {
     requests: mpsc::UnboundedSender<Request>,
     task: DriverTask,
 }

@@ -241,7 +241,7 @@ async fn a_dropped_message_drops_the_batch_at_once() {
             // Once the other tasks have noticed.
             sleep(Duration::from_millis(1)).await;
             assert_eq!(counted.count(), 0, "the handler goes on");
-            Err("impatient".to_owned())
+            Err(Outcome::retry("impatient"))
         }
     };
     let summary = worker(&queue).build().unwrap().run(handler).await;

@@ -27,7 +27,6 @@ const EXEMPT: &[&str] = &[
     "crates/delayline-redis-protocol",
     "crates/delayline-test-server",
     "crates/delayline-testkit",
-    "crates/delayline-web",
     "xtask",
 ];
 

@@ -1,26 +1,23 @@
 //! The HTTP API. `openapi.json` describes it, and a test compares the two.
 
-mod act;
+mod bulk;
+mod change;
 mod input;
-mod job;
 mod look;
+mod place;
 pub(crate) mod problem;
 mod send;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::FromRequestParts;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
-use delayline::MessageId;
 
 use self::problem::Problem;
-use crate::dashboard::Shared;
 use crate::failure::Failure;
-use crate::ids;
+use crate::shared::Shared;
 
 /// Where it is below the dashboard.
 pub(crate) const BASE: &str = "/api/v1";
@@ -40,18 +37,18 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}", get(look::queue)),
         ("/queues/{queue}/forecast", get(look::forecast)),
         ("/queues/{queue}/history", get(look::history)),
-        ("/queues/{queue}/pause", post(act::pause)),
-        ("/queues/{queue}/resume", post(act::resume)),
+        ("/queues/{queue}/pause", post(change::pause)),
+        ("/queues/{queue}/resume", post(change::resume)),
         ("/queues/{queue}/messages", get(look::list).post(send::send)),
-        ("/queues/{queue}/messages/{id}", delete(act::cancel).get(look::get)),
+        ("/queues/{queue}/messages/{id}", delete(change::cancel).get(look::get)),
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),
         ("/queues/{queue}/messages/{id}/progress", get(look::progress)),
-        ("/queues/{queue}/messages/{id}/reschedule", post(act::reschedule)),
+        ("/queues/{queue}/messages/{id}/reschedule", post(change::reschedule)),
         ("/queues/{queue}/dead", get(look::dead)),
-        ("/queues/{queue}/dead/jobs", post(job::start)),
-        ("/queues/{queue}/dead/jobs/{job}", get(job::show).delete(job::stop)),
-        ("/queues/{queue}/dead/redrive", post(act::redrive)),
-        ("/queues/{queue}/dead/purge", post(act::purge)),
+        ("/queues/{queue}/dead/jobs", post(bulk::start)),
+        ("/queues/{queue}/dead/jobs/{job}", get(bulk::show).delete(bulk::stop)),
+        ("/queues/{queue}/dead/redrive", post(change::redrive)),
+        ("/queues/{queue}/dead/purge", post(change::purge)),
     ]
 }
 
@@ -60,35 +57,6 @@ async fn description() -> Response {
 }
 
 const OPENAPI: &str = include_str!("../assets/openapi.json");
-
-/// What a path names: a queue, and perhaps a message or a job, as percent-encoded bytes.
-struct Place {
-    queue: String,
-    id: Option<Result<MessageId, Failure>>,
-    /// What follows.
-    job: Option<String>,
-}
-
-impl Place {
-    fn id(self) -> Result<(String, MessageId), Failure> {
-        let missing = || Err(Failure::Unknown("no such path".to_owned()));
-        Ok((self.queue, self.id.unwrap_or_else(missing)?))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Place {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Of `/queues/QUEUE/messages/ID` or `/queues/QUEUE/dead/jobs/JOB`. The base is removed already.
-        let mut segments = parts.uri.path().split('/').skip(2);
-        let queue = ids::decoded(segments.next().unwrap_or_default().as_bytes());
-        let queue = String::from_utf8_lossy(&queue).into_owned();
-        let id = segments.nth(1).map(|id| ids::id(id.as_bytes()).map_err(Failure::from));
-        let job = segments.next().map(str::to_owned);
-        Ok(Self { queue, id, job })
-    }
-}
 
 #[cfg(test)]
 mod tests {

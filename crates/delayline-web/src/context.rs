@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use delayline::backend::{Op, Reply};
-use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Stats, Timestamp};
+use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw};
 
-use crate::dashboard::{Served, Shared};
 use crate::directory::Known;
 use crate::failure::Failure;
 use crate::ids;
 use crate::params::Params;
+use crate::served::Served;
+use crate::shared::Shared;
 use crate::{Role, Visitor};
 
 /// A request: who makes it, and what its query says.
@@ -110,15 +110,6 @@ impl Context {
         text.parse()
             .map(Some)
             .map_err(|_| Failure::Wrong("`after` must be a cursor from an earlier list".to_owned()))
-    }
-}
-
-/// The counts of a queue, and the instant of the server's clock at which they were true.
-pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timestamp), Failure> {
-    let applied = queue.apply(&Op::Stats).await?;
-    match applied.reply {
-        Reply::Stats(stats) => Ok((*stats, applied.at)),
-        _ => Err(Failure::Protocol),
     }
 }
 

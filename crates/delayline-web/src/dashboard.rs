@@ -6,17 +6,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use delayline::{
-    Bytes, Connect, Connection, Forecast, History, Message, MessageInfo, Queue, QueueName, Raw,
-    Stats, Timestamp,
-};
+use delayline::{Bytes, Connect, Connection, Message, Queue, QueueName, Raw};
 
 use crate::body::Bodies;
 use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
-use crate::job::Slot;
-use crate::latest::{Counted, Latest};
+use crate::served::Served;
+use crate::shared::{Redact, Shared};
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
 /// Makes the router of a dashboard and its HTTP API; see [the crate](crate).
@@ -30,8 +27,6 @@ pub struct Dashboard {
     contents_for: Role,
     redact: Option<Arc<Redact>>,
 }
-
-type Redact = dyn Fn(&str, &mut Message) + Send + Sync;
 
 impl Dashboard {
     /// A dashboard without queues, for those whom `access` lets in.
@@ -194,52 +189,4 @@ pub enum BuildError {
         /// The name.
         name: String,
     },
-}
-
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) access: Access,
-    pub(crate) directory: Directory,
-    pub(crate) examiner: Option<Examiner>,
-    pub(crate) bodies: Bodies,
-    pub(crate) brake: Brake,
-    pub(crate) contents_for: Role,
-    redact: Option<Arc<Redact>>,
-}
-
-/// A queue, and what was last read of it.
-pub(crate) struct Served {
-    pub(crate) queue: Queue<Bytes, Raw>,
-    pub(crate) counts: Latest<(Stats, Timestamp)>,
-    pub(crate) counted: Counted,
-    pub(crate) forecast: Latest<Forecast>,
-    pub(crate) history: Latest<History>,
-    pub(crate) job: Slot,
-}
-
-impl Shared {
-    /// A function that removes what nobody is to see from what lists show of a queue's message, and
-    /// holds nothing else.
-    pub(crate) fn redactor(
-        &self,
-    ) -> impl Fn(&str, MessageInfo) -> MessageInfo + Send + Sync + use<> {
-        let redact = self.redact.clone();
-        move |queue, info| {
-            let Some(redact) = &redact else { return info };
-            let mut message = Message::new(info, Bytes::new());
-            redact(queue, &mut message);
-            message.info
-        }
-    }
-
-    /// Removes what nobody is to see.
-    pub(crate) const fn redacts(&self) -> bool {
-        self.redact.is_some()
-    }
-
-    pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
-        if let Some(redact) = &self.redact {
-            redact(queue, message);
-        }
-    }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{Bytes, Connection, Error, ErrorClass, Queue, QueueName, Raw};
+use delayline::{Bytes, Connection, Error, ErrorClass, QueueName, Raw};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
-use crate::dashboard::Served;
+use crate::served::Served;
 
 /// Queues by name.
 pub(crate) type Queues = BTreeMap<String, Arc<Served>>;
@@ -227,17 +227,6 @@ fn told(before: &Known, now: &Known) {
         tracing::warn!(cut, left_out, refused, unread, "not all queues of the server are shown");
     }
 }
-
-impl Served {
-    /// Nothing was read of it yet.
-    pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, counted, forecast, history, job) = Default::default();
-        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job }
-    }
-}
-
-/// How long a request goes on trying while the server is unreachable.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How old a list may be before the server is asked again.
 const MOST_AGE: Duration = Duration::from_secs(60);

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use delayline::{Error, ErrorClass, ErrorKind, Violation};
-use maud::html;
 
 use crate::Role;
-use crate::pages::layout;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -106,7 +104,7 @@ impl Failure {
     }
 
     /// What a caller may do now, in words; empty if the detail says it all.
-    fn advice(&self) -> &'static str {
+    pub(crate) fn advice(&self) -> &'static str {
         match self {
             Self::Queue(error) => match error.class() {
                 ErrorClass::NotExecuted => "Nothing was changed. Reload the page to try again.",
@@ -148,27 +146,6 @@ impl From<Violation> for Failure {
 /// is of the server.
 pub(crate) fn told(error: &Error, role: Role) -> String {
     if role < Role::Operator { error.kind().to_string() } else { error.to_string() }
-}
-
-impl Failure {
-    /// A page that says so.
-    pub(crate) fn page(&self, role: Role) -> Response {
-        let status = self.status();
-        let title = match (self, status) {
-            (Self::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
-                "The queue cannot be reached"
-            }
-            (Self::Queue(_), StatusCode::BAD_GATEWAY) => "The server refused",
-            _ => status.canonical_reason().unwrap_or("Error"),
-        };
-        let body = html! {
-            h1 { (title) }
-            p.alert role="alert" { (delayline_json::harmless_line(&self.detail_for(role))) "." }
-            @if !self.advice().is_empty() { p { (self.advice()) } }
-            p { a href="queues" { "All queues" } }
-        };
-        (status, layout::bare(title, &body)).into_response()
-    }
 }
 
 /// An answer that has only its status yet: [`guard`](crate::guard), which knows the visitor and the

@@ -17,8 +17,9 @@ use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Admission;
 use crate::api::problem;
-use crate::dashboard::Shared;
 use crate::failure::{Failure, Unsaid};
+use crate::pages::failed;
+use crate::shared::Shared;
 use crate::{ClientAddress, Role};
 
 /// Lets visitors in, who are known by an extension from then on.
@@ -150,7 +151,7 @@ fn is_api(uri: &Uri) -> bool {
 }
 
 fn refusal(failure: &Failure, api: bool, role: Role) -> Response {
-    if api { problem::of(failure, role) } else { failure.page(role) }
+    if api { problem::of(failure, role) } else { failed::page(failure, role) }
 }
 
 /// Characters of a path and a query in a line of the log.

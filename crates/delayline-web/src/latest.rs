@@ -3,14 +3,9 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use delayline::{Forecast, History, Resolution, Stats, Timestamp};
-use delayline_json::{FORECAST_DELAYS, forecast_delays};
+use delayline::{Stats, Timestamp};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-
-use crate::context::counted;
-use crate::dashboard::Served;
-use crate::failure::Failure;
 
 /// A value that is read again when it is too old; without one if it could not be read.
 #[derive(Debug)]
@@ -42,7 +37,7 @@ impl<T: Clone> Latest<T> {
     }
 
     /// What `read` returns. It is kept, so that nobody gets an older one from now on.
-    async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    pub(crate) async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let value = read.await?;
         *self.0.lock().await = Some((Instant::now(), Some(value.clone())));
         Ok(value)
@@ -74,56 +69,10 @@ impl Counted {
         let now = Timestamp::from_ms(at.as_ms().saturating_add(passed)).unwrap_or(at);
         (Some((stats, now)), age)
     }
-}
 
-impl Served {
-    /// Counts the queue, and keeps the counts.
-    async fn count(&self) -> Result<(Stats, Timestamp), Failure> {
-        let (stats, at) = counted(&self.queue).await?;
-        let mut last = self.counted.last.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Keeps counts that were read now.
+    pub(crate) fn keep(&self, stats: Stats, at: Timestamp) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), stats, at));
-        Ok((stats, at))
-    }
-
-    /// The counts, at most a second old, and their instant by the server's clock. `None` if the queue
-    /// cannot be counted.
-    pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
-        self.counts.within(COUNTS_AGE, self.count()).await
-    }
-
-    /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that asks
-    /// again.
-    pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
-        match if is_live { self.counts().await } else { None } {
-            Some(counts) => Ok(counts),
-            None => self.counts.anew(self.count()).await,
-        }
-    }
-
-    /// What falls due; at most ten seconds old for an open page that asks again, and `None` if it
-    /// could not be read.
-    pub(crate) async fn forecast_for(&self, is_live: bool) -> Result<Option<Forecast>, Failure> {
-        let read = async {
-            let delays = forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
-            Ok(self.queue.forecast(delays).await?)
-        };
-        if is_live {
-            return Ok(self.forecast.within(FORECAST_AGE, read).await);
-        }
-        self.forecast.anew(read).await.map(Some)
-    }
-
-    /// What happened in the last six hours; at most a minute old for an open page that asks again,
-    /// and `None` if it could not be read.
-    pub(crate) async fn history_for(&self, is_live: bool) -> Result<Option<History>, Failure> {
-        let read = async { Ok(self.queue.history(Resolution::Minutes).await?) };
-        if is_live {
-            return Ok(self.history.within(HISTORY_AGE, read).await);
-        }
-        self.history.anew(read).await.map(Some)
     }
 }
-
-const COUNTS_AGE: Duration = Duration::from_secs(1);
-const FORECAST_AGE: Duration = Duration::from_secs(10);
-const HISTORY_AGE: Duration = Duration::from_secs(60);

@@ -67,12 +67,14 @@
 mod readme {}
 
 mod access;
-mod act;
+mod action;
 mod api;
 mod asked;
 mod assets;
+mod audited;
 mod body;
 mod brake;
+mod bulk;
 mod content;
 mod context;
 mod dashboard;
@@ -81,12 +83,13 @@ mod examiner;
 mod failure;
 mod guard;
 mod ids;
-mod job;
 mod latest;
 mod live;
 mod metrics;
 mod pages;
 mod params;
+mod served;
+mod shared;
 mod when;
 
 pub use axum::Router;

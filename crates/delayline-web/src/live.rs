@@ -11,8 +11,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::context::Context;
-use crate::dashboard::Shared;
 use crate::failure::Failure;
+use crate::shared::Shared;
 
 /// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
 /// counts are others than those of the stamp `since` or of the event before, with `job` the progress

@@ -12,8 +12,8 @@ use delayline::{DeathReason, Stats, Timestamp, Totals};
 use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::dashboard::Shared;
 use crate::directory::{Queues, Search};
+use crate::shared::Shared;
 
 /// A queue, as far as it could be counted.
 struct Sample<'a> {

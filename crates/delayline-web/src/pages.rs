@@ -1,12 +1,13 @@
 //! The pages. All stand beside each other, so that relative links need to know nothing of where the
 //! router is mounted.
 
-mod acts;
+mod bulk;
+mod buttons;
 mod check;
 mod dead;
-mod job;
+pub(crate) mod failed;
 mod lateness;
-pub(crate) mod layout;
+mod layout;
 mod message;
 mod messages;
 mod overview;
@@ -19,8 +20,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::dashboard::Shared;
 use crate::failure::Failure;
+use crate::shared::Shared;
 
 pub(crate) fn routes() -> Router<Arc<Shared>> {
     Router::new()
@@ -31,17 +32,17 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/message", get(message::page))
         .route("/content", get(message::content))
         .route("/dead", get(dead::page))
-        .route("/job", get(job::page))
+        .route("/job", get(bulk::page))
         .route("/check", get(check::page))
         .route("/server", get(server::page))
-        .route("/pause", post(acts::pause))
-        .route("/resume", post(acts::resume))
-        .route("/cancel", post(acts::cancel))
-        .route("/reschedule", post(acts::reschedule))
-        .route("/redrive", post(acts::redrive))
-        .route("/purge", post(acts::purge))
-        .route("/bulk", post(job::start))
-        .route("/stop", post(job::stop))
+        .route("/pause", post(buttons::pause))
+        .route("/resume", post(buttons::resume))
+        .route("/cancel", post(buttons::cancel))
+        .route("/reschedule", post(buttons::reschedule))
+        .route("/redrive", post(buttons::redrive))
+        .route("/purge", post(buttons::purge))
+        .route("/bulk", post(bulk::start))
+        .route("/stop", post(bulk::stop))
         .route("/repair", post(check::repair))
         .fallback(async || Failure::Unknown("there is no such page".to_owned()))
         .method_not_allowed_fallback(async || Failure::Method)

@@ -8,10 +8,11 @@ use delayline::{Explanation, Found, Progress, Resolution, Status, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
-use super::Place;
+use super::place::Place;
 use super::problem::{Problem, answer};
-use crate::context::{Context, counted};
+use crate::context::Context;
 use crate::failure::{Failure, told};
+use crate::served::counted;
 
 /// The names of all queues, and of those that were looked for how old the list is.
 pub(super) async fn queues(context: Context) -> Response {

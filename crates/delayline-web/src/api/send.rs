@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::Place;
 use super::input::{MOST_BODY_BYTES, whole};
+use super::place::Place;
 use super::problem::{Problem, answer, problem};
 use crate::Role;
-use crate::act::to_the_end;
+use crate::audited::to_the_end;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::layout::Frame;
 use super::parts::number;
 use crate::Role;
-use crate::act::{Audit, to_the_end};
+use crate::audited::{Audit, to_the_end};
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;

@@ -5,7 +5,7 @@ use delayline::{Listing, MessageInfo, MessageState, Position, Status, Timestamp}
 use delayline_json::{Cursor, Wanted};
 use maud::{Markup, html};
 
-use super::job::tools;
+use super::bulk::tools;
 use super::layout::Frame;
 use super::messages::PAGE;
 use super::parts::{COLUMNS, row};

@@ -9,8 +9,9 @@ use super::layout::Frame;
 use super::parts::{message_link, number, tries};
 use crate::Role;
 use crate::content::{Form, short, shown};
-use crate::context::{Context, counted};
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::served::counted;
 use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {

@@ -11,8 +11,9 @@ use maud::html;
 
 use super::layout::Frame;
 use super::parts::message_link;
-use crate::act::{self, Action, Outcome};
+use crate::action::{Action, Outcome};
 use crate::asked::Asked;
+use crate::audited;
 use crate::context::{Context, encoded_id, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -28,7 +29,7 @@ pub(super) async fn resume(context: Context) -> Result<Response, Failure> {
 
 async fn switch(context: &Context, pause: bool) -> Result<Response, Failure> {
     let (name, _) = context.queue()?;
-    act::switch(context, name, pause).await?;
+    audited::switch(context, name, pause).await?;
     let note = if pause { "paused" } else { "resumed" };
     Ok(see(&format!("queue?queue={}&note={note}", encoded(name.as_bytes()))))
 }
@@ -79,7 +80,7 @@ async fn one(
     if let Some(verb) = sure.filter(|_| fields.text("sure").is_none()) {
         return Ok(ask(context, name, verb, &[id], None));
     }
-    let outcomes = act::on_messages(context, name, vec![id.clone()], action).await?;
+    let outcomes = audited::on_messages(context, name, vec![id.clone()], action).await?;
     let word = outcomes.first().map_or("not_found", |outcome| outcome.word);
     Ok(see(&format!("{}&note={word}", message_link(name, &id))))
 }
@@ -108,7 +109,7 @@ async fn many(
     if let Some(verb) = sure.filter(|_| fields.text("sure").is_none()) {
         return Ok(ask(context, name, verb, &ids, Some(field)));
     }
-    let outcomes = act::on_messages(context, name, ids, action).await?;
+    let outcomes = audited::on_messages(context, name, ids, action).await?;
     let done: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.done).collect();
     let word = done.first().copied().or_else(|| outcomes.first());
     let word = word.map_or("not_found", |outcome| outcome.word);

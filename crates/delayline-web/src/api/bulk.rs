@@ -8,14 +8,14 @@ use delayline::Schedule;
 use delayline_json::rfc3339;
 use serde_json::{Map, Value, json};
 
-use super::Place;
 use super::input::{object, schedule};
+use super::place::Place;
 use super::problem::{Problem, answer};
 use crate::Role;
 use crate::asked::Asked;
+use crate::bulk::{BulkAction, Job, Order, run};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::job::{self, Deed, Job, Order};
 
 pub(super) async fn start(
     place: Place,
@@ -27,7 +27,7 @@ pub(super) async fn start(
     names.extend(Asked::NAMES);
     let members = object(&context, request, &names).await?;
     let order = order(&members)?;
-    let job = job::start(&context, &place.queue, order).await?;
+    let job = run::start(&context, &place.queue, order).await?;
     let mut response = answer(StatusCode::ACCEPTED, &told(&context, &place.queue, &job));
     // Beside this path.
     if let Ok(to) = HeaderValue::try_from(format!("jobs/{}", job.id)) {
@@ -39,8 +39,8 @@ pub(super) async fn start(
 fn order(members: &Map<String, Value>) -> Result<Order, Failure> {
     let name = members.get("action").and_then(Value::as_str).unwrap_or_default();
     let schedule = schedule(members)?;
-    let deed = Deed::named(name, schedule.unwrap_or(Schedule::NOW))?;
-    if schedule.is_some() && !matches!(deed, Deed::Redrive(_)) {
+    let action = BulkAction::named(name, schedule.unwrap_or(Schedule::NOW))?;
+    if schedule.is_some() && !matches!(action, BulkAction::Redrive(_)) {
         return Err(Failure::Wrong("delay and at are for redrive".to_owned()));
     }
     let rate = match members.get("rate") {
@@ -48,7 +48,7 @@ fn order(members: &Map<String, Value>) -> Result<Order, Failure> {
         Some(rate) => Some(Order::rate(&rate.to_string())?),
     };
     let limit = members.get("limit").map(|limit| Order::limit(&limit.to_string())).transpose()?;
-    Ok(Order { deed, asked: Asked::in_object(members)?, rate, limit })
+    Ok(Order { action, asked: Asked::in_object(members)?, rate, limit })
 }
 
 pub(super) async fn show(place: Place, context: Context) -> Result<Response, Problem> {
@@ -58,14 +58,14 @@ pub(super) async fn show(place: Place, context: Context) -> Result<Response, Pro
 
 /// Stops it. One that has ended stays as it is.
 pub(super) async fn stop(place: Place, context: Context) -> Result<Response, Problem> {
-    let job = job::stop(&context, &place.queue, place.job.as_deref().unwrap_or_default())?;
+    let job = run::stop(&context, &place.queue, place.job.as_deref().unwrap_or_default())?;
     Ok(answer(StatusCode::ACCEPTED, &told(&context, &place.queue, &job)))
 }
 
 fn find(place: &Place, context: &Context) -> Result<std::sync::Arc<Job>, Failure> {
     let (_, served) = context.served(&place.queue)?;
     let job = served.job.job().filter(|job| place.job.as_deref() == Some(&job.id));
-    job.ok_or_else(job::none_such)
+    job.ok_or_else(run::none_such)
 }
 
 fn told(context: &Context, queue: &str, job: &Job) -> Value {
@@ -73,7 +73,7 @@ fn told(context: &Context, queue: &str, job: &Job) -> Value {
     json!({
         "id": job.id,
         "queue": queue,
-        "action": job.order.deed.name(),
+        "action": job.order.action.name(),
         "state": progress.state(),
         "failure": progress.failure(context.visitor.role),
         "rate": job.order.rate,

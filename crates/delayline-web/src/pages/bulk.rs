@@ -6,15 +6,16 @@ use delayline::{DeathReason, Schedule};
 use delayline_json::harmless_line;
 use maud::{Markup, html};
 
-use super::acts::{see, when};
+use super::buttons::{see, when};
 use super::layout::Frame;
 use super::parts::number;
 use crate::Role;
 use crate::asked::Asked;
+use crate::bulk::run::{self, Seen};
+use crate::bulk::{BulkAction, Job, MOST_LIMIT, MOST_RATE, Order, Progress};
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::job::{self, Deed, Job, MOST_LIMIT, MOST_RATE, Order, Progress, Seen};
 use crate::when::{span, time};
 
 /// The job that runs, and what there is to find letters and to deal with all that match.
@@ -26,7 +27,7 @@ pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
             p.notice {
                 "A job is running on these letters: "
                 a href=(format!("job?queue={}", encoded(queue.as_bytes()))) {
-                    (job.order.deed.name()) ", started by " (harmless_line(&job.by))
+                    (job.order.action.name()) ", started by " (harmless_line(&job.by))
                 }
             }
         }
@@ -102,7 +103,7 @@ fn bounds(order: &Order, when: Option<&str>) -> Markup {
             input.short type="number" name="limit" value=[order.limit] min="1" max=(MOST_LIMIT)
                 placeholder="any";
         }
-        @if matches!(order.deed, Deed::Redrive(_)) {
+        @if matches!(order.action, BulkAction::Redrive(_)) {
             label {
                 "due in "
                 input.short name="when" value=[when] placeholder="now" maxlength="64"
@@ -124,29 +125,29 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     let fields = form(&context, request).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     let schedule = fields.text("when").map_or(Ok(Schedule::NOW), when)?;
-    let deed = Deed::named(fields.text("action").unwrap_or_default(), schedule)?;
-    context.require(deed.needs())?;
-    if fields.text("when").is_some() && !matches!(deed, Deed::Redrive(_)) {
+    let action = BulkAction::named(fields.text("action").unwrap_or_default(), schedule)?;
+    context.require(action.needs())?;
+    if fields.text("when").is_some() && !matches!(action, BulkAction::Redrive(_)) {
         return Err(Failure::Wrong("`when` is for a redrive only; nothing was done".to_owned()));
     }
     let asked = Asked::in_params(&fields)?;
     // A count is of all, as its button says.
-    let number = |name: &str| fields.text(name).filter(|_| !matches!(deed, Deed::Count));
+    let number = |name: &str| fields.text(name).filter(|_| !matches!(action, BulkAction::Count));
     let rate = number("rate").map(Order::rate).transpose()?;
     let limit = number("limit").map(Order::limit).transpose()?;
-    let order = Order { deed, asked, rate, limit };
-    if !matches!(deed, Deed::Count) && fields.text("sure").is_none() {
-        let seen = job::survey(&context, name, &order.asked).await?;
+    let order = Order { action, asked, rate, limit };
+    if !matches!(action, BulkAction::Count) && fields.text("sure").is_none() {
+        let seen = run::survey(&context, name, &order.asked).await?;
         return Ok(ask(&context, name, &order, &seen, fields.text("when")));
     }
-    job::start(&context, name, order).await?;
+    run::start(&context, name, order).await?;
     Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
 }
 
 /// Asks whether to act on all that match, with the filter and how many there are.
 fn ask(context: &Context, queue: &str, order: &Order, seen: &Seen, when: Option<&str>) -> Response {
     let asked = &order.asked;
-    let deletes = matches!(order.deed, Deed::Purge);
+    let deletes = matches!(order.action, BulkAction::Purge);
     let verb = if deletes { "Delete" } else { "Redrive" };
     let which = if asked.is_everything() { "" } else { " that match" };
     let title = format!("{verb} all dead letters{which}?");
@@ -156,7 +157,7 @@ fn ask(context: &Context, queue: &str, order: &Order, seen: &Seen, when: Option<
         (told(asked))
         form method="post" {
             (hidden(asked))
-            input type="hidden" name="action" value=(order.deed.name());
+            input type="hidden" name="action" value=(order.action.name());
             div.actions { (bounds(order, when)) }
             div.actions {
                 button.danger[deletes] name="sure" value="yes" { (verb) }
@@ -232,16 +233,16 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 
 fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
     let asked = &job.order.asked;
-    let counts = matches!(job.order.deed, Deed::Count);
+    let counts = matches!(job.order.action, BulkAction::Count);
     html! {
         p role="status" {
-            strong { (super::queue::capitalised(job.order.deed.name())) ": " (progress.state()) "." }
+            strong { (super::queue::capitalised(job.order.action.name())) ": " (progress.state()) "." }
             " Started by " (harmless_line(&job.by)) " at " (time(job.now(), job.started)) "."
             @if let Some(rate) = job.order.rate { " At most " (number(u64::from(rate))) " a second." }
             @if let Some(limit) = job.order.limit { " " (at_most(limit)) }
-            @match job.order.deed {
-                Deed::Redrive(Schedule::At(at)) => { " Due " (time(job.now(), at)) "." },
-                Deed::Redrive(Schedule::In(delay)) if delay.as_ms() > 0 => {
+            @match job.order.action {
+                BulkAction::Redrive(Schedule::At(at)) => { " Due " (time(job.now(), at)) "." },
+                BulkAction::Redrive(Schedule::In(delay)) if delay.as_ms() > 0 => {
                     " Due " (span(delay.into())) " after the redrive of each."
                 },
                 _ => {}
@@ -285,7 +286,7 @@ fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
 /// Stops the job of the query, if it is the last one.
 pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
     let text = |name: &str| context.params.text(name).unwrap_or_default();
-    job::stop(&context, text("queue"), text("id"))?;
+    run::stop(&context, text("queue"), text("id"))?;
     Ok(see(&format!("job?queue={}", encoded(text("queue").as_bytes()))))
 }
 

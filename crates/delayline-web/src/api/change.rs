@@ -7,10 +7,11 @@ use delayline::{MessageId, Schedule};
 use delayline_json::{self as json, rfc3339};
 use serde_json::{Map, Value, json};
 
-use super::Place;
 use super::input::{ids, object, schedule};
+use super::place::Place;
 use super::problem::{Problem, answer, problem};
-use crate::act::{self, Action, Outcome};
+use crate::action::{Action, Outcome};
+use crate::audited;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -23,7 +24,7 @@ pub(super) async fn resume(place: Place, context: Context) -> Result<Response, P
 }
 
 async fn switch(place: &Place, context: &Context, pause: bool) -> Result<Response, Problem> {
-    let changed = act::switch(context, &place.queue, pause).await?;
+    let changed = audited::switch(context, &place.queue, pause).await?;
     let value = json!({ "queue": place.queue, "paused": pause, "changed": changed });
     Ok(answer(StatusCode::OK, &value))
 }
@@ -66,7 +67,7 @@ pub(super) async fn purge(
 
 async fn one(context: &Context, place: Place, action: Action) -> Result<Response, Problem> {
     let (queue, id) = place.id()?;
-    let outcomes = act::on_messages(context, &queue, vec![id.clone()], action).await?;
+    let outcomes = audited::on_messages(context, &queue, vec![id.clone()], action).await?;
     let outcome = outcomes.first().copied().ok_or(Failure::Protocol)?;
     let value = told(&id, outcome);
     if outcome.done {
@@ -85,7 +86,7 @@ async fn many(
     ids: Vec<MessageId>,
     action: Action,
 ) -> Result<Response, Problem> {
-    let outcomes = act::on_messages(context, &place.queue, ids.clone(), action).await?;
+    let outcomes = audited::on_messages(context, &place.queue, ids.clone(), action).await?;
     let results: Vec<Value> =
         ids.iter().zip(outcomes).map(|(id, it)| Value::Object(told(id, it))).collect();
     Ok(answer(StatusCode::OK, &json!({ "results": results })))

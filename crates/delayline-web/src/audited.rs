@@ -1,0 +1,122 @@
+//! What visitors do, the same from a page and from the API: with the role that it needs, and its line in
+//! the audit log.
+
+use delayline::backend::{Op, Reply};
+use delayline::{Error, MessageId};
+use tracing::Instrument as _;
+
+use crate::Role;
+use crate::action::{Action, Outcome, apply, summary};
+use crate::bulk::Order;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Does something to messages, 1,000 at most, in one atomic step. Answers one by one, in order.
+pub(crate) async fn on_messages(
+    context: &Context,
+    queue: &str,
+    ids: Vec<MessageId>,
+    action: Action,
+) -> Result<Vec<Outcome>, Failure> {
+    context.require(action.needs())?;
+    let (name, queue) = context.named(queue)?;
+    let id = if let [id] = &ids[..] { Some(id.to_string()) } else { None };
+    let audit = Audit { messages: ids.len(), id, ..Audit::new(context, action.name(), name) };
+    let queue = queue.clone();
+    to_the_end(async move {
+        let result = apply(&queue, ids, action).await;
+        audit.log(&result.as_deref().map_or_else(Failure::detail, summary));
+        result
+    })
+    .await?
+}
+
+/// Pauses or resumes a queue. Whether that changed anything.
+pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Result<bool, Failure> {
+    context.require(Role::Operator)?;
+    let (name, queue) = context.named(queue)?;
+    let (op, action) = if pause { (Op::Pause, "pause") } else { (Op::Resume, "resume") };
+    let audit = Audit::new(context, action, name);
+    let queue = queue.clone();
+    let result = to_the_end(async move {
+        let result = queue.apply(&op).await;
+        audit.log(&result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned()));
+        result
+    });
+    let reply = result.await??.reply;
+    Ok(matches!(reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
+}
+
+/// Runs an operation and what logs it in a task of their own: a client that closes its connection
+/// drops the handler, when the server may have executed the operation already.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work.in_current_span()).await.map_err(|_| Failure::Aborted)
+}
+
+/// A line of the audit log.
+pub(crate) struct Audit {
+    visitor: String,
+    action: &'static str,
+    queue: String,
+    messages: usize,
+    id: Option<String>,
+    job: Option<String>,
+    filter: Option<String>,
+    rate: Option<u32>,
+    limit: Option<u64>,
+}
+
+impl Audit {
+    /// About an action on a whole queue.
+    pub(crate) fn new(context: &Context, action: &'static str, queue: &str) -> Self {
+        let visitor = delayline_json::harmless_line(&context.visitor.name);
+        Self {
+            visitor,
+            action,
+            queue: queue.to_owned(),
+            messages: 0,
+            id: None,
+            job: None,
+            filter: None,
+            rate: None,
+            limit: None,
+        }
+    }
+
+    /// About so many messages.
+    pub(crate) fn of(self, messages: u64) -> Self {
+        Self { messages: usize::try_from(messages).unwrap_or(usize::MAX), ..self }
+    }
+
+    /// About the job of this id.
+    pub(crate) fn of_job(self, id: &str) -> Self {
+        Self { job: Some(id.to_owned()), ..self }
+    }
+
+    /// About a job that does this.
+    pub(crate) fn with_order(self, order: &Order) -> Self {
+        let filter = (!order.asked.is_everything()).then(|| order.asked.to_string());
+        Self { filter, rate: order.rate, limit: order.limit, ..self }
+    }
+
+    /// Writes the line, once the outcome is known.
+    pub(crate) fn log(self, outcome: &str) {
+        let Self { visitor, action, queue, messages, id, job, filter, rate, limit } = self;
+        tracing::info!(
+            target: "delayline_web::audit",
+            %visitor,
+            action,
+            queue,
+            messages,
+            id,
+            job,
+            filter,
+            rate,
+            limit,
+            outcome,
+            "action"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! The page of a request that failed.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use maud::html;
+
+use super::layout;
+use crate::Role;
+use crate::failure::Failure;
+
+/// A page that shows why a request failed.
+pub(crate) fn page(failure: &Failure, role: Role) -> Response {
+    let status = failure.status();
+    let title = match (failure, status) {
+        (Failure::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
+            "The queue cannot be reached"
+        }
+        (Failure::Queue(_), StatusCode::BAD_GATEWAY) => "The server refused",
+        _ => status.canonical_reason().unwrap_or("Error"),
+    };
+    let body = html! {
+        h1 { (title) }
+        p.alert role="alert" { (delayline_json::harmless_line(&failure.detail_for(role))) "." }
+        @if !failure.advice().is_empty() { p { (failure.advice()) } }
+        p { a href="queues" { "All queues" } }
+    };
+    (status, layout::bare(title, &body)).into_response()
+}

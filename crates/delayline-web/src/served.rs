@@ -1,0 +1,90 @@
+//! A queue that is shown, and what was last read of it.
+
+use std::time::Duration;
+
+use delayline::backend::{Op, Reply};
+use delayline::{Bytes, Forecast, History, Queue, Raw, Resolution, Stats, Timestamp};
+use delayline_json::{FORECAST_DELAYS, forecast_delays};
+
+use crate::bulk::Slot;
+use crate::failure::Failure;
+use crate::latest::{Counted, Latest};
+
+/// A queue, and what was last read of it.
+pub(crate) struct Served {
+    pub(crate) queue: Queue<Bytes, Raw>,
+    pub(crate) counts: Latest<(Stats, Timestamp)>,
+    pub(crate) counted: Counted,
+    pub(crate) forecast: Latest<Forecast>,
+    pub(crate) history: Latest<History>,
+    pub(crate) job: Slot,
+}
+
+impl Served {
+    /// Nothing was read of it yet.
+    pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
+        let (counts, counted, forecast, history, job) = Default::default();
+        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job }
+    }
+
+    /// Counts the queue, and keeps the counts.
+    async fn count(&self) -> Result<(Stats, Timestamp), Failure> {
+        let (stats, at) = counted(&self.queue).await?;
+        self.counted.keep(stats, at);
+        Ok((stats, at))
+    }
+
+    /// The counts, at most a second old, and their instant by the server's clock. `None` if the queue
+    /// cannot be counted.
+    pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
+        self.counts.within(COUNTS_AGE, self.count()).await
+    }
+
+    /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that asks
+    /// again.
+    pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
+        match if is_live { self.counts().await } else { None } {
+            Some(counts) => Ok(counts),
+            None => self.counts.anew(self.count()).await,
+        }
+    }
+
+    /// What falls due; at most ten seconds old for an open page that asks again, and `None` if it
+    /// could not be read.
+    pub(crate) async fn forecast_for(&self, is_live: bool) -> Result<Option<Forecast>, Failure> {
+        let read = async {
+            let delays = forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
+            Ok(self.queue.forecast(delays).await?)
+        };
+        if is_live {
+            return Ok(self.forecast.within(FORECAST_AGE, read).await);
+        }
+        self.forecast.anew(read).await.map(Some)
+    }
+
+    /// What happened in the last six hours; at most a minute old for an open page that asks again,
+    /// and `None` if it could not be read.
+    pub(crate) async fn history_for(&self, is_live: bool) -> Result<Option<History>, Failure> {
+        let read = async { Ok(self.queue.history(Resolution::Minutes).await?) };
+        if is_live {
+            return Ok(self.history.within(HISTORY_AGE, read).await);
+        }
+        self.history.anew(read).await.map(Some)
+    }
+}
+
+/// The counts of a queue, and the instant of the server's clock at which they were true.
+pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timestamp), Failure> {
+    let applied = queue.apply(&Op::Stats).await?;
+    match applied.reply {
+        Reply::Stats(stats) => Ok((*stats, applied.at)),
+        _ => Err(Failure::Protocol),
+    }
+}
+
+/// How long a request goes on trying while the server is unreachable.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const COUNTS_AGE: Duration = Duration::from_secs(1);
+const FORECAST_AGE: Duration = Duration::from_secs(10);
+const HISTORY_AGE: Duration = Duration::from_secs(60);

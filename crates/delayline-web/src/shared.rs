@@ -1,0 +1,52 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use delayline::{Bytes, Message, MessageInfo};
+
+use crate::body::Bodies;
+use crate::brake::Brake;
+use crate::directory::Directory;
+use crate::examiner::Examiner;
+use crate::{Access, Role};
+
+/// Removes what visitors must not see from a message of the named queue.
+pub(crate) type Redact = dyn Fn(&str, &mut Message) + Send + Sync;
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) access: Access,
+    pub(crate) directory: Directory,
+    pub(crate) examiner: Option<Examiner>,
+    pub(crate) bodies: Bodies,
+    pub(crate) brake: Brake,
+    pub(crate) contents_for: Role,
+    pub(crate) redact: Option<Arc<Redact>>,
+}
+
+impl Shared {
+    /// A function that removes what nobody is to see from what lists show of a queue's message, and
+    /// holds nothing else.
+    pub(crate) fn redactor(
+        &self,
+    ) -> impl Fn(&str, MessageInfo) -> MessageInfo + Send + Sync + use<> {
+        let redact = self.redact.clone();
+        move |queue, info| {
+            let Some(redact) = &redact else { return info };
+            let mut message = Message::new(info, Bytes::new());
+            redact(queue, &mut message);
+            message.info
+        }
+    }
+
+    /// Removes what nobody is to see.
+    pub(crate) const fn redacts(&self) -> bool {
+        self.redact.is_some()
+    }
+
+    pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
+        if let Some(redact) = &self.redact {
+            redact(queue, message);
+        }
+    }
+}

@@ -22,6 +22,8 @@ mod guides {
     mod replace_a_poller {}
     #[doc = include_str!("../../crates/delayline/docs/guides/rolling-deploys.md")]
     mod rolling_deploys {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/job-types.md")]
+    mod job_types {}
     #[doc = include_str!("../../crates/delayline/docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
     #[doc = include_str!("../../crates/delayline/docs/guides/web-service.md")]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use delayline_test_server::Server;
 
 /// Those that take the URL of a server.
-const ON_A_SERVER: [&str; 9] = [
+const ON_A_SERVER: [&str; 10] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
     "defer_on_a_lock_conflict",
@@ -21,6 +21,7 @@ const ON_A_SERVER: [&str; 9] = [
     "plain_fifo",
     "replace_a_poller",
     "rolling_deploys",
+    "job_types",
     "web_service",
 ];
 
@@ -75,6 +76,11 @@ fn plain_fifo() {
 #[test]
 fn replace_a_poller() {
     runs_anywhere("replace_a_poller");
+}
+
+#[test]
+fn job_types() {
+    runs_anywhere("job_types");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes};
 
-use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES};
-use crate::{Millis, NewResult, Violation};
+use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES, MAX_KIND_BYTES};
+use crate::{Millis, NewResult, Violation, is_printable};
 
 /// A short list of named values. Names are unique, and the order is kept.
 ///
@@ -27,6 +27,10 @@ impl Headers {
     /// The name of the header with how long the sender wants the result of the ack to be kept: decimal
     /// digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
     pub const RESULT_RETENTION_MS: &str = "delayline-result-retention-ms";
+
+    /// The name of the header with the kind of the message's payload, in a queue whose payloads are of
+    /// several types. It is a part of the content.
+    pub const KIND: &str = "delayline-kind";
 
     /// Creates an empty list.
     #[must_use]
@@ -81,6 +85,34 @@ impl Headers {
         let digits = std::str::from_utf8(self.get(Self::RESULT_RETENTION_MS)?).ok()?;
         let retention = Millis::new(digits.parse().ok()?).ok()?;
         NewResult::new("", retention).validate().is_ok().then_some(retention)
+    }
+
+    /// Sets the kind of the payload, in the header [`KIND`](Self::KIND).
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`] if the kind is empty, longer than [`MAX_KIND_BYTES`], or has characters that are
+    /// not [printable](crate::is_printable), or like [`set`](Self::set); nothing is changed then.
+    pub fn set_kind(&mut self, kind: &str) -> Result<(), Violation> {
+        let what = "the kind";
+        if kind.is_empty() {
+            return Err(Violation::Empty { what });
+        }
+        Violation::at_most(what, "bytes", kind.len(), MAX_KIND_BYTES)?;
+        if !kind.chars().all(is_printable) {
+            let reason = "it has characters that cannot be printed".to_owned();
+            return Err(Violation::Malformed { what, value: kind.to_owned(), reason });
+        }
+        self.set(Self::KIND, kind.to_owned())
+    }
+
+    /// The kind of the payload. `None` if there is none, or if the header is none that
+    /// [`set_kind`](Self::set_kind) would accept: a kind can be printed and logged.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        let kind = std::str::from_utf8(self.get(Self::KIND)?).ok()?;
+        let is_kind = (1..=MAX_KIND_BYTES).contains(&kind.len()) && kind.chars().all(is_printable);
+        is_kind.then_some(kind)
     }
 
     /// Returns the value of a header.
@@ -196,6 +228,22 @@ mod tests {
         assert_eq!(headers.get("b"), Some(&Bytes::new()));
         assert!(headers.get("c").is_none());
         assert_eq!(format!("{headers:?}"), r#"["a", "b"]"#);
+    }
+
+    #[test]
+    fn kinds_are_short_and_printable() {
+        let mut headers = Headers::new();
+        assert_eq!(headers.kind(), None);
+        headers.set_kind("close-order").unwrap();
+        assert_eq!(headers.kind(), Some("close-order"));
+        for bad in ["", "a\nb", "a\u{202e}b", &"x".repeat(MAX_KIND_BYTES + 1)] {
+            assert!(headers.set_kind(bad).is_err(), "{bad:?}");
+            assert_eq!(headers.kind(), Some("close-order"));
+        }
+        for bad in [&b"\xff"[..], b"", b"\x1b[2J"] {
+            headers.set(Headers::KIND, bad.to_vec()).unwrap();
+            assert_eq!(headers.kind(), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub const MAX_HEADERS: usize = 32;
 /// Largest encoded size of all headers of a message, in bytes.
 pub const MAX_HEADERS_BYTES: usize = 8 * 1024;
 
+/// Longest kind of a payload, in bytes: see [`Headers::KIND`](crate::Headers::KIND).
+pub const MAX_KIND_BYTES: usize = 64;
+
 /// Longest error text stored with a failed message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1024;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use delayline_core::{DeathReason, MessageId, Millis, Status, Timestamp};
+use delayline_core::{DeathReason, Headers, MessageId, Millis, Status, Timestamp};
 use futures_util::stream::{Stream, unfold};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -15,6 +15,9 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 pub struct Event {
     /// The message.
     pub id: MessageId,
+    /// The kind of its payload, in a queue of [`Jobs`](crate::Jobs). Only events of sends and of
+    /// deliveries know it.
+    pub job_kind: Option<String>,
     /// When the call was executed, by the server's clock.
     pub at: Timestamp,
     /// What happened.
@@ -220,9 +223,21 @@ impl EventSink {
 
     /// Tells listeners, if there are any, what a call executed `at` did to a message.
     pub(crate) fn tell(&self, id: &MessageId, at: Timestamp, kind: EventKind) {
+        self.tell_with(id, None, at, kind);
+    }
+
+    /// The same for a message whose headers are known.
+    pub(crate) fn tell_with(
+        &self,
+        id: &MessageId,
+        headers: Option<&Headers>,
+        at: Timestamp,
+        kind: EventKind,
+    ) {
         if let Some(sender) = self.0.get().filter(|sender| sender.receiver_count() > 0) {
             // Fails if the last listener is gone.
-            let _ = sender.send(Event { id: id.clone(), at, kind });
+            let job_kind = headers.and_then(Headers::kind).map(str::to_owned);
+            let _ = sender.send(Event { id: id.clone(), job_kind, at, kind });
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [Close unpaid orders](close_unpaid_orders)
 //! - [Dashboard and HTTP API](dashboard)
 //! - [Defer work while a lock is held](defer_on_a_lock_conflict)
+//! - [Job types and shared state](job_types)
 //! - [Many producers, many consumers](many_producers_and_consumers)
 //! - [Middleware](middleware)
 //! - [Observe: is it late, since when, and why?](observe)
@@ -43,6 +44,10 @@ pub mod dashboard {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/defer-on-a-lock-conflict.md")]
 pub mod defer_on_a_lock_conflict {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/job-types.md")]
+pub mod job_types {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/many-producers-and-consumers.md")]

@@ -77,6 +77,9 @@
 //! [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
 //! `worker.run_until(delayline::shutdown_signal(), handler)`.
 //!
+//! [`with_state`] shares the program's state with its handlers. [`Jobs`] sends and handles several
+//! types of payloads in one queue.
+//!
 //! # Chains
 //!
 //! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each step
@@ -148,6 +151,7 @@ mod connect;
 mod connection;
 mod error;
 mod events;
+mod jobs;
 // The examples of these pages need more than this crate does; `delayline-examples` compiles them.
 #[cfg(all(doc, not(doctest)))]
 #[doc = include_str!("../docs/links.md")]
@@ -189,6 +193,7 @@ pub use self::connect::{Connect, Driver};
 pub use self::connection::{Connection, FoundQueues, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
+pub use self::jobs::{AnyKind, Jobs, Kind, Undecoded};
 pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sendable, Sent};
 pub use self::relayer::Relayer;
 #[cfg(feature = "signal")]

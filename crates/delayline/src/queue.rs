@@ -33,7 +33,7 @@ pub(crate) use self::sendable::same_queue;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::error::message_id;
-use crate::{Decode, Encode, Error, Events, Json, TraceContext};
+use crate::{CodecError, Decode, Encode, Error, Events, Json, TraceContext};
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
@@ -329,6 +329,22 @@ impl<T: ?Sized, C> Queue<T, C> {
         Ok(self.client.apply(op).await?.reply)
     }
 
+    /// A message with a payload that is encoded already.
+    pub(crate) fn draft(&self, payload: Result<Bytes, CodecError>) -> Draft {
+        let message = || {
+            let payload = payload.map_err(Error::encode)?;
+            // Time-ordered, so that ids sort by creation.
+            let id = MessageId::new(Uuid::now_v7().to_string())?;
+            Ok(NewMessage::new(id, payload))
+        };
+        Draft::new(self.client.clone(), message())
+    }
+
+    /// The same queue with another codec.
+    pub(crate) fn with<D>(&self, codec: D) -> Queue<T, D> {
+        Queue { client: self.client.clone(), codec: Arc::new(codec), payload: PhantomData }
+    }
+
     pub(crate) const fn client(&self) -> &Client {
         &self.client
     }
@@ -342,13 +358,7 @@ impl<T: ?Sized, C: Encode<T>> Queue<T, C> {
     /// Returns a message to configure and then [`send`](Draft::send). If `value` cannot be encoded,
     /// or its payload is longer than 1 MiB, sending fails.
     pub fn message(&self, value: &T) -> Draft {
-        let message = || {
-            let payload = self.codec.encode(value).map_err(Error::encode)?;
-            // Time-ordered, so that ids sort by creation.
-            let id = MessageId::new(Uuid::now_v7().to_string())?;
-            Ok(NewMessage::new(id, payload))
-        };
-        Draft::new(self.client.clone(), message())
+        self.draft(self.codec.encode(value))
     }
 
     /// Sends a message that is due at once. Returns the id generated for it.

@@ -24,6 +24,7 @@
 //! | `messaging.batch.message_count` | `call`, `group` | how many messages were sent, claimed, settled and so on |
 //! | `messaging.message.id` | `send`, `process`; `call` of one message | the id, printable |
 //! | `delayline.epoch` | `process` | the [epoch](crate::Job::epoch) of the delivery |
+//! | `delayline.kind` | `process` of [`Jobs`](crate::Jobs) | the kind that handles it, or `unknown` |
 //! | `error.type` | `send`, `call`, `process` | if it failed: `not_executed`, `rejected` or `ambiguous`; on `process`, `retry` or `reject` |
 //! | `otel.kind` | `send`, `process` | `producer`, `consumer`: the kind of the span, for `tracing-opentelemetry` |
 //!
@@ -31,7 +32,8 @@
 //!
 //! With the feature `metrics`, which is off by default, metrics go through the `metrics` crate:
 //! your program installs the exporter, and `telemetry::describe` registers descriptions and units.
-//! The label `queue` is the queue's name and nothing else; no label takes a value from a message.
+//! The label `queue` is the queue's name and nothing else; no label takes a value from a message. The
+//! label `kind` has the kinds that the program handles.
 //!
 //! | name | kind | labels | meaning |
 //! |---|---|---|---|
@@ -40,6 +42,7 @@
 //! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
 //! | `delayline_handler_duration_seconds` | histogram | `queue`, `outcome` | a handler from its start to its outcome: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
+//! | `delayline_job_duration_seconds` | histogram | `queue`, `kind`, `outcome` | the same by the kind of the message, for [`Jobs`](crate::Jobs): one that has a handler, or `unknown` |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict`, `throttled`, `too_many_throttled` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
@@ -121,16 +124,23 @@ pub(crate) fn process_span(queue: &str, id: &MessageId, epoch: u64) -> Span {
         "messaging.destination.name" = queue,
         "messaging.message.id" = %id,
         "delayline.epoch" = epoch,
+        "delayline.kind" = field::Empty,
         "error.type" = field::Empty,
     )
 }
 
 /// The handler whose span this is began then, and has ended.
-pub(crate) fn handled(queue: &Label, span: &Span, outcome: &Outcome, since: Instant) {
+pub(crate) fn handled(
+    queue: &Label,
+    kind: Option<&'static str>,
+    span: &Span,
+    outcome: &Outcome,
+    since: Instant,
+) {
     if let Some(error) = failure(outcome) {
         span.record("error.type", error);
     }
-    meters::handled(queue, outcome, since);
+    meters::handled(queue, kind, outcome, since);
 }
 
 /// The `error.type` of a handler that failed.

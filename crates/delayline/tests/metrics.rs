@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::{At, Backend, Op, QueueBackend, Wakeup};
 use delayline::{
-    ErrorKind, Job, Lease, Millis, Outcome, Queue, QueueName, RetryPolicy, Worker, WorkerBuilder,
-    telemetry,
+    ErrorKind, Job, Jobs, Kind, Lease, Millis, NewMessage, Outcome, Queue, QueueName, RetryPolicy,
+    Undecodable, Worker, WorkerBuilder, telemetry,
 };
 use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -342,6 +342,35 @@ async fn crowd() {
     assert!((1..=2).contains(&refused), "{refused}");
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Close;
+
+impl Kind for Close {
+    const KIND: &'static str = "close";
+}
+
+/// A message whose kind has a handler, and one without a kind.
+async fn jobs() {
+    let jobs = Jobs::new(Queue::new(Faulty::new()));
+    let _ = jobs.message(&Close).send().await.unwrap();
+    let message = NewMessage::new("other".try_into().unwrap(), "null");
+    let _ = jobs.queue().send_many([message]).await.remove(0).unwrap();
+    let jobs = jobs.on(async |_: Job<Close>| Ok::<(), &str>(()));
+    let worker = jobs.worker().on_undecodable(Undecodable::Reject).until_empty(true);
+    worker.build().unwrap().run(jobs.handler().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_are_timed_by_the_kind_of_their_message() {
+    let measured = Measured::during(jobs).await;
+    for labels in
+        ["kind=close outcome=ack queue=numbers", "kind=unknown outcome=reject queue=numbers"]
+    {
+        let name = format!("delayline_job_duration_seconds {labels}");
+        assert_eq!(measured.histogram(&name).len(), 1, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_measured_is_what_is_documented() {
     let everything = Measured::during(async || {
@@ -350,6 +379,7 @@ async fn what_is_measured_is_what_is_documented() {
         hints().await;
         depths().await;
         crowd().await;
+        jobs().await;
     });
     let mut shapes = everything.await.shapes;
     shapes.retain(|name, _| name.starts_with("delayline_"));

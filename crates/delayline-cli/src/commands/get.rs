@@ -59,6 +59,7 @@ const fn state(found: &Found) -> &'static str {
 fn text(id: &MessageId, found: &Found) -> String {
     let mut rows = vec![("id", harmless_line(&id.to_string())), ("state", state(found).to_owned())];
     let Found::Live(message) = found else { return lines(rows) };
+    rows.extend(message.headers.kind().map(|kind| ("kind", harmless_line(kind))));
     rows.extend(details(message));
     let mut text = lines(rows);
     for (name, value) in message.headers.iter() {

@@ -97,6 +97,10 @@ fn live(
                 div { dt { "Claims" } dd { (number(info.epoch)) } }
                 div { dt { "Sequence number" } dd { (number(info.sequence)) } }
                 div { dt { "Bytes" } dd { (number(bytes(info.payload_bytes))) } }
+                // It is a header.
+                @if let Some(kind) = message.headers.kind().filter(|_| context.sees_contents()) {
+                    div { dt { "Kind" } dd { (kind) } }
+                }
             }
         }
         @if info.first_error.is_some() || info.last_error.is_some() {

@@ -299,6 +299,11 @@ impl Draft {
         self.try_with(|message| Ok(message.headers.set(name, value)?))
     }
 
+    /// Sets the kind of the payload.
+    pub(crate) fn kind(self, kind: &str) -> Self {
+        self.try_with(|message| Ok(message.headers.set_kind(kind)?))
+    }
+
     /// Keeps the result of the message's handler, for up to seven days after the ack: for
     /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least one.
     ///

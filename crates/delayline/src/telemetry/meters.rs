@@ -16,6 +16,7 @@ pub fn describe() {
         (BATCH, Unit::Count, "Messages of one operation"),
         (LATENESS, Unit::Seconds, "From the due instant of a delivery to its claim"),
         (HANDLER, Unit::Seconds, "A handler, from its start to its outcome"),
+        (JOB, Unit::Seconds, "A handler by the kind of its message, from its start to its outcome"),
         #[cfg(feature = "metrics-otel")]
         (otel::OPERATION, Unit::Seconds, "Duration of messaging operation initiated by a client"),
         #[cfg(feature = "metrics-otel")]
@@ -66,9 +67,16 @@ meters! {
     }
 
     /// A handler that began then has ended.
-    pub(super) fn handled(queue: &Label, outcome: &Outcome, since: Instant) {
+    pub(super) fn handled(queue: &Label, kind: Option<&'static str>, outcome: &Outcome, since: Instant) {
         let took = since.elapsed();
-        let labels = [queue.label(), metrics::Label::from_static_parts("outcome", name_of(outcome))];
+        let (queue_label, outcome_label) =
+            (queue.label(), metrics::Label::from_static_parts("outcome", name_of(outcome)));
+        if let Some(kind) = kind {
+            let kind = metrics::Label::from_static_parts("kind", kind);
+            let labels = [queue_label.clone(), kind, outcome_label.clone()];
+            metrics::histogram!(JOB, labels.iter()).record(took.as_secs_f64());
+        }
+        let labels = [queue_label, outcome_label];
         metrics::histogram!(HANDLER, labels.iter()).record(took.as_secs_f64());
         #[cfg(feature = "metrics-otel")]
         otel::process(queue, super::failure(outcome), took);
@@ -185,6 +193,7 @@ impl Label {
 mod names {
     pub(super) const CALL: &str = "delayline_call_duration_seconds";
     pub(super) const HANDLER: &str = "delayline_handler_duration_seconds";
+    pub(super) const JOB: &str = "delayline_job_duration_seconds";
     pub(super) const REPEATS: &str = "delayline_call_repeats_total";
     pub(super) const BATCH: &str = "delayline_batch_messages";
     pub(super) const LATENESS: &str = "delayline_lateness_seconds";

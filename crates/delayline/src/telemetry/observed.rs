@@ -76,17 +76,20 @@ impl Observed {
             in_flight.for_each(|(id, _)| self.cancels.tell(self.queue.as_str(), id));
         }
         let tell = |id: &MessageId, kind| self.events.tell(id, applied.at, kind);
+        let tell_sent = |message: &NewMessage, kind| {
+            self.events.tell_with(&message.id, Some(&message.headers), applied.at, kind);
+        };
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
                 meters::batch(&self.queue, op.name(), messages.len());
-                self.tell_enqueued(messages, outcomes, tell);
+                self.tell_enqueued(messages, outcomes, tell_sent);
             }
             (Op::HandOff(items), Reply::HandOff(results)) => {
                 meters::batch(&self.queue, op.name(), items.len());
                 for (item, result) in items.iter().zip(results) {
                     let settlement = &item.settlement;
                     tell(&settlement.id, self.settled(settlement, result.settled));
-                    self.tell_enqueued(&item.messages, &result.messages, tell);
+                    self.tell_enqueued(&item.messages, &result.messages, tell_sent);
                 }
                 self.tell_results_lost(items, results, tell);
             }
@@ -128,12 +131,12 @@ impl Observed {
         &self,
         messages: &[NewMessage],
         outcomes: &[Enqueued],
-        tell: impl Fn(&MessageId, EventKind),
+        tell: impl Fn(&NewMessage, EventKind),
     ) {
         for (message, &outcome) in messages.iter().zip(outcomes) {
             meters::enqueued(&self.queue, outcome);
             if let Some(kind) = enqueued(outcome) {
-                tell(&message.id, kind);
+                tell(message, kind);
             }
         }
     }
@@ -189,7 +192,8 @@ impl Observed {
             let info = &delivery.message.info;
             let lateness = delivery.lateness(at);
             meters::claimed(&self.queue, lateness);
-            tell(&info.id, EventKind::Delivered { epoch: delivery.lease.epoch, lateness });
+            let kind = EventKind::Delivered { epoch: delivery.lease.epoch, lateness };
+            self.events.tell_with(&info.id, Some(&delivery.message.headers), at, kind);
         }
         for Death { id, reason, .. } in &claimed.deaths {
             meters::dead(&self.queue, *reason);

@@ -5,11 +5,17 @@ use std::sync::OnceLock;
 use delayline_core::worker::CancelReason;
 use tokio_util::sync::CancellationToken;
 
+use crate::CodecError;
+
 /// A token that remembers why it fired.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(crate) struct Control {
     pub(super) token: CancellationToken,
     reason: OnceLock<CancelReason>,
+    /// The kind of the message, as its handler is registered.
+    kind: OnceLock<&'static str>,
+    /// Why the payload cannot be decoded, if a handler has found that out.
+    undecodable: OnceLock<CodecError>,
 }
 
 impl Control {
@@ -21,5 +27,22 @@ impl Control {
 
     pub(super) fn reason(&self) -> Option<CancelReason> {
         self.reason.get().copied()
+    }
+
+    pub(crate) fn set_kind(&self, kind: &'static str) {
+        let _ = self.kind.set(kind);
+    }
+
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        self.kind.get().copied()
+    }
+
+    /// The worker handles the message as one that it cannot decode, whatever its handler returns.
+    pub(crate) fn set_undecodable(&self, error: CodecError) {
+        let _ = self.undecodable.set(error);
+    }
+
+    pub(super) fn undecodable(&self) -> Option<&CodecError> {
+        self.undecodable.get()
     }
 }

@@ -55,10 +55,7 @@ where
             let message = delivery.message;
             let payload = match codec.decode(&message.payload) {
                 Ok(payload) => payload,
-                Err(error) => {
-                    tracing::warn!(%error, "the payload cannot be decoded");
-                    return undecodable.outcome(&error);
-                }
+                Err(error) => return undecodable.noted(&error),
             };
             let job = Job::new(
                 payload,
@@ -80,6 +77,10 @@ where
                     }
                 },
             };
+            // A handler of several kinds decodes the payload itself.
+            if let Some(error) = control.undecodable() {
+                return undecodable.noted(error);
+            }
             match result {
                 Ok(outcome) => outcome.into(),
                 Err(error) => match error.into_outcome() {

@@ -40,6 +40,16 @@ impl<T> Job<T> {
         Self { payload, info, headers, lease, lateness, control, queue }
     }
 
+    /// The same job with its payload decoded.
+    pub(crate) fn with_payload<U>(self, payload: U) -> Job<U> {
+        let Self { info, headers, lease, lateness, control, queue, .. } = self;
+        Job { payload, info, headers, lease, lateness, control, queue }
+    }
+
+    pub(crate) const fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     /// The payload.
     pub const fn payload(&self) -> &T {
         &self.payload

@@ -335,7 +335,7 @@ impl Run {
             // Without a retry, nothing waits.
             if is_last { Millis::ZERO } else { lane.config.retry.delay(failures, error) }
         });
-        telemetry::handled(lane.client.label(), span, &outcome, *since);
+        telemetry::handled(lane.client.label(), running.control.kind(), span, &outcome, *since);
         self.machine.handle_finished(slot, outcome, messages, result);
     }
 

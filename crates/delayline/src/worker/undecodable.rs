@@ -22,7 +22,13 @@ pub enum Undecodable {
 }
 
 impl Undecodable {
-    pub(super) fn outcome(self, error: &CodecError) -> Outcome {
+    /// The outcome of a message that cannot be decoded; logs it.
+    pub(super) fn noted(self, error: &CodecError) -> Outcome {
+        tracing::warn!(%error, "the payload cannot be decoded");
+        self.outcome(error)
+    }
+
+    fn outcome(self, error: &CodecError) -> Outcome {
         let text = || format!("{UNDECODABLE}: {error}");
         match self {
             Self::Retry => Outcome::Undecodable(text()),

@@ -12,7 +12,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use delayline::{DeathReason, Job, MessageState, Queue, RetryPolicy, Status, Undecodable, Worker};
+use delayline::{DeathReason, Job, Listed, MessageState, Queue, RetryPolicy, Undecodable, Worker};
 use serde::{Deserialize, Serialize};
 
 /// How soon a message is retried; in production, leave the default, which spans hours.
@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .until_empty(true)
         .build()?;
     worker.run(async |_: Job<Vec<u8>>| Ok::<_, Infallible>(())).await;
-    let dead = wrong.list(Status::Dead).next_page().await?.unwrap_or_default();
+    let dead = wrong.list(Listed::Dead).next_page().await?.unwrap_or_default();
     assert_eq!(dead.len(), 1);
     let letter = &dead[0];
     let reason = DeathReason::Undecodable;

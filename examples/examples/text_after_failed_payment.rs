@@ -85,7 +85,7 @@ async fn payment_succeeded(queue: &Queue<TextCustomer>, order: u32) -> Result<()
     match queue.cancel(id(order).as_str()).await? {
         Cancelled::Cancelled => println!("order {order} is paid, and no text will be sent"),
         Cancelled::InFlight => println!("order {order} is paid while its text is being sent"),
-        Cancelled::NotFound => println!("order {order} is paid, and had no text waiting"),
+        _ => println!("order {order} is paid, and had no text waiting"),
     }
     Ok(())
 }

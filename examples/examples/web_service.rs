@@ -97,7 +97,7 @@ async fn pay_order(
         Cancelled::Cancelled => Ok(StatusCode::NO_CONTENT),
         // It is being closed at this moment; a shop would refund the payment.
         Cancelled::InFlight => Err(StatusCode::CONFLICT),
-        Cancelled::NotFound => Err(StatusCode::NOT_FOUND),
+        _ => Err(StatusCode::NOT_FOUND),
     }
 }
 

@@ -134,15 +134,13 @@ impl Effects {
                 Found::Live(message) => {
                     let info = &message.info;
                     let (band, instant) = match info.state {
-                        MessageState::Scheduled | MessageState::Ready => {
-                            (info.priority.level(), info.due)
-                        }
                         MessageState::Leased { deadline, .. } => (Position::LEASED, deadline),
                         MessageState::Dead { since, .. } => (Position::DEAD, since),
+                        _ => (info.priority.level(), info.due),
                     };
                     Some((u64::from(band), instant.as_ms()))
                 }
-                Found::Finished(_) | Found::Unknown | Found::Unreadable => None,
+                _ => None,
             };
             told.map(place_of_score) == place
         })

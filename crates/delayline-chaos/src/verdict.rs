@@ -195,7 +195,7 @@ impl Totals {
                         ) => {
                             self.saw(G::G9, 1);
                         }
-                        (Settled::Done { .. }, _) => {}
+                        _ => {}
                     }
                 }
             }

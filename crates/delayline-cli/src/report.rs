@@ -18,7 +18,7 @@ pub(crate) async fn not_found(
 ) -> Result<HashMap<MessageId, Fate>, Failure> {
     let ids: Vec<_> = ids.into_iter().cloned().collect();
     let found = queue.get_many(ids.iter().cloned()).await?;
-    let fate = |found: &Found| match found {
+    let fate = |found: &Found<Bytes>| match found {
         Found::Finished(status) => Fate::not_done(status.name()),
         _ => NOT_FOUND,
     };

@@ -35,8 +35,8 @@
 //! # What later versions may add
 //!
 //! Types that may grow are `#[non_exhaustive]`: fields of requests, replies and reports, and
-//! variants of [`Op`], [`Reply`] and other enums. Make such a struct with `new`, or with `default`
-//! if it has no `new`, and then set its other fields. A backend refuses an operation or a variant
+//! variants of [`Op`], [`Reply`], the results in it and other enums. Make such a struct with `new`,
+//! or with `default` if it has no `new`, and then set its other fields. A backend refuses an operation or a variant
 //! that it does not know with [`ErrorKind::Unsupported`]. What is complete stays exhaustive, such as
 //! a [`Lease`], a [`Schedule`] or the ways in which handling ends ([`Outcome`]); and a variant never
 //! gets more fields.

@@ -199,6 +199,7 @@ impl Death {
 
 /// The result of one settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Settled {
     /// The lease has ended.
     Done {
@@ -226,6 +227,7 @@ pub enum Settled {
 
 /// The result of extending one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Extended {
     /// The lease was extended.
     Done {
@@ -242,6 +244,7 @@ pub enum Extended {
 
 /// The result of one cancel (G13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Cancelled {
     /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
     Cancelled,
@@ -253,8 +256,21 @@ pub enum Cancelled {
     NotFound,
 }
 
+impl Cancelled {
+    /// Returns the name used in JSON: `cancelled`, `in_flight` or `not_found`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::InFlight => "in_flight",
+            Self::NotFound => "not_found",
+        }
+    }
+}
+
 /// The result of one reschedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Rescheduled {
     /// The message has a new due time.
     Done {
@@ -269,8 +285,22 @@ pub enum Rescheduled {
     NotFound,
 }
 
+impl Rescheduled {
+    /// Returns the name used in JSON: `rescheduled`, `in_flight`, `dead` or `not_found`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done { .. } => "rescheduled",
+            Self::InFlight => "in_flight",
+            Self::Dead => "dead",
+            Self::NotFound => "not_found",
+        }
+    }
+}
+
 /// The result of one redrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Redriven {
     /// The message is live again.
     Done {
@@ -285,8 +315,22 @@ pub enum Redriven {
     NotFound,
 }
 
+impl Redriven {
+    /// Returns the name used in JSON: `redriven`, `not_dead`, `unreadable` or `not_found`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done { .. } => "redriven",
+            Self::NotDead => "not_dead",
+            Self::Unreadable => "unreadable",
+            Self::NotFound => "not_found",
+        }
+    }
+}
+
 /// The result of one purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Purged {
     /// The message is deleted, now or earlier.
     Purged,
@@ -296,8 +340,21 @@ pub enum Purged {
     NotFound,
 }
 
+impl Purged {
+    /// Returns the name used in JSON: `purged`, `not_dead` or `not_found`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Purged => "purged",
+            Self::NotDead => "not_dead",
+            Self::NotFound => "not_found",
+        }
+    }
+}
+
 /// The result of looking up one id.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Found {
     /// A live message.
     Live(Box<Message>),

@@ -4,6 +4,7 @@ use crate::Timestamp;
 
 /// The state of a live message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MessageState {
     /// Waiting until it is due, for the first time or again.
     Scheduled,

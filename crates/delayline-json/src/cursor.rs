@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use delayline::{Position, Status, Timestamp};
+use delayline::{Listed, Position, Timestamp};
 
 /// A place in the list of a state: its beginning, or a position in it. Written like `dead` or
 /// `dead:5:1796112000007:42`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// [`Status::Scheduled`], [`Status::Ready`], [`Status::Leased`] or [`Status::Dead`].
-    pub status: Status,
+    /// The state.
+    pub status: Listed,
     /// Where in the list; `None` at its beginning.
     pub position: Option<Position>,
 }
@@ -38,22 +38,19 @@ impl FromStr for Cursor {
 fn read(text: &str) -> Option<Cursor> {
     let mut parts = text.split(':');
     let name = parts.next()?;
-    let status = LISTED.into_iter().find(|status| status.name() == name)?;
+    let status = Listed::ALL.iter().copied().find(|status| status.name() == name)?;
     let Some(index) = parts.next() else { return Some(Cursor { status, position: None }) };
     let index = index.parse().ok()?;
     let instant = Timestamp::from_ms(parts.next()?.parse().ok()?).ok()?;
     let sequence = parts.next()?.parse().ok()?;
     let fits = match status {
-        Status::Leased => index == Position::LEASED,
-        Status::Dead => index == Position::DEAD,
+        Listed::Leased => index == Position::LEASED,
+        Listed::Dead => index == Position::DEAD,
         _ => index < Position::LEASED,
     };
     let position = Some(Position { index, instant, sequence });
     (fits && parts.next().is_none()).then_some(Cursor { status, position })
 }
-
-/// What can be listed.
-const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];
 
 #[cfg(test)]
 mod tests {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::backend::Op;
+use delayline::backend::{Op, UpdateDue};
 use delayline::{
     Bytes, Headers, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    UpdateContent, UpdateToken,
 };
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};

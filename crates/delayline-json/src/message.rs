@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::{
-    Explanation, Headers, Message, MessageId, MessageInfo, MessageState, Progress, Status,
+    Bytes, Explanation, Headers, Message, MessageId, MessageInfo, MessageState, Progress, Status,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -46,14 +46,14 @@ pub fn info(info: &MessageInfo) -> Value {
         MessageState::Dead { reason: why, since } => {
             json!({"reason": why.name(), "dead_since": rfc3339(since)})
         }
-        MessageState::Scheduled | MessageState::Ready => Value::Null,
+        _ => Value::Null,
     }));
     Value::Object(object)
 }
 
 /// All of a live message.
 #[must_use]
-pub fn message(message: &Message) -> Value {
+pub fn message(message: &Message<Bytes>) -> Value {
     let mut object = members(info(&message.info));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);

@@ -436,7 +436,7 @@ impl Ledger {
                     return Err(format!("{id} is dead without a reason: {info:?}"));
                 }
             }
-            Found::Unreadable | Found::Unknown => return Err(format!("{id} is lost")),
+            _ => return Err(format!("{id} is lost")),
         }
         if peaceful {
             totals.met.note_many(Met::Asked, record.starts.saturating_sub(1));

@@ -80,42 +80,35 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> String {
 }
 
 fn outcomes(reply: Reply) -> Result<Vec<Outcome>, Failure> {
-    let plain = |word, done| Outcome { word, done, due: None };
+    let done = |word, due| Outcome { word, done: true, due };
+    let other = |word| Outcome { word, done: false, due: None };
     Ok(match reply {
         Reply::Cancel(items) => items
             .into_iter()
             .map(|item| match item {
-                Cancelled::Cancelled => plain("cancelled", true),
-                Cancelled::InFlight => plain("in_flight", false),
-                Cancelled::NotFound => plain("not_found", false),
+                Cancelled::Cancelled => done(item.name(), None),
+                _ => other(item.name()),
             })
             .collect(),
         Reply::Reschedule(items) => items
             .into_iter()
             .map(|item| match item {
-                Rescheduled::Done { due } => {
-                    Outcome { due: Some(due), ..plain("rescheduled", true) }
-                }
-                Rescheduled::InFlight => plain("in_flight", false),
-                Rescheduled::Dead => plain("dead", false),
-                Rescheduled::NotFound => plain("not_found", false),
+                Rescheduled::Done { due } => done(item.name(), Some(due)),
+                _ => other(item.name()),
             })
             .collect(),
         Reply::Redrive(items) => items
             .into_iter()
             .map(|item| match item {
-                Redriven::Done { due } => Outcome { due: Some(due), ..plain("redriven", true) },
-                Redriven::NotDead => plain("not_dead", false),
-                Redriven::Unreadable => plain("unreadable", false),
-                Redriven::NotFound => plain("not_found", false),
+                Redriven::Done { due } => done(item.name(), Some(due)),
+                _ => other(item.name()),
             })
             .collect(),
         Reply::Purge(items) => items
             .into_iter()
             .map(|item| match item {
-                Purged::Purged => plain("purged", true),
-                Purged::NotDead => plain("not_dead", false),
-                Purged::NotFound => plain("not_found", false),
+                Purged::Purged => done(item.name(), None),
+                _ => other(item.name()),
             })
             .collect(),
         _ => return Err(Failure::Protocol),

@@ -95,7 +95,7 @@ impl Context {
     }
 
     /// What is known of an id, as the visitor may see it.
-    pub(crate) async fn get(&self, name: &str, id: &MessageId) -> Result<Found, Failure> {
+    pub(crate) async fn get(&self, name: &str, id: &MessageId) -> Result<Found<Bytes>, Failure> {
         let (name, queue) = self.named(name)?;
         let mut found = queue.get(id.clone()).await?;
         if let Found::Live(message) = &mut found {

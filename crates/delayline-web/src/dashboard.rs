@@ -123,7 +123,10 @@ impl Dashboard {
     /// });
     /// # drop(dashboard);
     /// ```
-    pub fn redact(mut self, redact: impl Fn(&str, &mut Message) + Send + Sync + 'static) -> Self {
+    pub fn redact(
+        mut self,
+        redact: impl Fn(&str, &mut Message<Bytes>) + Send + Sync + 'static,
+    ) -> Self {
         self.redact = Some(Arc::new(redact));
         self
     }

@@ -11,7 +11,7 @@ use crate::examiner::Examiner;
 use crate::{Access, Role};
 
 /// Removes what visitors must not see from a message of the named queue.
-pub(crate) type Redact = dyn Fn(&str, &mut Message) + Send + Sync;
+pub(crate) type Redact = dyn Fn(&str, &mut Message<Bytes>) + Send + Sync;
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -44,7 +44,7 @@ impl Shared {
         self.redact.is_some()
     }
 
-    pub(crate) fn redact(&self, queue: &str, message: &mut Message) {
+    pub(crate) fn redact(&self, queue: &str, message: &mut Message<Bytes>) {
         if let Some(redact) = &self.redact {
             redact(queue, message);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use delayline_core::{DeathReason, Headers, MessageId, Millis, Status, Timestamp};
+use delayline_core::{DeathReason, Headers, MessageId, Status, Timestamp};
 use futures_util::stream::{Stream, unfold};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -80,12 +80,12 @@ pub enum EventKind {
     /// Its handler failed, and it will be retried.
     Retried {
         /// The time until the retry.
-        delay: Millis,
+        delay: Duration,
     },
     /// Its handler snoozed it.
     Snoozed {
         /// The time until it is due again.
-        delay: Millis,
+        delay: Duration,
     },
     /// It was released unstarted ([G10](crate::guarantees#g10)).
     Released,
@@ -104,7 +104,7 @@ pub enum EventKind {
     /// unstarted and nothing was counted. Use a lease of several round trips.
     NotStarted {
         /// The duration of the lease.
-        lease: Millis,
+        lease: Duration,
         /// The time from sending the claim to its reply, repetitions included.
         round_trip: Duration,
     },

@@ -175,11 +175,11 @@ mod worker;
 pub use bytes::Bytes;
 pub use delayline_core::{
     Backlog, Cancelled, DeathReason, Destination, DestinationKey, Durability, Element, Enqueued,
-    ErrorClass, ErrorKind, Finding, FinishedIds, Follower, Forecast, Found, GroupName, Headers,
-    History, HistoryPoint, Jitter, Known, Lease, Message, MessageId, MessageInfo, MessageState,
-    Millis, NewMessage, Position, Priority, Progress, Purged, QueueName, Redriven, Relayed,
-    Rescheduled, Resolution, RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update,
-    UpdateContent, UpdateDue, UpdateToken, Violation, is_printable, limits,
+    ErrorClass, ErrorKind, Finding, FinishedIds, Follower, Forecast, GroupName, Headers, History,
+    HistoryPoint, Jitter, Known, Lease, MessageId, MessageInfo, MessageState, Millis, NewMessage,
+    Position, Priority, Progress, Purged, QueueName, Redriven, Relayed, Rescheduled, Resolution,
+    RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update, UpdateContent, UpdateToken,
+    Violation, is_printable, limits,
 };
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
@@ -194,7 +194,9 @@ pub use self::connection::{Connection, FoundQueues, connect};
 pub use self::error::Error;
 pub use self::events::{Event, EventKind, Events};
 pub use self::jobs::{AnyKind, Jobs, Kind, Undecoded};
-pub use self::queue::{Audit, Draft, Explanation, Listing, Queue, Sendable, Sent};
+pub use self::queue::{
+    Audit, Draft, Explanation, Found, Listed, Listing, Message, Queue, Sendable, Sent, UpdateDue,
+};
 pub use self::relayer::Relayer;
 #[cfg(feature = "signal")]
 pub use self::shutdown::shutdown_signal;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{MessageId, Op, Progress, Reply};
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until};
+use delayline_core::{ErrorKind, MessageId, Op, Progress, Reply};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::Error;
 use crate::client::Client;
@@ -42,15 +42,25 @@ struct Waiter {
     id: MessageId,
     since: Instant,
     until: Instant,
-    answer: oneshot::Sender<Result<Progress, Error>>,
+    answer: watch::Sender<Seen>,
+}
+
+/// What the latest look has found.
+#[derive(Clone, Debug)]
+enum Seen {
+    Nothing,
+    /// The message was pending at this instant, and the wait goes on.
+    Pending(Instant),
+    Answer(Result<Progress, Error>),
 }
 
 impl Waiters {
-    /// Waits until the message is no longer pending, or until the limit.
+    /// Waits until the message is no longer pending, or until the limit. A look that was sent by then
+    /// has [`LAST_REPLY`] to be answered, and the first one [`FIRST_REPLY`].
     ///
     /// # Errors
     ///
-    /// The error of a look.
+    /// The error of a look, or that the server has not replied for too long.
     pub(crate) async fn wait(
         &self,
         client: &Client,
@@ -59,18 +69,24 @@ impl Waiters {
     ) -> Result<Progress, Error> {
         let since = Instant::now();
         let until = since + limit.min(LONGEST_WAIT);
+        let end = (until + LAST_REPLY).max(since + FIRST_REPLY);
         loop {
-            let (answer, receiver) = oneshot::channel();
+            let (answer, mut receiver) = watch::channel(Seen::Nothing);
             let waiter = Waiter { id: id.clone(), since, until, answer };
             if self.0.lock().enter(Instant::now(), waiter) {
                 let look = Look { shared: Arc::clone(&self.0), over: false };
                 tokio::spawn(look.for_all(client.clone()));
             }
             self.0.arrived.notify_one();
-            if let Ok(answer) = receiver.await {
-                return answer;
+            let is_answer = |seen: &Seen| matches!(seen, Seen::Answer(_));
+            let waited = timeout_at(end, receiver.wait_for(is_answer)).await;
+            let seen = waited.map(|seen| seen.map(|seen| seen.clone()));
+            match seen {
+                Ok(Ok(Seen::Answer(answer))) => return answer,
+                // The runtime of the task has ended, and this one has not.
+                Ok(_) => {}
+                Err(_) => return at_the_limit(&receiver.borrow()),
             }
-            // The runtime of the task has ended, and this one has not.
         }
     }
 }
@@ -97,7 +113,7 @@ impl Waiting {
             && let Some(first) = self.waiters.first_entry().filter(|first| first.key().0 <= now)
         {
             let waiter = first.remove();
-            if !waiter.answer.is_closed() {
+            if waiter.answer.receiver_count() > 0 {
                 due.entry(waiter.id.clone()).or_default().push(waiter);
             }
         }
@@ -157,6 +173,7 @@ impl Look {
                         continue;
                     }
                     Some(Progress::Pending) if now < waiter.until => {
+                        waiter.answer.send_replace(Seen::Pending(now));
                         waiting.enter(next_look(now, &waiter), waiter);
                         continue;
                     }
@@ -164,8 +181,7 @@ impl Look {
                 },
                 Err(error) => Err(error.clone()),
             };
-            // Fails if nobody waits any more.
-            let _ = waiter.answer.send(answer);
+            waiter.answer.send_replace(Seen::Answer(answer));
         }
     }
 }
@@ -180,6 +196,18 @@ impl Drop for Look {
     }
 }
 
+/// The answer to a caller whose last look was not answered in time.
+fn at_the_limit(seen: &Seen) -> Result<Progress, Error> {
+    match seen {
+        Seen::Answer(answer) => answer.clone(),
+        Seen::Pending(at) if at.elapsed() <= RECENT => Ok(Progress::Pending),
+        Seen::Nothing | Seen::Pending(_) => Err(Error::from(delayline_core::Error::with_detail(
+            ErrorKind::Timeout,
+            "no reply before the limit of the wait",
+        ))),
+    }
+}
+
 fn next_look(now: Instant, waiter: &Waiter) -> Instant {
     let pause = (now.duration_since(waiter.since) / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
     waiter.until.min(now + pause)
@@ -187,5 +215,11 @@ fn next_look(now: Instant, waiter: &Waiter) -> Instant {
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum time from the limit of a wait to its end.
+const LAST_REPLY: Duration = Duration::from_millis(100);
+/// Minimum time for the reply to the first look, whatever the limit.
+const FIRST_REPLY: Duration = Duration::from_secs(1);
+/// Maximum age of a reply that still answers a caller at the limit.
+const RECENT: Duration = Duration::from_secs(2);
 /// Long enough, and no instant overflows.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3_600);

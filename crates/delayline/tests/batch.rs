@@ -7,9 +7,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::Op;
+use delayline::backend::{Found, Op};
 use delayline::{
-    Found, Job, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
+    Job, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
     batch_handler,
 };
 use support::Faulty;

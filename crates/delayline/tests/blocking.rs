@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::Op;
+use delayline::backend::{Found, Op};
 use delayline::{
-    CancelReason, Found, Job, MessageState, Queue, RetryPolicy, Stuck, Worker, WorkerBuilder,
+    CancelReason, Job, MessageState, Queue, RetryPolicy, Stuck, Worker, WorkerBuilder,
 };
 use support::Faulty;
 use tokio::sync::{Notify, mpsc};

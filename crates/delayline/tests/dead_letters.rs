@@ -137,7 +137,7 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     let mut letters = queue.dead_letters().await?;
     let now = queue.server_time().await?;
     assert_eq!(letters.until(), Some(now));
-    assert_eq!(queue.list(delayline::Status::Dead).until(), None);
+    assert_eq!(queue.list(delayline::Listed::Dead).until(), None);
     backend.move_clock(1);
     // Somebody else is at work as well, and one dies in the place of another.
     queue.purge("0").await?;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use delayline::testing::{TestConnection, TestQueue};
 use delayline::{
-    AnyKind, Bytes, CodecError, Decode, Encode, ErrorKind, EventKind, Found, Headers, Job, Jobs,
-    Kind, MessageState, NewMessage, Outcome, RetryPolicy, Status, UNDECODABLE, Undecodable, Worker,
-    Workers, with_state,
+    AnyKind, Bytes, CodecError, DeathReason, Decode, Encode, ErrorKind, EventKind, Found, Headers,
+    Job, Jobs, Kind, MessageState, NewMessage, Outcome, Queue, Raw, RetryPolicy, Status,
+    Undecodable, Worker, Workers, with_state,
 };
 use serde::{Deserialize, Serialize};
 
@@ -166,8 +166,10 @@ async fn what_has_no_handler_is_undecodable() {
         ("broken", "it is not JSON: line 1, column 1"),
     ] {
         let Found::Live(dead) = jobs.queue().get(id).await.unwrap() else { panic!("{id} is gone") };
-        assert!(matches!(dead.info.state, MessageState::Dead { .. }));
-        assert_eq!(dead.info.last_error.unwrap(), format!("{UNDECODABLE}: {reason}"));
+        let MessageState::Dead { reason: died, .. } = dead.info.state else { panic!("{id} lives") };
+        assert_eq!(died, DeathReason::Rejected);
+        let error = dead.info.last_error.unwrap();
+        assert_eq!(error, format!("the payload could not be decoded: {reason}"));
     }
 }
 
@@ -284,7 +286,9 @@ async fn one_codec_serves_all_kinds() {
     let queue = connection.connection().queue_with_codec("jobs", Lines).await.unwrap();
     let jobs = Jobs::new(queue).on(ignore);
     let _ = jobs.message(&CloseOrder { order: 17 }).id("a").send().await.unwrap();
-    let Found::Live(message) = jobs.queue().get("a").await.unwrap() else { panic!("it is gone") };
+    let raw: Queue<Bytes, Raw> =
+        connection.connection().queue_with_codec("jobs", Raw).await.unwrap();
+    let Found::Live(message) = raw.get("a").await.unwrap() else { panic!("it is gone") };
     assert_eq!(message.payload, "17");
     let worker: Worker<_, _> = jobs.worker().until_empty(true).build().unwrap();
     assert_eq!(worker.run(jobs.handler().unwrap()).await.acked, 1);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use delayline::backend::{Op, Reply};
+use delayline::backend::{Found, Op, Reply};
 use delayline::{
-    CancelReason, Cancelled, EventKind, Found, Job, MessageState, Millis, Queue, Summary, Worker,
+    CancelReason, Cancelled, EventKind, Job, MessageState, Millis, Queue, Summary, Worker,
     WorkerBuilder,
 };
 use delayline_core::{Claim, ClaimId, ConsumerName};
@@ -82,7 +82,7 @@ async fn a_message_whose_lease_ran_out_on_its_way_is_given_back_and_told_of() {
     let not_started = std::iter::from_fn(|| events.try_next())
         .filter(|event| match event.kind {
             EventKind::NotStarted { lease, round_trip } => {
-                lease.as_ms() == 80 && round_trip >= ms(100) && event.id.to_string() == "a"
+                lease == ms(80) && round_trip >= ms(100) && event.id.to_string() == "a"
             }
             _ => false,
         })

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use delayline::backend::{Op, Relay};
 use delayline::{
     Cancelled, DeathReason, Destination, DestinationKey, Enqueued, Error, ErrorClass, ErrorKind,
-    Found, Job, MessageId, MessageState, NewMessage, Priority, Purged, Queue, Raw, Redriven,
-    Rescheduled, Status, Worker, limits,
+    Found, Job, Listed, MessageId, MessageState, NewMessage, Priority, Purged, Queue, Raw,
+    Redriven, Rescheduled, Status, Worker, limits,
 };
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty};
@@ -140,7 +140,7 @@ async fn messages_are_looked_up_moved_and_taken_out_by_id() {
     let Found::Live(message) = queue.get("a").await.unwrap() else { panic!() };
     assert_eq!(message.info.state, MessageState::Scheduled);
     assert_eq!(message.headers.get("shop").unwrap(), "9");
-    assert_eq!(queue.decode(&message.payload).unwrap(), 7);
+    assert_eq!(message.payload, 7);
 
     let moved = queue.reschedule_in(id("a"), Duration::from_secs(5)).await.unwrap();
     let Rescheduled::Done { due } = moved else { panic!() };
@@ -198,7 +198,7 @@ async fn dead_letters_are_listed_revived_and_deleted() {
     worker.run(|_| async { Ok::<(), &str>(()) }).await;
 
     let mut ids = Vec::new();
-    let mut dead = queue.list(Status::Dead);
+    let mut dead = queue.list(Listed::Dead);
     while let Some(page) = dead.next_page().await.unwrap() {
         for letter in page {
             let MessageState::Dead { reason, .. } = letter.state else { panic!() };
@@ -231,14 +231,14 @@ async fn a_listing_goes_on_where_another_ended() {
     for n in 0..5 {
         assert!(is_created(&queue, &n.to_string()).await);
     }
-    let mut first = queue.list(Status::Ready).page_size(2);
+    let mut first = queue.list(Listed::Ready).page_size(2);
     assert_eq!(first.position(), None);
     let mut seen: Vec<_> = first.next_page().await.unwrap().unwrap();
     let position = first.position().unwrap();
     // The message that stood there is gone; its place is not.
     assert_eq!(queue.cancel("1").await.unwrap(), Cancelled::Cancelled);
 
-    let mut second = queue.list(Status::Ready).page_size(3).after(position);
+    let mut second = queue.list(Listed::Ready).page_size(3).after(position);
     seen.extend(second.next_page().await.unwrap().unwrap());
     let ids: Vec<_> = seen.iter().map(|info| info.id.to_string()).collect();
     assert_eq!(ids, ["0", "1", "2", "3", "4"]);
@@ -247,7 +247,7 @@ async fn a_listing_goes_on_where_another_ended() {
     assert_eq!(second.next_page().await.unwrap(), None);
     assert_eq!((second.position(), second.next_page().await.unwrap()), (None, None));
     for size in [0, limits::MAX_PAGE + 1] {
-        let error = queue.list(Status::Ready).page_size(size).next_page().await.unwrap_err();
+        let error = queue.list(Listed::Ready).page_size(size).next_page().await.unwrap_err();
         assert!(error.to_string().contains(&size.to_string()), "{error}");
     }
 }
@@ -383,7 +383,7 @@ async fn a_stream_of_messages_goes_through_all_pages_and_ends_after_an_error() {
     for number in 0..250 {
         queue.send_in(&number, hour).await.unwrap();
     }
-    let listed = || queue.list(Status::Scheduled).page_size(40).into_stream();
+    let listed = || queue.list(Listed::Scheduled).page_size(40).into_stream();
     let all: Vec<_> = listed().map(|info| info.unwrap().sequence).collect().await;
     assert_eq!(all, (1..=250).collect::<Vec<_>>());
     assert_eq!(backend.sent("list").len(), 7);

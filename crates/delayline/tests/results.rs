@@ -170,6 +170,36 @@ async fn a_wait_that_cannot_look_fails_and_the_next_one_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_its_limit_while_the_server_is_away() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    let sent = queue.message(&7).due_in(HOUR).send().await.unwrap();
+    let away = |op: &Op| if matches!(op, Op::Progress(_)) { Fault::Busy } else { Fault::None };
+    let wait = async |limit| {
+        let start = tokio::time::Instant::now();
+        let progress = queue.wait_for(sent.id.clone(), limit).await;
+        (progress.map_err(|error| error.kind().clone()), start.elapsed())
+    };
+    backend.set_plan(away);
+    for (limit, end) in [(0, 1_000), (950, 1_050), (1_500, 1_600), (5_000, 5_100)] {
+        let (progress, waited) = wait(Duration::from_millis(limit)).await;
+        assert_eq!(progress, Err(ErrorKind::Timeout));
+        assert_eq!(waited, Duration::from_millis(end));
+    }
+
+    // The server goes away one second before the limit, or nine before.
+    for (left, expected) in [(1, Ok(Progress::Pending)), (9, Err(ErrorKind::Timeout))] {
+        backend.set_plan(|_| Fault::None);
+        let going = async {
+            tokio::time::sleep(MINUTE - Duration::from_secs(left)).await;
+            backend.set_plan(away);
+        };
+        let ((progress, waited), ()) = tokio::join!(wait(MINUTE), going);
+        assert_eq!((progress, waited), (expected, MINUTE + Duration::from_millis(100)), "{left} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_result_that_is_too_large_fails_the_handling() {
     let backend = Faulty::new();
     let queue = over(&backend);

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::{Connect, Driver, Job, Outcome, Queue, Status, Undecodable, Worker};
+use delayline::{Connect, Driver, Job, Listed, Outcome, Queue, Undecodable, Worker};
 use delayline_test_server::Server;
 use metrics_util::debugging::DebuggingRecorder;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -138,7 +138,7 @@ async fn used(heard: &Heard, connect: Connect) {
     heard.shown(&worker);
     let summary = worker.run(handler).await;
     assert_eq!((summary.rejected, summary.acked), (21, 1));
-    let mut dead = queue.list(Status::Dead);
+    let mut dead = queue.list(Listed::Dead);
     while let Some(page) = dead.next_page().await.unwrap() {
         heard.shown(&page);
         queue.redrive_many(page.into_iter().map(|letter| letter.id)).await.unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{Connect, Driver, Job, Outcome, Queue, Worker, Workers};
+use delayline::{Connect, Driver, ErrorClass, Job, Outcome, Progress, Queue, Worker, Workers};
 use delayline_test_server::{Reply, Server};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
@@ -414,4 +414,24 @@ async fn silent(driver: Driver) {
     handle.stop(ms(0));
     running.await.unwrap();
     assert!(longest < ms(1_000), "{driver:?}: {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_at_its_limit_while_the_server_is_silent() {
+    on_every_driver(wait_in_silence).await;
+}
+
+async fn wait_in_silence(driver: Driver) {
+    let server = Server::start();
+    let queue = open(&server, driver).await;
+    let id = queue.send_in(&7, Duration::from_secs(600)).await.unwrap();
+    assert_eq!(queue.wait_for(id.clone(), ms(50)).await.unwrap(), Progress::Pending);
+    server.pause();
+    let start = Instant::now();
+    let error = queue.wait_for(id.clone(), ms(1_500)).await.unwrap_err();
+    let waited = start.elapsed();
+    assert!(ms(1_500) <= waited && waited < ms(4_000), "{driver:?}: {waited:?}");
+    assert_ne!(error.class(), ErrorClass::Rejected, "{driver:?}: {error}");
+    server.resume();
+    assert_eq!(queue.wait_for(id, ms(5_000)).await.unwrap(), Progress::Pending);
 }

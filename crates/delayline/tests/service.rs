@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use delayline::backend::Found;
 use delayline::{
-    DeathReason, Found, Job, MessageState, Outcome, Queue, RetryPolicy, Summary, Worker,
-    WorkerBuilder, service_handler,
+    DeathReason, Job, MessageState, Outcome, Queue, RetryPolicy, Summary, Worker, WorkerBuilder,
+    service_handler,
 };
 use support::Faulty;
 use tokio::time::sleep;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::backend::Op;
+use delayline::backend::{Found, Op};
 use delayline::{
-    DeathReason, Enqueued, Found, Headers, Job, MessageState, NewMessage, Outcome, Queue,
-    RetryPolicy, Summary, Undecodable, Worker, WorkerBuilder, batch_handler, limits,
+    DeathReason, Enqueued, Headers, Job, MessageState, NewMessage, Outcome, Queue, RetryPolicy,
+    Summary, Undecodable, Worker, WorkerBuilder, batch_handler, limits,
 };
 use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};

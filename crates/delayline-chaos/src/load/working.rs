@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use delayline::{Job, Outcome, RetryPolicy, Status, Summary, Worker, WorkerHandle};
+use delayline::{Job, Listed, Outcome, RetryPolicy, Summary, Worker, WorkerHandle};
 use delayline_core::{At, Lease, MessageId, NewMessage, Op, QueueBackend};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -237,7 +237,7 @@ async fn meddle(
                 while queue.resume().await.is_err() && !*stop.borrow() {}
             }
             8 => {
-                if let Ok(Some(dead)) = queue.list(Status::Dead).next_page().await {
+                if let Ok(Some(dead)) = queue.list(Listed::Dead).next_page().await {
                     let _ = queue.redrive_many(dead.into_iter().take(2).map(|info| info.id)).await;
                 }
             }

@@ -387,7 +387,7 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
                     Some((Settled::Done { .. }, answers)) => send(lives, &item.messages, answers),
                     // Sent then, or later for another reason; the answer to that is not here.
                     Some((Settled::AlreadyDone { .. }, _)) => send(lives, &item.messages, &[]),
-                    Some((Settled::Stale | Settled::Missing, _)) => item
+                    Some(_) => item
                         .messages
                         .iter()
                         .for_each(|it| lives.entry(&it.id).or_default().is_sent = true),

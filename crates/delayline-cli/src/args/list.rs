@@ -1,7 +1,7 @@
 //! `delayline list`.
 
 use clap::ValueEnum;
-use delayline::Status;
+use delayline::Listed;
 
 /// List messages
 ///
@@ -58,7 +58,7 @@ impl State {
     pub(crate) const ALL: [Self; 4] = [Self::Scheduled, Self::Ready, Self::Leased, Self::Dead];
 }
 
-impl From<State> for Status {
+impl From<State> for Listed {
     fn from(state: State) -> Self {
         match state {
             State::Scheduled => Self::Scheduled,

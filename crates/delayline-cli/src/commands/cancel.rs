@@ -32,8 +32,8 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
         for (id, outcome) in batch.iter().zip(outcomes) {
             let fate = match outcome {
                 Cancelled::Cancelled => Fate::done("cancelled"),
-                Cancelled::InFlight => Fate::not_done("in_flight"),
                 Cancelled::NotFound => lost.get(id).copied().unwrap_or(NOT_FOUND),
+                other => Fate::not_done(other.name()),
             };
             report.tell(id, fate)?;
         }

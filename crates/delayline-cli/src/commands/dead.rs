@@ -1,15 +1,15 @@
 //! `delayline dead`.
 
-mod deed;
+mod action;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw, Status};
+use delayline::{Bytes, Found, Listed, MessageId, MessageInfo, Queue, Raw, Status};
 use delayline_json::{Cursor, LetterFilter, Letters, Pace, duration};
 use serde_json::json;
 
-use self::deed::Deed;
+use self::action::Action;
 use super::list::{self, Pages};
 use crate::args::{DeadList, DeadVerb, Filter, Selection, State, Target};
 use crate::confirm::{confirm, number};
@@ -25,9 +25,9 @@ pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Fai
         DeadVerb::Redrive(args) => {
             let delay = args.delay.as_deref().map(duration).transpose().map_err(Failure::usage)?;
             let delay = delay.unwrap_or(Duration::ZERO);
-            work(target, args.selection, Deed::Redrive { delay }, args.rate).await
+            work(target, args.selection, Action::Redrive { delay }, args.rate).await
         }
-        DeadVerb::Purge(args) => work(target, args.selection, Deed::Purge, None).await,
+        DeadVerb::Purge(args) => work(target, args.selection, Action::Purge, None).await,
     }
 }
 
@@ -38,7 +38,7 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let wanted = filter.at(queue.server_time().await?);
     let position = wanted.first().max(start.and_then(|cursor| cursor.position));
     if position.is_some() {
-        start = Some(Cursor { status: Status::Dead, position });
+        start = Some(Cursor { status: Listed::Dead, position });
     }
     let passes = |letter: &MessageInfo| wanted.passes(letter);
     let passes = (!wanted.is_everything()).then_some(&passes as list::Passes<'_>);
@@ -49,18 +49,18 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
 async fn work(
     target: &Target,
     selection: Selection,
-    deed: Deed,
+    action: Action,
     rate: Option<u32>,
 ) -> Result<ExitCode, Failure> {
     let name = target.queue()?.to_owned();
     let filter = read(&selection.filter)?;
     let ids = input::ids(selection.ids.clone())?;
     if !selection.all {
-        if deed == Deed::Purge && !selection.yes && !selection.dry_run {
-            ask(deed, number(ids.len() as u64, "dead letter"), &name)?;
+        if action == Action::Purge && !selection.yes && !selection.dry_run {
+            ask(action, number(ids.len() as u64, "dead letter"), &name)?;
         }
         let queue = target.open_known().await?;
-        return named(&queue, ids, &selection, deed, rate).await;
+        return named(&queue, ids, &selection, action, rate).await;
     }
     let queue = target.open_known().await?;
     let listing = queue.dead_letters().await?;
@@ -69,13 +69,13 @@ async fn work(
     if selection.dry_run || !selection.yes {
         let count = Letters::new(listing.clone(), wanted.clone(), most).count().await?;
         if selection.dry_run {
-            return would(deed, count, selection.json);
+            return would(action, count, selection.json);
         }
         if count > 0 {
-            ask(deed, number(count, "dead letter"), &name)?;
+            ask(action, number(count, "dead letter"), &name)?;
         }
     }
-    all(&queue, Letters::new(listing, wanted, most), deed, rate, selection.json).await
+    all(&queue, Letters::new(listing, wanted, most), action, rate, selection.json).await
 }
 
 /// The filters of the command line.
@@ -85,12 +85,12 @@ fn read(args: &Filter) -> Result<LetterFilter, Failure> {
     LetterFilter::new(reasons, args.error.clone(), before, after).map_err(Failure::usage)
 }
 
-fn ask(deed: Deed, what: String, queue: &str) -> Result<(), Failure> {
-    confirm(&format!("{} {what} of the queue {queue}", deed.verb()), true)
+fn ask(action: Action, what: String, queue: &str) -> Result<(), Failure> {
+    confirm(&format!("{} {what} of the queue {queue}", action.verb()), true)
 }
 
-fn would(deed: Deed, count: u64, as_json: bool) -> Result<ExitCode, Failure> {
-    let word = deed.done();
+fn would(action: Action, count: u64, as_json: bool) -> Result<ExitCode, Failure> {
+    let word = action.done();
     write(&if as_json {
         let name = format!("would_be_{word}");
         format!("{}\n", json!({name: count}))
@@ -105,7 +105,7 @@ async fn named(
     queue: &Queue<Bytes, Raw>,
     ids: Vec<MessageId>,
     selection: &Selection,
-    deed: Deed,
+    action: Action,
     rate: Option<u32>,
 ) -> Result<ExitCode, Failure> {
     let mut report = Report::new(selection.json, &[]);
@@ -113,7 +113,7 @@ async fn named(
         for id in ids {
             let fate = match queue.get(id.clone()).await? {
                 Found::Live(message) if message.info.state.status() == Status::Dead => {
-                    Fate::done(deed.would())
+                    Fate::done(action.would())
                 }
                 Found::Unknown => NOT_FOUND,
                 Found::Finished(status) => Fate::not_done(status.name()),
@@ -131,7 +131,7 @@ async fn named(
             () = signals.next() => return Err(interrupted()),
             () = pace.wait() => {}
         }
-        let fates = deed.apply(queue, batch.to_vec()).await?;
+        let fates = action.apply(queue, batch.to_vec()).await?;
         let lost = batch.iter().zip(&fates).filter(|(_, fate)| fate.word == NOT_FOUND.word);
         let lost = not_found(queue, lost.map(|(id, _)| id)).await?;
         for (id, fate) in batch.iter().zip(fates) {
@@ -145,12 +145,12 @@ async fn named(
 async fn all(
     queue: &Queue<Bytes, Raw>,
     mut letters: Letters<'_>,
-    deed: Deed,
+    action: Action,
     rate: Option<u32>,
     as_json: bool,
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
-    let mut report = Report::new(as_json, &[deed.done()]);
+    let mut report = Report::new(as_json, &[action.done()]);
     let mut pace = Pace::new(rate);
     let bar = progress::messages(queue.stats().await?.dead);
     let result = loop {
@@ -161,7 +161,7 @@ async fn all(
         }
         let fates = async {
             let ids = letters.next(pace.batch()).await?;
-            if ids.is_empty() { Ok(Vec::new()) } else { deed.apply(queue, ids).await }
+            if ids.is_empty() { Ok(Vec::new()) } else { action.apply(queue, ids).await }
         };
         match fates.await {
             Ok(fates) if fates.is_empty() => break Ok(()),

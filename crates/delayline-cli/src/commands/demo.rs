@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use delayline::{Cancelled, Job, Outcome, Queue, Status, Summary, Worker};
+use delayline::{Cancelled, Job, Listed, Outcome, Queue, Summary, Worker};
 
 use crate::failure::Failure;
 use crate::print::write;
@@ -63,7 +63,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     };
     let (summary, paid) = tokio::join!(worker.run(handler), pay(&queue));
     paid?;
-    let mut dead = queue.list(Status::Dead);
+    let mut dead = queue.list(Listed::Dead);
     while let Some(page) = dead.next_page().await? {
         for letter in page {
             let why = letter.last_error.unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use delayline::{Found, Message, MessageId, MessageState};
+use delayline::{Bytes, Found, Message, MessageId, MessageState};
 use delayline_json::{self as json, harmless, harmless_line, rfc3339};
 
 use crate::args::{Get, Target};
@@ -31,7 +31,7 @@ pub(crate) async fn run(target: &Target, args: Get) -> Result<ExitCode, Failure>
     Ok(if unknown { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
 }
 
-fn raw(id: &MessageId, found: &Found) -> Result<ExitCode, Failure> {
+fn raw(id: &MessageId, found: &Found<Bytes>) -> Result<ExitCode, Failure> {
     let Found::Live(message) = found else {
         return Err(Failure::input(format!("{id} has no payload: it is {}", state(found))));
     };
@@ -39,7 +39,7 @@ fn raw(id: &MessageId, found: &Found) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(id: &MessageId, found: &Found) -> Result<String, Failure> {
+fn line(id: &MessageId, found: &Found<Bytes>) -> Result<String, Failure> {
     let value = match found {
         Found::Live(message) => json::message(message),
         _ => json::stateless(id, state(found)),
@@ -47,16 +47,16 @@ fn line(id: &MessageId, found: &Found) -> Result<String, Failure> {
     json::line(&value).map_err(|error| Failure::other("no JSON", &error))
 }
 
-const fn state(found: &Found) -> &'static str {
+const fn state(found: &Found<Bytes>) -> &'static str {
     match found {
         Found::Live(message) => message.info.state.status().name(),
         Found::Finished(status) => status.name(),
-        Found::Unreadable => "unreadable",
         Found::Unknown => "unknown",
+        _ => "unreadable",
     }
 }
 
-fn text(id: &MessageId, found: &Found) -> String {
+fn text(id: &MessageId, found: &Found<Bytes>) -> String {
     let mut rows = vec![("id", harmless_line(&id.to_string())), ("state", state(found).to_owned())];
     let Found::Live(message) = found else { return lines(rows) };
     rows.extend(message.headers.kind().map(|kind| ("kind", harmless_line(kind))));
@@ -78,11 +78,10 @@ fn text(id: &MessageId, found: &Found) -> String {
     text
 }
 
-fn details(message: &Message) -> Vec<(&'static str, String)> {
+fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     let info = &message.info;
     let mut rows = Vec::new();
     match info.state {
-        MessageState::Scheduled | MessageState::Ready => {}
         MessageState::Leased { deadline, cancel_requested } => {
             rows.push(("lease until", rfc3339(deadline)));
             if cancel_requested {
@@ -93,6 +92,7 @@ fn details(message: &Message) -> Vec<(&'static str, String)> {
             rows.push(("reason", reason.name().replace('_', "-")));
             rows.push(("dead since", rfc3339(since)));
         }
+        _ => {}
     }
     rows.extend([
         ("due", rfc3339(info.due)),

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Listing, MessageInfo, Queue, Raw, Status, limits};
+use delayline::{Bytes, Listed, Listing, MessageInfo, Queue, Raw, limits};
 use delayline_json::{self as json, Cursor};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
 pub(super) fn start(paging: &Paging, states: &[State]) -> Result<Option<Cursor>, Failure> {
     let Some(text) = &paging.after else { return Ok(None) };
     let cursor: Cursor = text.parse().map_err(Failure::usage)?;
-    if states.iter().any(|&state| Status::from(state) == cursor.status) {
+    if states.iter().any(|&state| Listed::from(state) == cursor.status) {
         return Ok(Some(cursor));
     }
     Err(Failure::usage(format!("{cursor} is a cursor for another state")))

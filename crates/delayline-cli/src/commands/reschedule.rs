@@ -33,11 +33,10 @@ pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, F
         };
         let fate = match outcome {
             Rescheduled::Done { due } => Fate::due("rescheduled", due),
-            Rescheduled::InFlight => Fate::not_done("in_flight"),
-            Rescheduled::Dead => Fate::not_done("dead"),
             Rescheduled::NotFound => {
                 not_found(&queue, [&id]).await?.remove(&id).unwrap_or(NOT_FOUND)
             }
+            other => Fate::not_done(other.name()),
         };
         report.tell(&id, fate)?;
     }

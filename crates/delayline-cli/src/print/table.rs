@@ -80,7 +80,6 @@ fn row(info: &MessageInfo) -> [String; COLUMNS] {
 fn note(info: &MessageInfo) -> String {
     let mut parts = Vec::new();
     match info.state {
-        MessageState::Scheduled | MessageState::Ready => {}
         MessageState::Leased { deadline, cancel_requested } => {
             parts.push(format!("until {}", rfc3339(deadline)));
             if cancel_requested {
@@ -91,6 +90,7 @@ fn note(info: &MessageInfo) -> String {
             let reason = reason.name().replace('_', "-");
             parts.push(format!("{reason} since {}", rfc3339(since)));
         }
+        _ => {}
     }
     if let Some(error) = &info.last_error {
         let error = error.trim();

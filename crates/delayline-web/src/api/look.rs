@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{Explanation, Found, Progress, Resolution, Status, limits};
+use delayline::{Explanation, Found, Listed, Progress, Resolution, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
@@ -63,24 +63,26 @@ pub(super) async fn history(place: Place, context: Context) -> Result<Response, 
 pub(super) async fn list(place: Place, context: Context) -> Result<Response, Problem> {
     let cursor = context.cursor()?;
     let status = match (context.params.text("state"), cursor) {
-        (None, None) => Status::Scheduled,
+        (None, None) => Listed::Scheduled,
         (None, Some(cursor)) => cursor.status,
-        (Some(name), _) => LISTED.into_iter().find(|it| it.name() == name).ok_or_else(|| {
-            Failure::Wrong("`state` is scheduled, ready, leased or dead".to_owned())
-        })?,
+        (Some(name), _) => {
+            Listed::ALL.iter().copied().find(|it| it.name() == name).ok_or_else(|| {
+                Failure::Wrong("`state` is scheduled, ready, leased or dead".to_owned())
+            })?
+        }
     };
     page(&place, &context, status, cursor).await
 }
 
 /// Dead letters, page by page.
 pub(super) async fn dead(place: Place, context: Context) -> Result<Response, Problem> {
-    page(&place, &context, Status::Dead, context.cursor()?).await
+    page(&place, &context, Listed::Dead, context.cursor()?).await
 }
 
 async fn page(
     place: &Place,
     context: &Context,
-    status: Status,
+    status: Listed,
     cursor: Option<Cursor>,
 ) -> Result<Response, Problem> {
     let (name, queue) = context.named(&place.queue)?;
@@ -113,11 +115,11 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
         Found::Live(message) if context.sees_contents() => json::message(&message),
         Found::Live(message) => json::info(&message.info),
         Found::Finished(status) => json::stateless(&id, status.name()),
-        Found::Unreadable => json::stateless(&id, "unreadable"),
         Found::Unknown => {
             let unknown = "the queue has no message with this id".to_owned();
             return Err(Failure::Unknown(unknown).into());
         }
+        _ => json::stateless(&id, "unreadable"),
     };
     Ok(answer(StatusCode::OK, &value))
 }
@@ -154,5 +156,3 @@ pub(super) async fn progress(place: Place, context: Context) -> Result<Response,
 
 /// Proxies end requests that take much longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-const LISTED: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];

@@ -110,7 +110,10 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         draft = draft.throttle(window.into());
     }
     if let delayline::Known::Update(update) = message.known {
-        draft = draft.update_as(update);
+        let Ok(due) = delayline::UpdateDue::try_from(update.due) else {
+            return problem(StatusCode::BAD_REQUEST, "this update is not supported", Map::new());
+        };
+        draft = draft.update_as(update.content, due, update.token);
     }
     let sent = match draft.send().await {
         Ok(sent) => sent,

@@ -1,7 +1,7 @@
 //! Dead letters, the oldest death first.
 
 use axum::response::Response;
-use delayline::{Listing, MessageInfo, MessageState, Position, Status, Timestamp};
+use delayline::{Listed, Listing, MessageInfo, MessageState, Position, Timestamp};
 use delayline_json::{Cursor, Wanted};
 use maud::{Markup, html};
 
@@ -19,17 +19,17 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
     let asked = Asked::in_params(&context.params)?;
     let cursor = context.cursor()?;
-    if cursor.is_some_and(|cursor| cursor.status != Status::Dead) {
+    if cursor.is_some_and(|cursor| cursor.status != Listed::Dead) {
         return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
     let now = queue.server_time().await?;
     let wanted = asked.filter()?.at(now);
-    let mut listing = queue.list(Status::Dead).page_size(PAGE);
+    let mut listing = queue.list(Listed::Dead).page_size(PAGE);
     if let Some(position) = wanted.first().max(cursor.and_then(|cursor| cursor.position)) {
         listing = listing.after(position);
     }
     let found = find(&context, name, &wanted, listing).await?;
-    let next = found.next.map(|at| Cursor { status: Status::Dead, position: Some(at) });
+    let next = found.next.map(|at| Cursor { status: Listed::Dead, position: Some(at) });
     let (of, rest) = (encoded(name.as_bytes()), asked.query());
     let letters = &found.letters;
     let content = html! {

@@ -2,7 +2,7 @@
 
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use delayline::{Explanation, Found, Message, MessageId, MessageState, Timestamp};
+use delayline::{Bytes, Explanation, Found, Message, MessageId, MessageState, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::Frame;
@@ -32,7 +32,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 "The record of this message is damaged. The next claim that comes upon it makes it a \
                  dead letter; " a href="check" { "a repair" } " does so now."
             },
-            Found::Unknown => p { (explanation) },
+            _ => p { (explanation) },
         }
     };
     let here = match &found {
@@ -62,7 +62,7 @@ fn live(
     context: &Context,
     queue: &str,
     now: Timestamp,
-    message: &Message,
+    message: &Message<Bytes>,
     explanation: &Explanation,
 ) -> Markup {
     let info = &message.info;
@@ -79,13 +79,13 @@ fn live(
             dl.facts {
                 div { dt { "Due" } dd { (time(now, info.due)) } }
                 @match info.state {
-                    MessageState::Scheduled | MessageState::Ready => {}
                     MessageState::Leased { deadline, .. } => {
                         div { dt { "Lease until" } dd { (time(now, deadline)) } }
                     }
                     MessageState::Dead { since, .. } => {
                         div { dt { "Dead since" } dd { (time(now, since)) } }
                     }
+                    _ => {}
                 }
                 div { dt { "Sent" } dd { (time(now, info.enqueued_at)) } }
                 @if let Some(expires) = info.expires_at {
@@ -123,7 +123,7 @@ fn live(
     }
 }
 
-fn contents(context: &Context, queue: &str, message: &Message) -> Markup {
+fn contents(context: &Context, queue: &str, message: &Message<Bytes>) -> Markup {
     let form = Form::choose(context.params.text("as"), &message.payload);
     let (text, count) = shown(&message.payload, form);
     let link = message_link(queue, &message.info.id);

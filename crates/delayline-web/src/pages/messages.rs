@@ -1,7 +1,7 @@
 //! The messages of one state.
 
 use axum::response::Response;
-use delayline::{MessageInfo, MessageState, Status, Timestamp};
+use delayline::{Listed, MessageInfo, MessageState, Timestamp};
 use delayline_json::Cursor;
 use maud::{Markup, html};
 
@@ -17,9 +17,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let queue = &served.queue;
     let asked = context.params.text("state").unwrap_or("scheduled");
     let (status, title) = match asked {
-        "scheduled" => (Status::Scheduled, STATES[0].1),
-        "ready" => (Status::Ready, STATES[1].1),
-        "leased" => (Status::Leased, STATES[2].1),
+        "scheduled" => (Listed::Scheduled, STATES[0].1),
+        "ready" => (Listed::Ready, STATES[1].1),
+        "leased" => (Listed::Leased, STATES[2].1),
         _ => return Err(Failure::Wrong("`state` is scheduled, ready or leased".to_owned())),
     };
     let mut listing = queue.list(status).page_size(PAGE);
@@ -37,7 +37,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let of = encoded(name.as_bytes());
     let content = html! {
         h1 { (title) }
-        @if status == Status::Leased && stats.leased > 0 {
+        @if status == Listed::Leased && stats.leased > 0 {
             // The list is in the order of the ends.
             @let first = messages.first().filter(|_| context.params.text("after").is_none());
             (leases(stats.leased, now, first))

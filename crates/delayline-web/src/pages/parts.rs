@@ -103,7 +103,7 @@ fn note(now: Timestamp, info: &MessageInfo) -> Markup {
                 span.far { "lease ends " (relative(now, deadline)) } " "
                 @if cancel_requested { span.badge { "cancel requested" } " " }
             }
-            MessageState::Scheduled | MessageState::Ready => {}
+            _ => {}
         }
         @if info.priority != delayline::Priority::Normal {
             span.badge { (info.priority.name()) } " "

@@ -11,7 +11,7 @@ async fn status(queue: &Raws, id: &str) -> Option<Status> {
     match queue.get(id).await.unwrap() {
         Found::Live(message) => Some(message.info.state.status()),
         Found::Finished(status) => Some(status),
-        Found::Unreadable | Found::Unknown => None,
+        _ => None,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule, Status};
+use delayline_core::{MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule};
 
-use super::{Audit, Listing, Queue, listing, only};
+use super::{Audit, Listed, Listing, Queue, listing, only};
 use crate::Error;
 
 impl<T: ?Sized, C> Queue<T, C> {
@@ -165,10 +165,9 @@ impl<T: ?Sized, C> Queue<T, C> {
         .await
     }
 
-    /// Lists the messages of one status, page by page: [`Status::Scheduled`], [`Status::Ready`],
-    /// [`Status::Leased`] or [`Status::Dead`]. For any other status, the first page is an error.
+    /// Lists the messages of one status, page by page.
     #[must_use]
-    pub fn list(&self, status: Status) -> Listing {
+    pub fn list(&self, status: Listed) -> Listing {
         Listing::new(self.client.clone(), status)
     }
 

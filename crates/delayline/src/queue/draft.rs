@@ -6,10 +6,10 @@ use bytes::Bytes;
 use delayline_core::limits::MAX_PAYLOAD_BYTES;
 use delayline_core::{
     FinishedIds, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
-    UpdateContent, UpdateDue, UpdateToken, Violation,
+    UpdateContent, UpdateToken, Violation,
 };
 
-use super::Sent;
+use super::{Sent, UpdateDue};
 use crate::client::Client;
 use crate::error::message_id;
 use crate::{Error, TraceContext};
@@ -133,10 +133,7 @@ impl Draft {
     ///
     /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
     pub fn debounce(self, at_most: Duration) -> Self {
-        match Millis::try_from(at_most) {
-            Ok(at_most) => self.update(UpdateContent::Replace, UpdateDue::Later { at_most }),
-            Err(violation) => self.try_with(|_| Err(violation.into())),
-        }
+        self.update(UpdateContent::Replace, UpdateDue::Later { at_most })
     }
 
     /// Throttles: creates at most one message of this id per `window` (1 ms to 31 days). The first send
@@ -258,15 +255,16 @@ impl Draft {
     /// update. Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
         let token = UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes());
-        self.update_as(Update::new(content, due, token))
+        self.update_as(content, due, token)
     }
 
     /// Like [`update`](Self::update), with a token of your own: one that your caller repeats along
     /// with its request, for example.
-    pub fn update_as(self, update: Update) -> Self {
-        self.with(|message| {
-            message.known = Known::Update(update);
+    pub fn update_as(self, content: UpdateContent, due: UpdateDue, token: UpdateToken) -> Self {
+        self.try_with(|message| {
+            message.known = Known::Update(Update::new(content, due.try_into()?, token));
             message.finished_ids = FinishedIds::Reuse;
+            Ok(())
         })
     }
 

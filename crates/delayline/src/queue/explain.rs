@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use delayline_core::{DeathReason, Found, MessageInfo, MessageState, Status, Timestamp};
+use delayline_core::{DeathReason, MessageInfo, MessageState, Status, Timestamp};
+
+use super::Found;
 
 /// Why a message is not delivered now, or what has become of it: the result of
 /// [`Queue::explain`](crate::Queue::explain). `Display` says it in words.
@@ -66,9 +68,10 @@ impl Explanation {
     /// Explains what a look-up has found, given the server's clock then and whether the queue is
     /// paused. [`Queue::explain`](crate::Queue::explain) does all of it.
     #[must_use]
-    pub fn new(found: &Found, now: Timestamp, is_paused: bool) -> Self {
+    pub fn new<T>(found: &Found<T>, now: Timestamp, is_paused: bool) -> Self {
         match found {
             Found::Live(message) => Self::of_live(&message.info, now, is_paused),
+            Found::Undecodable { message, .. } => Self::of_live(&message.info, now, is_paused),
             Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
             Found::Unknown => Self::Unknown,
@@ -96,6 +99,8 @@ impl Explanation {
             MessageState::Dead { reason, since } => {
                 Self::Dead { reason, ago: between(since, now), last_error: info.last_error.clone() }
             }
+            // A state of a later version.
+            _ => Self::Unreadable,
         }
     }
 

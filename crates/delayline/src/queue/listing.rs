@@ -3,23 +3,23 @@
 use delayline_core::limits::MAX_PAGE;
 use delayline_core::{
     Applied, Check, Finding, List, MessageInfo, MessageState, Op, Position, Redriven, Reply,
-    Status, Timestamp,
+    Timestamp,
 };
 
 use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
 
 use crate::client::Client;
-use crate::{Error, Queue};
+use crate::{Error, Listed, Queue};
 
 /// A listing of the messages of one status: made by [`Queue::list`](crate::Queue::list) or
 /// [`Queue::dead_letters`](crate::Queue::dead_letters).
 ///
 /// ```
-/// # use delayline::{Queue, Status};
+/// # use delayline::{Listed, Queue};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
-/// let mut scheduled = queue.list(Status::Scheduled);
+/// let mut scheduled = queue.list(Listed::Scheduled);
 /// while let Some(page) = scheduled.next_page().await? {
 ///     for message in page {
 ///         println!("{} is due at {}", message.id, message.due);
@@ -31,7 +31,7 @@ use crate::{Error, Queue};
 #[derive(Clone, Debug)]
 pub struct Listing {
     client: Client,
-    status: Status,
+    status: Listed,
     after: Option<Position>,
     page_size: usize,
     ended: bool,
@@ -49,7 +49,7 @@ struct Bound {
 }
 
 impl Listing {
-    pub(super) const fn new(client: Client, status: Status) -> Self {
+    pub(super) const fn new(client: Client, status: Listed) -> Self {
         Self { client, status, after: None, page_size: MAX_PAGE, ended: false, bound: None }
     }
 
@@ -58,7 +58,7 @@ impl Listing {
         let Applied { at: until, reply, .. } = client.apply(&Op::Stats).await?;
         let Reply::Stats(stats) = reply else { return Err(Error::unexpected_reply()) };
         let bound = Some(Bound { until, left: stats.dead });
-        Ok(Self { bound, ..Self::new(client, Status::Dead) })
+        Ok(Self { bound, ..Self::new(client, Listed::Dead) })
     }
 
     /// For a listing of dead letters, the server's clock when
@@ -105,7 +105,7 @@ impl Listing {
     /// page.
     pub async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         while !self.ended {
-            let list = List::new(self.status, self.page_size).after(self.after);
+            let list = List::new(self.status.into(), self.page_size).after(self.after);
             let reply = self.client.apply(&Op::List(list)).await?.reply;
             let Reply::List(mut page) = reply else { return Err(Error::unexpected_reply()) };
             // A page that does not advance would repeat forever.
@@ -127,13 +127,13 @@ impl Listing {
     /// after an error.
     ///
     /// ```
-    /// # use delayline::{Queue, Status};
+    /// # use delayline::{Listed, Queue};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
     /// use futures_util::TryStreamExt as _;
     ///
-    /// let mut scheduled = queue.list(Status::Scheduled).into_stream();
+    /// let mut scheduled = queue.list(Listed::Scheduled).into_stream();
     /// while let Some(message) = scheduled.try_next().await? {
     ///     println!("{} is due at {}", message.id, message.due);
     /// }

@@ -2,19 +2,31 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
-    Applied, Forecast, Found, History, MessageId, MessageState, Millis, Op, Progress, Reply,
-    Resolution, Stats, Timestamp,
+    Applied, Forecast, History, MessageId, MessageState, Millis, Op, Progress, Reply, Resolution,
+    Stats, Timestamp,
 };
 
-use super::{Explanation, Queue, only};
+use super::{Explanation, Found, Queue, only};
 use crate::error::message_id;
-use crate::{Error, telemetry};
+use crate::{Decode, Error, Raw, telemetry};
 
-impl<T: ?Sized, C> Queue<T, C> {
-    /// Returns what is known about an id. [`decode`](Self::decode) reads the payload of a live
-    /// message.
+impl<T, C: Decode<T>> Queue<T, C> {
+    /// Returns what is known about an id, with the value of a live message.
+    ///
+    /// ```
+    /// # use delayline::{Found, Queue};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+    /// let id = queue.send(&7).await?;
+    /// let Found::Live(message) = queue.get(id).await? else { panic!("it was sent") };
+    /// assert_eq!(message.payload, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -24,13 +36,11 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// Like [`cancel`](Self::cancel).
     #[doc(alias = "peek")]
-    pub async fn get<I>(&self, id: I) -> Result<Found, Error>
+    pub async fn get<I>(&self, id: I) -> Result<Found<T>, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        let reply = self.ask(&Op::Get(vec![message_id(id)?])).await?;
-        let Reply::Get(items) = reply else { return Err(Error::unexpected_reply()) };
-        only(items)
+        only(self.get_many([id]).await?)
     }
 
     /// Returns what is known about many ids, one result per id, in order. Each operation looks up
@@ -57,17 +67,23 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// Like [`cancel`](Self::cancel); an id outside its limits fails the whole call before anything
     /// is sent.
-    pub async fn get_many<I>(&self, ids: impl IntoIterator<Item = I>) -> Result<Vec<Found>, Error>
+    pub async fn get_many<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+    ) -> Result<Vec<Found<T>>, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
+        let found = self.each(MAX_LOOK_UP, ids, Op::Get, |reply| match reply {
             Reply::Get(items) => Some(items),
             _ => None,
-        })
-        .await
+        });
+        let found = found.await?.into_iter().map(|found| Found::read(found, self.codec().as_ref()));
+        found.collect::<Option<_>>().ok_or_else(Error::unexpected_reply)
     }
+}
 
+impl<T: ?Sized, C> Queue<T, C> {
     /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until
     /// `limit` has passed, and returns how far it has come ([G32](crate::guarantees#g32)). An id
     /// that the queue does not know is
@@ -110,8 +126,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel). While the server cannot be reached, a wait lasts as long as the
-    /// [`patience`](Self::patience) of a call, even if that is longer than `limit`.
+    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends 100 ms after `limit`
+    /// at the latest, or after one second if `limit` is shorter. The error is
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the
+    /// message was pending in the last two seconds, the wait returns [`Progress::Pending`] instead.
     #[doc(alias = "join")]
     #[doc(alias = "wait_until_finished")]
     pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Progress, Error>
@@ -152,9 +170,9 @@ impl<T: ?Sized, C> Queue<T, C> {
         let id = message_id(id)?;
         let Applied { at, reply, .. } = self.client.apply(&Op::Get(vec![id])).await?;
         let Reply::Get(found) = reply else { return Err(Error::unexpected_reply()) };
-        let found = only(found)?;
+        let found = Found::<Bytes>::read(only(found)?, &Raw).ok_or_else(Error::unexpected_reply)?;
         let is_ready = matches!(
-            &found, Found::Live(message) if message.info.state == MessageState::Ready
+            found.info(), Some(info) if info.state == MessageState::Ready
         );
         let is_paused = is_ready && self.stats().await?.paused;
         Ok(Explanation::new(&found, at, is_paused))

@@ -120,6 +120,7 @@ impl Observed {
                             meters::lease_lost(&self.queue);
                             tell(id, EventKind::LeaseLost { epoch: lease.epoch });
                         }
+                        _ => {}
                     }
                 }
             }
@@ -207,7 +208,8 @@ impl Observed {
             Settled::Done { status } => Some(status),
             // The reply to the first attempt was lost, so it is reported now.
             Settled::AlreadyDone { ended } => ended,
-            Settled::Stale | Settled::Missing => {
+            // A result of a later version does not end the lease either.
+            _ => {
                 meters::lease_lost(&self.queue);
                 return EventKind::LeaseLost { epoch: item.lease.epoch };
             }
@@ -234,9 +236,9 @@ impl Observed {
             (_, Outcome::Ack) => EventKind::Acked,
             (_, &(Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. })) => {
                 meters::retried(&self.queue);
-                EventKind::Retried { delay }
+                EventKind::Retried { delay: delay.into() }
             }
-            (_, &Outcome::Snooze { delay }) => EventKind::Snoozed { delay },
+            (_, &Outcome::Snooze { delay }) => EventKind::Snoozed { delay: delay.into() },
             (_, Outcome::Release) => EventKind::Released,
         }
     }
@@ -293,7 +295,7 @@ fn changes(op: &Op, reply: &Reply, tell: impl Fn(&MessageId, EventKind)) {
                 match result {
                     Cancelled::Cancelled => tell(id, EventKind::Cancelled),
                     Cancelled::InFlight => tell(id, EventKind::CancelRequested),
-                    Cancelled::NotFound => {}
+                    _ => {}
                 }
             }
         }

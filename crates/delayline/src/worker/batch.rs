@@ -77,6 +77,7 @@ where
 
 /// How the handling of a batch ended, in the order of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcomes {
     /// The same for all messages.
     All(Outcome),

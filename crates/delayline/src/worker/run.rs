@@ -290,7 +290,7 @@ impl Run {
              unstarted; use a lease of several round trips"
         );
         for id in ids {
-            client.events().tell(id, at, EventKind::NotStarted { lease, round_trip });
+            client.events().tell(id, at, EventKind::NotStarted { lease: lease.into(), round_trip });
         }
     }
 

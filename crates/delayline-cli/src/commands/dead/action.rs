@@ -9,7 +9,7 @@ use crate::report::Fate;
 
 /// Something to be done with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Action {
     /// They are due again.
     Redrive {
         /// From now.
@@ -19,7 +19,7 @@ pub(super) enum Deed {
     Purge,
 }
 
-impl Deed {
+impl Action {
     pub(super) const fn verb(self) -> &'static str {
         match self {
             Self::Redrive { .. } => "redrive",
@@ -60,16 +60,13 @@ impl Deed {
 const fn redriven(outcome: Redriven) -> Fate {
     match outcome {
         Redriven::Done { due } => Fate::due("redriven", due),
-        Redriven::NotDead => Fate::not_done("not_dead"),
-        Redriven::Unreadable => Fate::not_done("unreadable"),
-        Redriven::NotFound => Fate::not_done("not_found"),
+        other => Fate::not_done(other.name()),
     }
 }
 
 const fn purged(outcome: Purged) -> Fate {
     match outcome {
         Purged::Purged => Fate::done("purged"),
-        Purged::NotDead => Fate::not_done("not_dead"),
-        Purged::NotFound => Fate::not_done("not_found"),
+        other => Fate::not_done(other.name()),
     }
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use delayline::backend::UpdateDue;
 use delayline::{
     Cancelled, Enqueued, FinishedIds, Known, MessageId, NewMessage, Queue, Raw, Schedule, Update,
-    UpdateContent, UpdateDue,
+    UpdateContent,
 };
 use delayline_json::duration;
 use delayline_redis_protocol::{ConnectOptions, Topology};

@@ -1,0 +1,97 @@
+//! What a look-up returns.
+
+use std::fmt;
+
+use bytes::Bytes;
+use delayline_core::{Follower, Headers, MessageInfo, Status};
+
+use crate::{CodecError, Decode};
+
+/// What a queue knows about an id: returned by [`Queue::get`](crate::Queue::get).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Found<T> {
+    /// A live message.
+    Live(Box<Message<T>>),
+    /// A live message whose payload the queue's codec cannot decode.
+    Undecodable {
+        /// The message, with the bytes of its payload.
+        message: Box<Message<Bytes>>,
+        /// Why the codec failed.
+        error: CodecError,
+    },
+    /// A message that finished recently. (One that was replaced has left its id to another.)
+    Finished(Status),
+    /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
+    Unreadable,
+    /// The id is not known.
+    Unknown,
+}
+
+/// A live message of a queue.
+///
+/// Its `Debug` output omits the payload.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message<T> {
+    /// Everything but the content.
+    pub info: MessageInfo,
+    /// The headers.
+    pub headers: Headers,
+    /// The value that was sent.
+    pub payload: T,
+    /// What will take the place of this message when its lease ends, if an update came meanwhile.
+    pub follower: Option<Follower>,
+}
+
+impl<T> Found<T> {
+    /// Returns everything but the content of a live message, whether or not it can be decoded.
+    #[must_use]
+    pub const fn info(&self) -> Option<&MessageInfo> {
+        match self {
+            Self::Live(message) => Some(&message.info),
+            Self::Undecodable { message, .. } => Some(&message.info),
+            Self::Finished(_) | Self::Unreadable | Self::Unknown => None,
+        }
+    }
+
+    pub(super) fn read<C: Decode<T>>(found: delayline_core::Found, codec: &C) -> Option<Self> {
+        use delayline_core::Found as Raw;
+        Some(match found {
+            Raw::Live(message) => match codec.decode(&message.payload) {
+                Ok(value) => Self::Live(Box::new(Message::of(*message, |_| value))),
+                Err(error) => {
+                    let message = Box::new(Message::of(*message, |payload| payload));
+                    Self::Undecodable { message, error }
+                }
+            },
+            Raw::Finished(status) => Self::Finished(status),
+            Raw::Unreadable => Self::Unreadable,
+            Raw::Unknown => Self::Unknown,
+            _ => return None,
+        })
+    }
+}
+
+impl<T> Message<T> {
+    /// A message without headers and without a follower.
+    #[must_use]
+    pub fn new(info: MessageInfo, payload: T) -> Self {
+        Self { info, headers: Headers::default(), payload, follower: None }
+    }
+
+    fn of(message: delayline_core::Message, payload: impl FnOnce(Bytes) -> T) -> Self {
+        let delayline_core::Message { info, headers, payload: bytes, follower, .. } = message;
+        Self { info, headers, payload: payload(bytes), follower }
+    }
+}
+
+impl<T> fmt::Debug for Message<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("info", &self.info)
+            .field("headers", &self.headers)
+            .field("follower", &self.follower)
+            .finish_non_exhaustive()
+    }
+}

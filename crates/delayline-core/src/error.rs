@@ -70,6 +70,18 @@ pub enum ErrorKind {
     /// The server is loading, busy with a script, short of replicas, or moving the queue.
     /// [`ErrorClass::NotExecuted`].
     Busy,
+    /// Another process, or another part of this one, uses the directory of the queues. The detail
+    /// names it. [`ErrorClass::NotExecuted`].
+    InUse,
+    /// The disk has no room for the operation. Operations that make room still work.
+    /// [`ErrorClass::NotExecuted`].
+    DiskFull,
+    /// The directory of the queues cannot be opened: it is damaged, belongs to another program, or
+    /// cannot be written. The detail says where, and what to do. [`ErrorClass::Rejected`].
+    Storage,
+    /// The disk failed while the operation was stored. The queues have to be opened again.
+    /// [`ErrorClass::Ambiguous`].
+    DiskFailed,
     /// Too many operations are waiting in this process, or the server accepts no more clients.
     /// [`ErrorClass::NotExecuted`].
     Overloaded,
@@ -126,6 +138,8 @@ impl ErrorKind {
             | Self::ReadOnly
             | Self::OutOfMemory
             | Self::Busy
+            | Self::InUse
+            | Self::DiskFull
             | Self::Overloaded => ErrorClass::NotExecuted,
             Self::Invalid(_)
             | Self::Encode
@@ -136,6 +150,7 @@ impl ErrorKind {
             | Self::Evicting { .. }
             | Self::WrongType
             | Self::Damaged
+            | Self::Storage
             | Self::NewerVersion { .. }
             | Self::OlderVersion { .. }
             | Self::NewerFeature { .. }
@@ -144,6 +159,7 @@ impl ErrorKind {
             | Self::Timeout
             | Self::Unconfirmed
             | Self::Protocol
+            | Self::DiskFailed
             | Self::Server => ErrorClass::Ambiguous,
         }
     }
@@ -169,6 +185,12 @@ impl fmt::Display for ErrorKind {
                  set it to noeviction"
             ),
             Self::Busy => f.write_str("the server cannot serve the operation now"),
+            Self::InUse => f.write_str("the directory of the queues is in use"),
+            Self::DiskFull => f.write_str("the disk has no room for the operation"),
+            Self::Storage => f.write_str("the directory of the queues cannot be opened"),
+            Self::DiskFailed => {
+                f.write_str("the disk failed, and the queues have to be opened again")
+            }
             Self::Overloaded => f.write_str("too many operations or clients at once"),
             Self::WrongType => f.write_str("a key holds another type of value"),
             Self::Damaged => f.write_str("the queue's control record is damaged"),

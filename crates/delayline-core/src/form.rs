@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ::bytes::Bytes;
-use serde::de::Error;
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -66,14 +66,22 @@ impl fmt::Display for Text {
     }
 }
 
+/// In a binary format, bytes are bytes.
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_bytes(&self.0)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return deserializer.deserialize_byte_buf(BytesVisitor);
+        }
         let text = String::deserialize(deserializer)?;
         let mut parts = text.split('%');
         let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -85,6 +93,24 @@ impl<'de> Deserialize<'de> for Text {
             bytes.extend(part.bytes().skip(2));
         }
         Ok(Self(bytes.into()))
+    }
+}
+
+struct BytesVisitor;
+
+impl Visitor<'_> for BytesVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Text, E> {
+        Ok(Text(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Text, E> {
+        Ok(Text(bytes.into()))
     }
 }
 

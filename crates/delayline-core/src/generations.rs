@@ -9,8 +9,18 @@ use crate::Timestamp;
 /// An entry is remembered for at least `retention_ms`, unless the younger generation fills up, and
 /// for at most twice that time. The Redis scripts keep the same two generations in two hashes.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        bound(deserialize = "K: serde::Deserialize<'de> + Ord, V: serde::Deserialize<'de>"),
+        deny_unknown_fields
+    )
+)]
 pub(crate) struct Generations<K, V> {
+    #[cfg_attr(feature = "serde", serde(skip))]
     retention_ms: u64,
+    #[cfg_attr(feature = "serde", serde(skip))]
     capacity: usize,
     /// When the younger generation began.
     started: Timestamp,
@@ -27,6 +37,12 @@ impl<K: Ord, V> Generations<K, V> {
             younger: BTreeMap::new(),
             older: BTreeMap::new(),
         }
+    }
+
+    /// Sets the limits, which are not serialized: those of this version apply.
+    #[cfg(feature = "serde")]
+    pub(crate) const fn limit(&mut self, retention_ms: u64, capacity: usize) {
+        (self.retention_ms, self.capacity) = (retention_ms, capacity);
     }
 
     pub(crate) fn get(&self, now: Timestamp, key: &K) -> Option<&V> {

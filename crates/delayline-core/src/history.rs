@@ -75,6 +75,11 @@ impl History {
 
 /// A queue at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct HistoryPoint {
     /// The instant: the beginning of a minute or an hour, or the time of the reply.

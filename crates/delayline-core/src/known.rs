@@ -123,7 +123,8 @@ impl fmt::Debug for UpdateToken {
 }
 
 /// The tokens of the latest updates of an id, the latest last; 0 where there is none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Tokens([[u8; UpdateToken::BYTES]; MAX_UPDATE_TOKENS]);
 
 impl Tokens {

@@ -30,7 +30,10 @@
 //! `serde`, off by default: `Serialize` and `Deserialize` for [`Op`] and all that it is made of. Values
 //! are checked as by their constructors, unknown fields are refused, and bytes are text: `%` and what
 //! is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the format has to
-//! describe itself, as JSON does.
+//! describe itself, as JSON does. In a binary format, bytes are bytes.
+//!
+//! [`State`] is serialized too, for backends that store it: its form may differ from version to
+//! version.
 //!
 //! # What later versions may add
 //!

@@ -133,6 +133,11 @@ impl Relay {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Element {
     /// The id of the message.
@@ -142,6 +147,7 @@ pub struct Element {
     /// The headers.
     pub headers: Headers,
     /// The payload.
+    #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     pub payload: Bytes,
 }
 

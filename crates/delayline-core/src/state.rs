@@ -13,6 +13,8 @@ mod ready;
 mod relay;
 mod results;
 mod ring;
+#[cfg(feature = "serde")]
+mod stored;
 mod windows;
 
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +44,11 @@ type Index = BTreeMap<(Timestamp, u64), MessageId>;
 /// Total and deterministic: every operation at every instant has exactly one result, even if the
 /// clock steps back (G19).
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(remote = "Self", default, deny_unknown_fields)
+)]
 pub struct State {
     /// The number of operations that have changed something.
     revision: u64,
@@ -54,12 +61,16 @@ pub struct State {
     minutes: Ring,
     hours: Ring,
     /// Every live message.
+    #[cfg_attr(feature = "serde", serde(with = "stored::entries"))]
     entries: HashMap<MessageId, Entry>,
     /// Scheduled and ready messages by due time, one index per priority.
+    #[cfg_attr(feature = "serde", serde(skip))]
     due: [Index; Priority::ALL.len()],
     /// Leased messages by deadline.
+    #[cfg_attr(feature = "serde", serde(skip))]
     leased: Index,
     /// Dead letters by time of death.
+    #[cfg_attr(feature = "serde", serde(skip))]
     dead: Index,
     /// Finished messages, for as long as they are remembered.
     finished: Generations<MessageId, Finished>,
@@ -73,6 +84,11 @@ pub struct State {
 
 /// What is remembered about a finished message.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 struct Finished {
     status: Status,
     digest: u64,

@@ -42,6 +42,11 @@ impl MessageState {
 
 /// Why a message is a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub enum DeathReason {
     /// It failed `max_failures` times.

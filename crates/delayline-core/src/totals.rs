@@ -10,6 +10,11 @@ use crate::{DeathReason, Millis};
 /// worker or exporter has to be running, and a repeated operation counts once. A repair leaves them
 /// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct Totals {
     /// Messages enqueued.

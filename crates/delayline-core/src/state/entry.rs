@@ -10,40 +10,77 @@ use crate::{
 
 /// A live message.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub(super) struct Entry {
     // Written once, at enqueue (but a redrive removes the expiry).
     pub(super) id: MessageId,
     pub(super) sequence: u64,
     pub(super) enqueued_at: Timestamp,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) expires_at: Option<Timestamp>,
     pub(super) digest: u64,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) priority: Priority,
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            default = "crate::form::max_failures",
+            skip_serializing_if = "crate::form::is_max_failures"
+        )
+    )]
     pub(super) max_failures: u32,
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            default = "crate::form::max_crashes",
+            skip_serializing_if = "crate::form::is_max_crashes"
+        )
+    )]
     pub(super) max_crashes: u32,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     headers: Headers,
+    #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     payload: Bytes,
 
     // Changes during the message's life.
     pub(super) due: Timestamp,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) epoch: u64,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) failures: u32,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) crashes: u32,
     /// The latest claim; together with the epoch, it is the lease.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) claim_id: Option<ClaimId>,
     /// How the latest lease was settled, to recognise a repeated settlement, and how that ended the
     /// message whose place this one has taken.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) settled: Option<(OutcomeKind, Option<Status>)>,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     first_error: Option<String>,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     last_error: Option<String>,
     /// The latest updates of this id.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) tokens: Tokens,
     /// What takes the message's place when its lease ends. Only leased messages have one.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) follower: Option<Box<Next>>,
     pub(super) place: Place,
 }
 
 /// What takes the place of a message.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub(super) struct Next {
     pub(super) message: NewMessage,
     pub(super) digest: u64,
@@ -56,6 +93,11 @@ pub(super) struct Next {
 /// The index that contains a message. Whether a waiting one is scheduled or ready depends on the
 /// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub(super) enum Place {
     Waiting,
     Leased { deadline: Timestamp, cancel_requested: bool },
@@ -64,6 +106,11 @@ pub(super) enum Place {
 
 /// An [`Outcome`] without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub(super) enum OutcomeKind {
     Ack,
     Retry,

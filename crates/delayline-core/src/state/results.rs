@@ -17,14 +17,32 @@ pub(super) struct Results {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub(super) struct Kept {
     /// The lease whose ack had it.
     pub(super) lease: Lease,
     until: Timestamp,
+    #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     pub(super) bytes: Bytes,
 }
 
 impl Results {
+    #[cfg(feature = "serde")]
+    pub(super) const fn all(&self) -> &BTreeMap<MessageId, Kept> {
+        &self.by_id
+    }
+
+    #[cfg(feature = "serde")]
+    pub(super) fn of(by_id: BTreeMap<MessageId, Kept>) -> Self {
+        let by_end = by_id.iter().map(|(id, kept)| (kept.until, id.clone())).collect();
+        let bytes = by_id.values().map(|kept| kept.bytes.len()).sum();
+        Self { by_id, by_end, bytes }
+    }
+
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Option<&Kept> {
         self.by_id.get(id).filter(|kept| kept.until > now)
     }

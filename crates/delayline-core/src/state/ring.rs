@@ -7,6 +7,11 @@ use crate::{HistoryPoint, Resolution, Timestamp};
 /// The snapshots of one resolution. Each slot is for the minutes, or hours, whose numbers leave the
 /// same remainder, and holds the latest of them: so nothing has to be trimmed.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub(super) struct Ring {
     resolution: Resolution,
     slots: BTreeMap<u64, HistoryPoint>,

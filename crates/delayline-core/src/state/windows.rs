@@ -13,6 +13,19 @@ pub(super) struct Windows {
 }
 
 impl Windows {
+    #[cfg(feature = "serde")]
+    pub(super) const fn all(&self) -> &BTreeSet<(Timestamp, MessageId)> {
+        &self.by_end
+    }
+
+    /// The last window of an id counts.
+    #[cfg(feature = "serde")]
+    pub(super) fn of(windows: Vec<(Timestamp, MessageId)>) -> Self {
+        let by_id: HashMap<_, _> = windows.into_iter().map(|(end, id)| (id, end)).collect();
+        let by_end = by_id.iter().map(|(id, end)| (*end, id.clone())).collect();
+        Self { by_id, by_end }
+    }
+
     /// Returns when the window of an id ends, if it has not ended.
     pub(super) fn end(&self, now: Timestamp, id: &MessageId) -> Option<Timestamp> {
         self.by_id.get(id).copied().filter(|end| *end > now)
@@ -50,6 +63,21 @@ mod tests {
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_ms(ms).unwrap()
+    }
+
+    /// A refused send leaves the revision as it is, and so the queue.
+    #[test]
+    fn a_window_without_room_changes_nothing() {
+        let id = |text: &str| MessageId::try_from(text).unwrap();
+        let length = Millis::new(1_000).unwrap();
+        let mut windows = Windows::default();
+        for n in 0..MAX_THROTTLED_IDS {
+            assert!(windows.begin(at(0), &id(&n.to_string()), length));
+        }
+        let before = windows.by_end.clone();
+        assert!(!windows.begin(at(999), &id("new"), length));
+        assert_eq!((windows.by_id.len(), &windows.by_end), (MAX_THROTTLED_IDS, &before));
+        assert!(windows.begin(at(1_000), &id("new"), length), "two windows have ended");
     }
 
     /// Whether or not it is among the oldest, which make room for the first.

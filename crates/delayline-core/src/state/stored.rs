@@ -1,0 +1,112 @@
+//! The serialized form of a whole queue: what no derive can do.
+//!
+//! Indexes are built anew, and the limits are those of the version that reads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::entry::Place;
+use super::results::{Kept, Results};
+use super::windows::Windows;
+use super::{Index, State};
+use crate::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL};
+use crate::{MessageId, Priority, Timestamp};
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for State {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut state = Self::deserialize(deserializer)?;
+        state.finished.limit(FINISHED_RETENTION_MS, MAX_FINISHED);
+        state.journal.limit(JOURNAL_RETENTION_MS, MAX_JOURNAL);
+        if !state.build_indexes() {
+            return Err(D::Error::custom("two messages have the same sequence number"));
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    /// Builds the indexes of the entries. Returns whether every message has a place of its own.
+    fn build_indexes(&mut self) -> bool {
+        let index = |includes: &dyn Fn(Place, Priority) -> bool| -> Index {
+            // Collected, because a map is built faster from many entries than one by one.
+            let entries = self.entries.values();
+            let mut found: Vec<_> = entries
+                .filter(|entry| includes(entry.place, entry.priority))
+                .map(|entry| (entry.key(), entry.id.clone()))
+                .collect();
+            found.sort_unstable_by_key(|(key, _)| *key);
+            found.into_iter().collect()
+        };
+        let due = Priority::ALL
+            .map(|level| index(&|place, priority| place == Place::Waiting && priority == level));
+        let leased = index(&|place, _| matches!(place, Place::Leased { .. }));
+        let dead = index(&|place, _| matches!(place, Place::Dead { .. }));
+        let indexed = due.iter().chain([&leased, &dead]).map(Index::len).sum::<usize>();
+        (self.due, self.leased, self.dead) = (due, leased, dead);
+        indexed == self.entries.len()
+    }
+}
+
+/// The messages, in the order of their sequence numbers.
+pub(super) mod entries {
+    use super::{Deserialize, Deserializer, Error, HashMap, MessageId, Serializer};
+    use crate::state::entry::Entry;
+
+    pub(in crate::state) fn serialize<S: Serializer>(
+        entries: &HashMap<MessageId, Entry>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut all: Vec<_> = entries.values().collect();
+        all.sort_unstable_by_key(|entry| entry.sequence);
+        serializer.collect_seq(all)
+    }
+
+    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<HashMap<MessageId, Entry>, D::Error> {
+        let all = Vec::<Entry>::deserialize(deserializer)?;
+        let number = all.len();
+        let entries: HashMap<_, _> =
+            all.into_iter().map(|entry| (entry.id.clone(), entry)).collect();
+        if entries.len() != number {
+            return Err(D::Error::custom("two messages have the same id"));
+        }
+        Ok(entries)
+    }
+}
+
+impl Serialize for Results {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.all().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Results {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::<MessageId, Kept>::deserialize(deserializer).map(Self::of)
+    }
+}
+
+impl Serialize for Windows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.all().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Windows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let windows = Vec::<(Timestamp, MessageId)>::deserialize(deserializer)?;
+        let number = windows.len();
+        Some(Self::of(windows))
+            .filter(|windows| windows.all().len() == number)
+            .ok_or_else(|| D::Error::custom("an id is throttled twice"))
+    }
+}

@@ -67,7 +67,7 @@ fn with_backlog(backlog: usize) -> State {
     state
 }
 
-/// It stands still: nothing is forgotten for its age, only for the number of what came after it.
+/// The clock stands still: entries are forgotten only because of the number of later ones.
 fn now() -> Timestamp {
     Timestamp::MIN
 }

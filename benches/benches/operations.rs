@@ -56,7 +56,8 @@ fn bench(criterion: &mut Criterion, runtime: &Runtime, name: &str, queue: &Arc<d
             group.throughput(Throughput::Elements(u64::try_from(batch).unwrap_or(u64::MAX)));
             group.bench_function(BenchmarkId::new(format!("{measured:?}"), batch), |bencher| {
                 bencher.iter_custom(|rounds| {
-                    // On the runtime's own thread, where the driver is: no thread waits for another.
+                    // On the runtime's own thread, where the driver is: no thread waits for
+                    // another.
                     let task = runtime.spawn(time(Arc::clone(queue), measured, batch, rounds));
                     runtime.block_on(task).expect("every round succeeds")
                 });
@@ -82,7 +83,7 @@ async fn time(queue: Arc<dyn Backend>, measured: Measured, batch: usize, rounds:
 async fn clear(queue: &dyn Backend, op: &Op, reply: Reply) {
     let held = match (op, reply) {
         (Op::Settle(settled), _) => {
-            // What was acked is not found.
+            // Acked messages are not found.
             let ids = settled.iter().map(|item| item.id.clone()).collect();
             apply(queue, &Op::Cancel(ids)).await;
             return;

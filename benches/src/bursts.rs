@@ -80,7 +80,7 @@ async fn due_at_once(
     Ok(vec![enqueue, claim, watch.longest()?])
 }
 
-/// The longest claim while leases are taken back.
+/// The longest claim while expired leases are reclaimed.
 async fn leases_end_at_once(server: &Server, queue: &dyn QueueBackend) -> Result<Vec<f64>> {
     let (now, _) = stats(queue).await?;
     for first in (0..LEASED).step_by(BATCH) {

@@ -20,7 +20,7 @@ const PHASES: [&str; 3] = ["enqueue", "claim", "ack"];
 /// Microseconds of enqueue, claim and ack.
 type Phases = [f64; PHASES.len()];
 
-/// Measures both drivers and both floors, batch by batch, on a server of its own each time.
+/// Measures both drivers and both floors, batch by batch, each time on a new server.
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
     let (mut redis, mut fred) = (Vec::new(), Vec::new());
     let (mut scripts, mut commands) = (Vec::new(), Vec::new());

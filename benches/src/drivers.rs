@@ -1,4 +1,4 @@
-//! redis-rs and fred side by side: speed, faults, and what they cost a build.
+//! redis-rs and fred compared: speed, faults, and build times.
 
 mod builds;
 mod faults;
@@ -55,7 +55,7 @@ pub(crate) async fn topologies(messages: usize, progress: &ProgressBar) -> Resul
 /// Client cost per message.
 pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let progress = progress.clone();
-    // It has a runtime of its own.
+    // It has its own runtime.
     tokio::task::spawn_blocking(move || speed::of_client(messages, &progress)).await?
 }
 

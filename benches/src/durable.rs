@@ -1,4 +1,4 @@
-//! Messages a second that a replica has to confirm, beside those that it need not.
+//! Messages per second with and without the confirmation of a replica.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::table::{Columns, Table};
 use crate::throughput::rate;
 use crate::way::{DRIVERS, Way};
 
-/// So many tasks send at once; and the part of all messages that is enough then.
+/// Number of tasks that send at once, and the share of all messages that is enough then.
 const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
-/// Both are measured so often, in turn.
+/// Number of rounds in which both are measured in turn.
 const ROUNDS: usize = 5;
 const DURABILITIES: [Durability; 2] = [Durability::None, Durability::Replicas(1)];
 

@@ -1,5 +1,5 @@
-//! The least that enqueue, claim and ack can cost with these structures: the same changes, without a
-//! check, a fence or dead letters. Nobody could use it.
+//! The least that enqueue, claim and ack can cost with these structures: the same changes, without
+//! a check, a fence or dead letters. Nobody could use it.
 
 mod bare_scripts;
 mod plain_commands;

@@ -58,7 +58,7 @@ async fn spent(measured: Measured, batch: usize, rounds: usize, applies: bool) -
     let server =
         server.try_start().context("running a server under valgrind, which has to be installed")?;
     let queue = Arc::clone(DRIVERS[0].open(&server).await?.backend());
-    // The first brings the server its script, which is not what is to be measured.
+    // The first call loads the script, which must not be measured.
     let first = measured.prepare(&*queue, batch).await;
     apply(&*queue, &first).await;
     let mut ops = Vec::with_capacity(rounds);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::table::{Columns, Table};
 use crate::way::{DRIVERS, Way};
 
-/// So many others wait, and are not due.
+/// Numbers of other messages, which wait and are not due.
 const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 /// The load: a batch in each interval, each message due within the longest delay.
@@ -22,7 +22,7 @@ const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 const LOAD_DELAY: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(86_400);
 
-/// One message after the other, so many, each due within half a second from its sending.
+/// Sends messages one after the other, each due within half a second.
 pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for way in DRIVERS {
@@ -36,7 +36,7 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Tabl
     Ok(table("lateness-idle", "Lateness of a lone message on an idle server", rows))
 }
 
-/// 5,000 messages a second, for so long.
+/// Sends 5,000 messages per second for `time`.
 pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for way in DRIVERS {
@@ -89,7 +89,7 @@ impl Bench {
         let (report, lateness) = unbounded_channel();
         let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
         tokio::spawn(worker.run(move |job: Job<Bytes>| {
-            // Nobody listens at the end.
+            // The receiver is dropped at the end.
             let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
             async { Ok::<(), &str>(()) }
         }));

@@ -1,5 +1,5 @@
-//! What the benchmarks share: the operations of one round, what programs do with a queue, and what they
-//! say of a server.
+//! What the benchmarks share: the operations of one round, what programs do with a queue, and what
+//! they say of a server.
 
 mod operations;
 mod ops;

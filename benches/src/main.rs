@@ -32,7 +32,7 @@ use self::table::Table;
 
 /// Measures Delayline on private servers, on this machine
 ///
-/// Each subject has servers of its own. Figures are to be compared within one run: machines differ,
+/// Each subject has its own servers. Figures are to be compared within one run: machines differ,
 /// and so do the hours of one machine.
 #[derive(Parser)]
 struct Args {
@@ -69,7 +69,7 @@ enum Subject {
     Memory,
     /// Messages per second: sent in bulk and one by one, and handled by a worker
     Throughput,
-    /// Messages a second that a replica has to confirm, beside those that it need not
+    /// Messages per second with and without the confirmation of a replica
     Durable,
     /// How late lone messages are handled on an idle server, with up to 10^6 others waiting
     LatenessIdle,
@@ -207,7 +207,8 @@ fn save_figures(directory: &Path, circumstances: &str, tables: &[Table]) -> Resu
     redraw(directory)
 }
 
-/// Draws the plots of the figures in a directory, and of those beside other queues if they are there.
+/// Draws the plots of the figures in a directory, and of the comparison with other queues if it
+/// exists.
 fn redraw(directory: &Path) -> Result<()> {
     let peers = Some(PEERS).filter(|peers| directory.join(peers).exists());
     for report in [FIGURES].into_iter().chain(peers) {

@@ -87,8 +87,8 @@ impl Measured {
         }
     }
 
-    /// Brings a queue into the state that the operation is for, and returns the operation. Repeated,
-    /// it makes room for one more.
+    /// Brings a queue into the state that the operation is for, and returns the operation.
+    /// Repeated, it makes room for one more.
     ///
     /// # Panics
     ///

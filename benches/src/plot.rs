@@ -177,7 +177,8 @@ mod tests {
 
     use super::*;
 
-    /// Whoever changes a figure or this module redraws the plots: `cargo xtask bench --redraw`.
+    /// After a change of a figure or of this module, redraw the plots:
+    /// `cargo xtask bench --redraw`.
     #[test]
     fn the_plots_of_the_documentation_are_drawn_from_their_figures() {
         for report in [

@@ -71,7 +71,7 @@ impl Requests {
         self.scripts + self.waits + self.pings
     }
 
-    /// What was sent since then.
+    /// Commands since an earlier count.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {

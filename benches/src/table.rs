@@ -23,7 +23,7 @@ pub(crate) struct Table {
 
 /// How a plot shows the figures of a row.
 pub(crate) enum Columns {
-    /// Apart: each is a case of its own.
+    /// Each column is a separate case.
     Cases,
     /// In one line: they are of one distribution. With the number of samples of each row.
     Percentiles(Vec<u64>),

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use crate::table::{Columns, Table, number};
 use crate::way::{DRIVERS, Way};
 
-/// So many tasks send, or handlers run, at once; and the part of all messages that is enough then.
+/// Number of tasks or handlers at once, and the share of all messages that is enough then.
 const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {

@@ -30,7 +30,7 @@ pub async fn send_in_bulk(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<
     Ok(())
 }
 
-/// Sends messages one by one from so many tasks.
+/// Sends messages one by one from a number of tasks.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub async fn send_singly(queue: &Queue<Bytes, Raw>, messages: usize, tasks: usiz
     Ok(())
 }
 
-/// Handles messages with an empty handler until none are left; answers how many were acked.
+/// Handles messages with an empty handler until none are left. Returns the number of acks.
 ///
 /// # Errors
 ///

@@ -24,7 +24,7 @@ pub(crate) const DRIVERS: [Way; 2] = [
 pub(crate) const QUEUE: &str = "bench";
 
 impl Way {
-    /// A server of its own that can be reached so.
+    /// Starts a server that can be reached this way.
     pub(crate) fn start(self) -> Result<Server> {
         let builder = Server::builder();
         Ok(if self.tcp { builder.tcp() } else { builder }.try_start()?)

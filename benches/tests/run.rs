@@ -1,4 +1,4 @@
-//! The program runs, and saves what it prints.
+//! The program runs, and saves its output.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! The soak runs, sees what it ought to see, and can fail. How late messages are on the machine of
-//! the tests is not for a test to judge, so the bounds are wide.
+//! The soak runs, detects the faults that it should, and can fail. How late messages are on the
+//! machine of the tests is not for a test to judge, so the bounds are wide.
 
 use std::process::Command;
 

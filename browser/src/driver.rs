@@ -35,8 +35,8 @@ impl Default for Settings {
 ///
 /// # Errors
 ///
-/// There is no browser, or no driver for it; the message says what to install. Otherwise the error of
-/// `work`.
+/// There is no browser, or no driver for it; the message says what to install. Otherwise the error
+/// of `work`.
 pub async fn with_browser<T>(
     settings: Settings,
     work: impl AsyncFnOnce(&Page) -> Result<T>,

@@ -48,8 +48,8 @@ async fn take_all(page: &Page, site: &Site, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same picture with a palette of its 256 most frequent colours, and of a third of the bytes. The
-/// rest are shades at the edges of letters; each becomes the nearest of these.
+/// The same picture with a palette of its 256 most frequent colours, and of a third of the bytes.
+/// The rest are shades at the edges of letters; each becomes the nearest of these.
 fn smaller(picture: &[u8]) -> Result<Vec<u8>> {
     let mut decoder = Decoder::new(Cursor::new(picture));
     decoder.set_transformations(Transformations::normalize_to_color8());

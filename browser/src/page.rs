@@ -67,7 +67,8 @@ impl Page {
         self.client.goto(address).await.with_context(|| format!("opening {address}"))
     }
 
-    /// Clicks the link, button, summary or box of this name, as it is told to those who do not see it.
+    /// Clicks the link, button, summary or box of this name, as it is told to those who do not see
+    /// it.
     ///
     /// # Errors
     ///
@@ -75,8 +76,8 @@ impl Page {
     pub async fn click(&self, name: &str) -> Result<()> {
         let begin = Instant::now();
         loop {
-            // Elements may go with the page before this one while they are looked at, or be replaced
-            // by others when a page keeps up; some have no name then.
+            // Elements may go with the page before this one while they are looked at, or be
+            // replaced by others when a page keeps up; some have no name then.
             let found = self.named(name).await;
             let is_late = begin.elapsed() > PATIENCE;
             match found.as_deref() {

@@ -9,8 +9,8 @@ use delayline_core::{Jitter, Millis, RetryPolicy};
 ///
 /// # Panics
 ///
-/// A wait is longer than the longest, or shorter than the policy allows, or the waits without jitter
-/// shrink.
+/// A wait is longer than the longest, or shorter than the policy allows, or the waits without
+/// jitter shrink.
 pub fn retry_delay(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let (Ok(growth), Ok(jitter)) = (data.arbitrary::<u8>(), data.arbitrary::<u8>()) else {

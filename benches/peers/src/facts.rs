@@ -1,11 +1,11 @@
 //! What there is to know of each queue besides its figures.
 //!
-//! Each guarantee was read in the source of the version in `Cargo.lock` or `package-lock.json`: with a
-//! new version they are to be read again.
+//! Each guarantee was read in the source of the version in `Cargo.lock` or `package-lock.json`:
+//! with a new version they are to be read again.
 
 use crate::Name;
 
-/// What is written about a queue.
+/// Facts about a queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) title: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Facts {
     pub(crate) guarantees: [&'static str; GUARANTEES.len()],
 }
 
-/// What is asked of each queue.
+/// Properties that are compared.
 pub(crate) const GUARANTEES: [&str; 7] = [
     "can be early",
     "when a worker dies",

@@ -1,4 +1,4 @@
-//! The load that every peer gets: so many messages of one size, from so many tasks.
+//! The load that every peer gets: a number of messages of one size, from a number of tasks.
 
 use std::future::Future;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,12 +18,12 @@ pub(crate) fn payload() -> String {
     "p".repeat(PAYLOAD_BYTES)
 }
 
-/// A payload that begins with a number of its own, for queues that tell messages apart by content.
+/// A payload that begins with its own number, for queues that identify messages by content.
 pub(crate) fn numbered_payload(number: usize) -> String {
     format!("{number:p<PAYLOAD_BYTES$}")
 }
 
-/// Runs `step` for each of so many numbers, [`TASKS`] at a time.
+/// Runs `step` for each number below `messages`, [`TASKS`] at a time.
 pub(crate) async fn in_tasks<S, F>(messages: usize, step: S) -> Result<()>
 where
     S: Fn(usize) -> F + Clone + Send + Sync + 'static,

@@ -8,17 +8,17 @@ use delayline_test_server::Server;
 
 /// A queue that is measured.
 pub(crate) trait Peer: Sized {
-    /// Connects to a server of its own.
+    /// Connects to the peer's own server.
     async fn open(server: &Server) -> Result<Self>;
 
     /// Sends messages one by one from [`TASKS`](crate::load::TASKS) tasks.
     async fn send(&mut self, messages: usize) -> Result<()>;
 
-    /// Sends messages by the call for many; answers whether there is one.
+    /// Sends messages by the peer's bulk call. Returns whether it has one.
     async fn send_in_bulk(&mut self, messages: usize) -> Result<bool>;
 
-    /// Handles so many messages, which are all there are, with an empty handler and acks them;
-    /// answers how many it has handled.
+    /// Handles all messages of the queue with an empty handler and acks them. Returns how many it
+    /// has handled.
     async fn work(&mut self, messages: usize) -> Result<usize>;
 
     /// How many messages the server holds that are not finished.
@@ -65,7 +65,7 @@ impl Figures {
     }
 }
 
-/// Measures a peer on a server of its own.
+/// Measures a peer on its own server.
 pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
     let server = Server::builder().tcp().try_start()?;
     let mut peer = P::open(&server).await.context("connecting")?;

@@ -12,7 +12,7 @@ use crate::Name;
 use crate::facts::{self, GUARANTEES};
 use crate::measure::{Figures, Step};
 
-/// What was measured, and where.
+/// The figures, and the machine they were taken on.
 pub(crate) struct Page {
     pub(crate) circumstances: String,
     pub(crate) rows: Vec<(Name, Figures)>,

@@ -60,7 +60,7 @@ async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
     let silent = outcome(&*backend).await;
     calls_until_one_works(&*backend).await?;
     proxy.cut_all();
-    // The client is told by the system, in its own time.
+    // The system notifies the client with a delay.
     sleep(Duration::from_millis(100)).await;
     let closed = outcome(&*backend).await;
     calls_until_one_works(&*backend).await?;
@@ -91,7 +91,7 @@ async fn outcome(queue: &dyn QueueBackend) -> String {
     }
 }
 
-/// Calls every millisecond; answers how many calls that took.
+/// Calls every millisecond. Returns the number of calls.
 pub(super) async fn calls_until_one_works(queue: &dyn QueueBackend) -> Result<u32> {
     for calls in 1..10_000 {
         if queue.apply(At::Server, &Op::Stats).await.is_ok() {

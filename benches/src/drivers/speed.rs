@@ -14,7 +14,7 @@ use crate::table::{Columns, Table, number};
 use crate::throughput::rate;
 use crate::way::{DRIVERS, Way};
 
-/// Each way is measured so often, in turn with the others.
+/// Number of rounds in which all ways are measured in turn.
 const ROUNDS: usize = 5;
 const TASKS: usize = 256;
 

@@ -1,5 +1,5 @@
-//! What a queue behind sentinels and in a cluster costs, compared to one on a single server, and how
-//! soon it is back when its server dies.
+//! What a queue behind sentinels and in a cluster costs, compared to one on a single server, and
+//! how soon it is back when its server dies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::way::{DRIVERS, QUEUE, Way};
 
 const ROUNDS: usize = 25;
 const TASKS: usize = 256;
-/// So many slots change hands to cut the map of the last cluster into pieces.
+/// Number of slots that are moved to fragment the map of the last cluster.
 const MOVED_SLOTS: u16 = 1_000;
 
 /// Where the queue is kept.
@@ -124,7 +124,8 @@ fn client_costs(way: Way, places: &[Place], messages: usize) -> Result<Vec<[Stri
     Ok(clients.into_iter().map(of_client).collect())
 }
 
-/// Calls from 64 tasks. A cheap call that is not merged with others shows most of what routing costs.
+/// Calls from 64 tasks. A cheap call that is not merged with others shows most of what routing
+/// costs.
 async fn calls(backend: &Arc<dyn QueueBackend>, messages: usize) -> Result<()> {
     const CALLERS: usize = 64;
     let mut tasks = JoinSet::new();

@@ -1,5 +1,5 @@
-//! The floor as three scripts, so that it is atomic, goes by the server's clock and numbers the messages
-//! on the server: what the language and its calls cost, whatever a queue does with them.
+//! The floor as three scripts, so that it is atomic, goes by the server's clock and numbers the
+//! messages on the server: what the language and its calls cost, whatever a queue does with them.
 
 use anyhow::{Result, ensure};
 use delayline_test_server::Server;

@@ -1,5 +1,5 @@
-//! How long the machine itself stood still: threads that sleep for a moment and note how much longer
-//! it took.
+//! How long the machine itself stood still: threads that sleep for a moment and note how much
+//! longer it took.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What was sent, and what became of it.
+//! The messages that were sent, and their fates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::shape::DelayClass;
 /// Messages that share a row in the table of lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
-    /// Few others are there: nothing has a right to make it late.
+    /// The queue is nearly empty, so there is no excuse for lateness.
     Lone(DelayClass),
     /// One message for each queue is due in the same millisecond.
     Wave,
@@ -33,7 +33,7 @@ struct Inner {
     account: Account,
 }
 
-/// What is left of it all in the end.
+/// Messages left at the end.
 #[derive(Default)]
 pub(crate) struct Account {
     pub(crate) sent: u64,
@@ -59,11 +59,11 @@ pub(crate) struct Late {
     pub(crate) begun: SystemTime,
 }
 
-/// What is to happen to a message.
+/// The planned fate of a message.
 struct Expected {
     class: Class,
     delay: Duration,
-    /// Handlers are to begin on it so often in all.
+    /// Planned number of deliveries.
     deliveries: u64,
     begun: u64,
     /// In milliseconds of the epoch.
@@ -82,7 +82,7 @@ pub(crate) struct Promise {
 /// When a message is to be due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Due {
-    /// So long after it is sent.
+    /// Time from the send.
     In(Duration),
     /// Then, whenever it is sent.
     At(SystemTime),
@@ -99,7 +99,7 @@ impl Class {
 }
 
 impl Ledger {
-    /// A message is about to be sent; handlers are to begin on it so often.
+    /// Records a message that is about to be sent, with its planned number of deliveries.
     pub(crate) fn promise(&self, class: Class, due: Due, deliveries: u64) -> Promise {
         let (done, receiver) = oneshot::channel();
         let mut inner = self.lock();
@@ -131,7 +131,7 @@ impl Ledger {
                 Due::In(delay) => millis(now) + delay.as_millis(),
                 Due::At(due) => millis(due.max(now)),
             };
-            // Both are rounded to milliseconds, what is asked for is rounded up.
+            // Both are rounded to milliseconds; requested delays are rounded up.
             expected.latest = Some(latest + 2);
         }
     }
@@ -202,7 +202,7 @@ impl Ledger {
         self.lock().waiting.len()
     }
 
-    /// The end: what has not come by now is lost.
+    /// Ends the ledger: messages not delivered by now are lost.
     pub(crate) fn close(&self) -> Account {
         let mut inner = self.lock();
         let (lost, mut account) = (inner.waiting.len(), std::mem::take(&mut inner.account));

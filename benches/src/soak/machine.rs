@@ -21,7 +21,7 @@ pub(crate) struct Usage {
     pub(crate) clients: f64,
     /// Without its keys.
     pub(crate) used_bytes: f64,
-    /// How many keys there are of those that only live messages have.
+    /// Number of keys that exist only while the queue has live messages.
     pub(crate) keys_of_messages: usize,
 }
 
@@ -60,7 +60,7 @@ impl Usage {
     }
 }
 
-/// The keys that are left when all retention has passed, but for those that G24 allows.
+/// Keys that still exist after all retention times, except those that G24 allows.
 pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<String>> {
     server.set_clock_step(i64::try_from(ALL_RETENTION.as_millis())?);
     let mut allowed = Vec::new();

@@ -1,5 +1,5 @@
-//! Hours of mixed delays and idle spells on private servers, on both drivers, and a verdict: on time,
-//! nothing lost, nothing twice, nothing that grows.
+//! Hours of mixed delays and idle spells on private servers, on both drivers, and a verdict: on
+//! time, nothing lost, nothing twice, nothing that grows.
 
 mod heartbeat;
 mod ledger;
@@ -29,13 +29,14 @@ use self::schedule::Schedule;
 use self::shape::Shape;
 use self::verdict::{Bounds, Evidence, LATENESS_HEAD, Measured, Spell, judge, lateness_row};
 
-/// Runs quiet and busy programs for a long time, and judges lateness, losses, repetitions and growth
+/// Runs quiet and busy programs for a long time, and judges lateness, losses, repetitions and
+/// growth
 ///
-/// Each of four kinds of program runs over each driver, on a server of its own: 16 queues with a worker
+/// Each of four kinds of program runs over each driver, on its own server: 16 queues with a worker
 /// each, 10 queues that share one, many queues that share one, and one queue with constant traffic.
-/// Traffic takes turns with idle spells. Lateness is from the due instant to the begin of the handler,
-/// by the server's clock; while a thread that does nothing else was held up, as on an overloaded machine,
-/// the bounds do not count.
+/// Traffic takes turns with idle spells. Lateness is from the due instant to the begin of the
+/// handler, by the server's clock; while a thread that does nothing else was held up, as on an
+/// overloaded machine, the bounds do not count.
 #[derive(Parser)]
 struct Args {
     /// How long it runs; from 20 on it judges whether memory grows

@@ -1,4 +1,4 @@
-//! One program and its server: queues, workers, and what is sent to them.
+//! One program and its server: queues, workers and senders.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -20,7 +20,7 @@ use crate::schedule::Schedule;
 use crate::senders;
 use crate::shape::Shape;
 
-/// What to run, on a thread and a runtime of its own, so that its processor time is its own.
+/// A program with its own thread and runtime, so that its processor time can be measured.
 pub(crate) struct Program {
     pub(crate) driver: Driver,
     pub(crate) shape: Shape,
@@ -29,7 +29,7 @@ pub(crate) struct Program {
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// The result of a program.
 pub(crate) struct Report {
     pub(crate) account: Account,
     pub(crate) waves: Waves,
@@ -38,7 +38,7 @@ pub(crate) struct Report {
     pub(crate) summary: Summary,
 }
 
-/// What it cost the client to handle one message for each queue, all due at once.
+/// Processor time of the client for one message per queue, all due at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waves {
     pub(crate) messages: u32,
@@ -186,7 +186,7 @@ impl Running {
             let cpu = cpu.elapsed().as_secs_f64() / begin.elapsed().as_secs_f64();
             let tasks = Handle::current().metrics().num_alive_tasks();
             rests.push(Rest { waiting, tasks, cpu });
-            // Whoever looks at the server has time to do so.
+            // The observer of the server has time to take its figures.
             sleep_until(cycle.end.into()).await;
         }
         while let Some(sent) = sending.join_next().await {
@@ -196,7 +196,7 @@ impl Running {
         Ok(Report { account: self.ledger.close(), waves, rests, summary })
     }
 
-    /// Sends one message to each queue, all due at the same instant, so many times.
+    /// Sends one message to each queue, all due at the same instant, `rounds` times.
     async fn wave(&self, rounds: usize, waves: &mut Waves) -> Result<()> {
         let cpu = ThreadTime::now();
         for _ in 0..rounds {
@@ -219,7 +219,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for what has not come, looks whether the queues are as they ought to be, and stops the
+    /// Waits for the remaining messages, checks that the queues are as expected, and stops the
     /// workers.
     async fn finish(&mut self) -> Result<Summary> {
         let deadline = Instant::now() + LONGEST_FINISH;

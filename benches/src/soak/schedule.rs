@@ -24,7 +24,7 @@ pub(crate) struct Cycle {
     pub(crate) traffic_end: Instant,
     /// All messages have been due for a while, and the idle spell begins.
     pub(crate) idle_begin: Instant,
-    /// The idle spell is judged by what was from its begin up to here.
+    /// End of the idle period, which is judged from its start to this instant.
     pub(crate) sample: Instant,
     pub(crate) end: Instant,
 }

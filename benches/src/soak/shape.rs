@@ -1,8 +1,8 @@
-//! What is run: queues, workers, delays.
+//! The shape of a program: queues, workers, delays.
 
 use std::time::Duration;
 
-/// A program with a server of its own.
+/// A program with its own server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// Queues with a worker and a connection each, as if each were a process, and little traffic.
@@ -20,7 +20,7 @@ pub(crate) enum Shape {
 pub(crate) enum DelayClass {
     /// Under a second.
     Short,
-    /// Shorter than the time between two looks at the queue (the safety poll).
+    /// Shorter than the interval between two polls of the queue (the safety poll).
     Medium,
     /// Around that time.
     Poll,
@@ -74,7 +74,7 @@ impl Shape {
         f64::from(u32::try_from(looks).unwrap_or(u32::MAX))
     }
 
-    /// How long a queue goes without a look at the most (G21).
+    /// Maximum time between two polls of a queue (G21).
     const fn poll(self) -> Duration {
         match self {
             Self::Single | Self::Busy => Duration::from_secs(5),
@@ -119,6 +119,6 @@ impl DelayClass {
     }
 }
 
-/// Looks at one of many queues are so many seconds apart: the safety poll, or up to a tenth less.
+/// Seconds between two polls of one of many queues: the safety poll, or up to a tenth less.
 const SHORTEST_LOOK: f64 = 45.0;
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What was measured, and whether it is as promised.
+//! The figures of a run, and whether they are as promised.
 
 use std::fmt;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct Spell {
     pub(crate) usage: Usage,
 }
 
-/// What is allowed.
+/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Of a lone message.
@@ -175,7 +175,7 @@ impl Measured {
         checks.push(Check::steady(format!("{}: connections", self.name), &clients));
     }
 
-    /// Messages, commands for each of them, and what it needs while it is idle.
+    /// Messages, commands per message, and commands while idle.
     pub(crate) fn costs(&self) -> String {
         let sent = f64::from(u32::try_from(self.report.account.sent).unwrap_or(u32::MAX));
         let rate = |of: fn(&Requests) -> f64| {
@@ -237,7 +237,8 @@ impl Check {
 
     /// Some idle spell of the second half has no more than one of the first had.
     ///
-    /// One by one they differ: now and then a second listener hears the same bells for a few seconds.
+    /// One by one they differ: now and then a second listener hears the same bells for a few
+    /// seconds.
     fn steady<T: PartialOrd + fmt::Display>(what: String, figures: &[T]) -> Self {
         let (first, second) = figures.split_at(figures.len().div_ceil(2));
         let most = first.iter().reduce(|one, other| if other > one { other } else { one });

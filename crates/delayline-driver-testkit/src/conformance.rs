@@ -71,8 +71,8 @@ impl Place {
 /// in a test target with `harness = false`. Reads the program's arguments, like other Rust tests.
 ///
 /// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs 1,000 random
-/// sequences, every other way 250, unless `DELAYLINE_CASES` says otherwise: the scripts are the same
-/// whichever way they are reached.
+/// sequences, every other way 250, unless `DELAYLINE_CASES` says otherwise: the scripts are the
+/// same whichever way they are reached.
 ///
 /// Returns success if every trial has passed.
 ///

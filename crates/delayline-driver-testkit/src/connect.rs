@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 
 /// Connects with the driver under test. Every [`DriverTransport`] does.
 ///
-/// Implement it for a type of your own if your transport is not a [`DriverTransport`], or is connected
-/// in another way.
+/// Implement it for a type of your own if your transport is not a [`DriverTransport`], or is
+/// connected in another way.
 pub trait Connect: 'static {
     /// What the cases use.
     type Transport: Transport;
@@ -37,8 +37,8 @@ impl<D: Driver> Connect for DriverTransport<D> {
     }
 }
 
-/// Runs a case to its end, on a runtime of its own: with two threads, so that no case depends on all
-/// tasks taking turns.
+/// Runs a case to its end, on a runtime of its own: with two threads, so that no case depends on
+/// all tasks taking turns.
 #[doc(hidden)]
 pub fn run(case: impl Future<Output = ()>) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();

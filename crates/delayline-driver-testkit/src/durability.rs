@@ -112,8 +112,8 @@ pub fn calls(server: &Server, command: &str) -> u64 {
     calls.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Tests of confirmed calls, one for each case: what replicas and disks have confirmed survives (G25,
-/// G26), and what they have not is told.
+/// Tests of confirmed calls, one for each case: what replicas and disks have confirmed survives
+/// (G25, G26), and what they have not is told.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
 /// modules of its own.

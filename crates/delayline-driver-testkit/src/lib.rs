@@ -1,5 +1,5 @@
-//! What every Redis driver of Delayline must do, as tests on real servers. Each is one line in a test
-//! program of the driver's crate, which names the driver's transport:
+//! What every Redis driver of Delayline must do, as tests on real servers. Each is one line in a
+//! test program of the driver's crate, which names the driver's transport:
 //!
 //! ```
 //! // tests/transport.rs
@@ -10,8 +10,8 @@
 //! Here `MyTransport` is a [`DriverTransport`](delayline_redis_protocol::DriverTransport) over the
 //! driver, or any other type that implements [`Connect`].
 //!
-//! - [`transport_cases!`]: connecting, calls and waits, with servers that fail and a proxy that loses
-//!   requests and replies.
+//! - [`transport_cases!`]: connecting, calls and waits, with servers that fail and a proxy that
+//!   loses requests and replies.
 //! - [`wire_cases!`]: every operation, cut at every byte.
 //! - [`topology_cases!`]: clusters and sentinels.
 //! - [`durability_cases!`]: confirmed calls.

@@ -1,5 +1,5 @@
-//! What a queue does on servers that are full, of another version or not meant for it, and the operations
-//! and queues that its cases use.
+//! What a queue does on servers that are full, of another version or not meant for it, and the
+//! operations and queues that its cases use.
 
 pub mod access;
 pub mod capabilities;
@@ -271,8 +271,8 @@ pub async fn repaired(queue: &impl Backend, ms: u64, limit: usize) -> Vec<delayl
     panic!("five passes are not enough: {all:?}");
 }
 
-/// Tests of queues over a driver, one for each case: servers that are full, evict, lose data or take
-/// rights away, with the server's error lines and unusual replies.
+/// Tests of queues over a driver, one for each case: servers that are full, evict, lose data or
+/// take rights away, with the server's error lines and unusual replies.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program.
 ///

@@ -1,5 +1,5 @@
-//! What a queue does in a cluster and behind sentinels whose servers fail, freeze, fail over and hand
-//! their slots on.
+//! What a queue does in a cluster and behind sentinels whose servers fail, freeze, fail over and
+//! hand their slots on.
 
 pub mod cluster;
 pub mod mistakes;
@@ -63,8 +63,8 @@ pub async fn has(queue: &impl Backend, text: &str) -> bool {
     matches!(get.reply, Reply::Get(found) if matches!(found[..], [Found::Live(_)]))
 }
 
-/// Enqueues one message after another until one is taken after another one failed, and answers which
-/// were acknowledged. Nothing waits longer than the response timeout.
+/// Enqueues one message after another until one is taken after another one failed, and answers
+/// which were acknowledged. Nothing waits longer than the response timeout.
 pub async fn enqueues_through_an_outage(queue: &impl Backend) -> Vec<String> {
     let (begin, mut has_failed, mut acknowledged) = (Instant::now(), false, Vec::new());
     for number in 0.. {
@@ -108,8 +108,8 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Tests of clusters and sentinels, one for each case: failovers, frozen primaries, slots that move,
-/// and addresses of the wrong kind of server.
+/// Tests of clusters and sentinels, one for each case: failovers, frozen primaries, slots that
+/// move, and addresses of the wrong kind of server.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
 /// modules of its own. They include TLS.

@@ -1,6 +1,6 @@
 //! Every operation, cut at every byte of its request and of its reply, by an end of the connection,
-//! a reset and a silence: what the caller is told is true, the same call again has no second effect,
-//! and queue and model agree at the end.
+//! a reset and a silence: what the caller is told is true, the same call again has no second
+//! effect, and queue and model agree at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,8 +354,8 @@ impl<C: Connect> Lane<C> {
     }
 }
 
-/// Tests of connections that break, one for each operation: it is cut at every byte of its request and
-/// of its reply, and queue and model agree at the end.
+/// Tests of connections that break, one for each operation: it is cut at every byte of its request
+/// and of its reply, and queue and model agree at the end.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program: the tests are named
 /// after the operations.

@@ -1,4 +1,5 @@
-//! What is known of each message, from the server's side and from the handlers', and what must hold.
+//! The known facts about each message, from the server and from the handlers, and the promises to
+//! check.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,7 +19,7 @@ pub(crate) type Key = (usize, MessageId);
 /// A promise that was broken, in words.
 pub(crate) type Violation = String;
 
-/// What has happened so far.
+/// All events so far.
 #[derive(Default)]
 pub(crate) struct Ledger {
     messages: BTreeMap<Key, Record>,
@@ -30,12 +31,12 @@ pub(crate) struct Ledger {
     pub(crate) totals: Totals,
 }
 
-/// What was seen of one message.
+/// The events of one message.
 #[derive(Default)]
 struct Record {
     created: bool,
     epoch: u64,
-    /// When it became what it is.
+    /// When its current state began.
     changed_at: Ms,
     /// A handler has asked for so much time.
     not_before: Option<Timestamp>,
@@ -114,7 +115,7 @@ impl Ledger {
                     let epoch = delivery.lease.epoch;
                     let record = self.record(queue, &info.id);
                     if epoch > record.epoch && record.followed {
-                        // An update has taken its place, and nobody has put that off.
+                        // An update has taken its place and was not postponed.
                         record.not_before = None;
                     }
                     // A repeated claim can come after the clock has been set back.
@@ -458,8 +459,8 @@ impl Ledger {
 }
 
 impl Record {
-    /// It is delivered or relayed with this content, and not for the first time under its lease: the
-    /// latest update is no longer due. Answers how many updates that were.
+    /// It is delivered or relayed with this content, and not for the first time under its lease:
+    /// the latest update is no longer due. Returns the number of those updates.
     fn takes_update(&mut self, id: &MessageId, content: &Bytes) -> Result<u64, Violation> {
         self.followed = false;
         match self.update.take() {

@@ -1,4 +1,4 @@
-//! Simulates whole systems: real worker machines, producers and people who meddle on the model of
+//! Simulates whole systems: real worker machines, producers and operators on the model of
 //! a queue, in one thread and in simulated time, with every kind of fault. What happens depends on
 //! a seed alone, so that a failure can be played again; and it shrinks.
 
@@ -38,7 +38,7 @@ struct Failure {
     story: Story,
 }
 
-/// The program: plays seeds, and answers what to exit with.
+/// The program: plays seeds and returns the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     let Args { seeds, first } = Args::parse();
@@ -64,8 +64,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Plays a story that is a function of the bytes, for coverage-guided fuzzers: four bytes decide one
-/// thing that happens in it, so that a small change of the bytes is a small change of the story.
+/// Plays a story that is a function of the bytes, for coverage-guided fuzzers: four bytes decide
+/// one thing that happens in it, so that a small change of the bytes is a small change of the
+/// story.
 ///
 /// # Errors
 ///
@@ -133,6 +134,6 @@ fn shrink(seed: u64, violation: Violation, tree: &mut dyn ValueTree<Value = Stor
     smallest
 }
 
-/// So many seeds must have met everything.
+/// Number of seeds after which every kind of event must have occurred.
 const ENOUGH_SEEDS: u64 = 10_000;
 const MAX_SHRINKS: u32 = 20_000;

@@ -128,7 +128,7 @@ impl Counts {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
     }
 
-    /// What was never met.
+    /// Returns the events that never occurred.
     pub(crate) fn missing(&self) -> impl Iterator<Item = &'static str> {
         Met::ALL.iter().zip(self.0).filter(|(_, count)| *count == 0).map(|((_, what), _)| *what)
     }

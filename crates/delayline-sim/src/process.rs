@@ -11,7 +11,7 @@ use crate::story::{Answer, Ms};
 pub(crate) struct Process {
     /// `None` between two incarnations.
     pub(crate) machine: Option<Machine>,
-    /// What was meant for an earlier one is dropped.
+    /// Replies meant for an earlier one are dropped.
     pub(crate) incarnation: u64,
     /// Until then it does nothing.
     pub(crate) frozen_until: Ms,
@@ -54,7 +54,7 @@ impl Process {
         }
     }
 
-    /// It is gone, with all that it did. Answers how many handlers that were.
+    /// Ends the process with all its handlers. Returns the number of handlers.
     pub(crate) fn end(&mut self) -> usize {
         self.machine = None;
         self.incarnation += 1;

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// Milliseconds, of simulated time or a span of it.
 pub(crate) type Ms = u64;
 
-/// After so long nothing more goes wrong.
+/// Time after which no more faults occur.
 pub(crate) const HEALED_AT: Ms = 20_000;
 
 const MOST_FAULTS: usize = 40;
@@ -37,7 +37,7 @@ pub(crate) struct Story {
     pub(crate) wounds: Vec<Wound>,
     pub(crate) meddling: Vec<Meddling>,
     pub(crate) clock_steps: Vec<ClockStep>,
-    /// Every so many hints one is lost; never with 0.
+    /// One hint of this many is lost; none if 0.
     pub(crate) hints_lost: u64,
     /// Where latencies and the workers' own chance come from.
     pub(crate) chance: u64,
@@ -94,9 +94,9 @@ pub(crate) enum FaultKind {
     Busy,
     /// The server has no memory for it.
     Full,
-    /// It never arrives, and nobody knows.
+    /// It never arrives, and the caller does not learn that.
     LostRequest,
-    /// It is executed, and nobody knows.
+    /// It is executed, and the caller does not learn that.
     LostReply,
     /// Its reply takes that long.
     SlowReply(Ms),
@@ -107,7 +107,7 @@ pub(crate) enum FaultKind {
 }
 
 impl FaultKind {
-    /// For how long it has an effect of its own.
+    /// How long its own effect lasts.
     pub(crate) const fn lasts(self) -> Ms {
         match self {
             Self::Refused | Self::Busy | Self::Full | Self::LostRequest | Self::LostReply => 0,
@@ -132,7 +132,7 @@ pub(crate) enum OutageKind {
     Silent,
     /// Everything is executed, and no reply arrives.
     Deaf,
-    /// What is sent is executed when it is over.
+    /// Calls sent meanwhile are executed at its end.
     Frozen,
     /// It has no memory for more messages.
     Full,
@@ -150,7 +150,7 @@ pub(crate) struct Wound {
 pub(crate) enum WoundKind {
     /// It dies with all its handlers, and another one starts that much later.
     Crash { restart_after: Ms },
-    /// It does nothing for so long, as if it were stopped.
+    /// It does nothing for this time, as if it were stopped.
     Freeze { lasts: Ms },
     /// It is asked to stop, and another one starts when it has.
     Stop { grace: Ms },
@@ -171,9 +171,9 @@ pub(crate) enum MeddlingKind {
     Reschedule(Ms),
     Redrive,
     Purge,
-    /// Its content and due time: in so long.
+    /// Its content, and the delay until it is due.
     Update(Ms),
-    /// What is ready in its queue goes to a list.
+    /// The ready messages of its queue are relayed to a list.
     Relay,
     /// Its queue.
     Pause,

@@ -1,4 +1,4 @@
-//! One simulation: a server, workers, and those who send and meddle, in one simulated time.
+//! One simulation: a server, workers, producers and operators, in one simulated time.
 
 mod network;
 mod workers;
@@ -30,22 +30,22 @@ pub(crate) struct World<'a> {
     events: BTreeMap<(Ms, u64), Event>,
     serial: u64,
     hints: u64,
-    /// Until when something that goes wrong has an effect of its own.
+    /// Until when the effect of a fault lasts.
     disturbed_until: Option<Ms>,
     rng: Rng,
     ledger: Ledger,
-    /// All is done, and the workers end for good.
+    /// All is done, and the workers end.
     closing: bool,
-    /// What has happened, in words, if somebody wants to read it.
+    /// A log of the events in words, if it was asked for.
     diary: Option<Vec<String>>,
 }
 
-/// A queue on the server, and those who wait for its hints.
+/// A queue on the server, and the workers that wait for its hints.
 #[derive(Default)]
 struct Queue {
     state: State,
     sleepers: VecDeque<Sleeper>,
-    /// A hint that nobody has waited for.
+    /// A hint that no worker has taken yet.
     kept: bool,
 }
 
@@ -66,7 +66,7 @@ struct Worker {
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     Worker(Worker),
-    /// A program that sends again what it has no answer to.
+    /// A program that repeats calls without a reply.
     Client {
         tries: u32,
     },
@@ -87,7 +87,7 @@ enum Event {
         op: Op,
         result: Result<Applied, Error>,
     },
-    /// A wait for a hint is over, if the ticket is still out.
+    /// Ends a wait for a hint, if its ticket is still open.
     WaitOver {
         worker: Worker,
         queue: usize,
@@ -183,7 +183,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Puts all that the story tells into the future.
+    /// Schedules all events of the story.
     fn schedule_all(&mut self) {
         let story = self.story;
         for process in 0..story.workers {
@@ -364,13 +364,13 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Something goes wrong, and has an effect of its own until then.
+    /// Records a fault whose effect lasts until then.
     fn disturbed(&mut self, until: Ms) {
         self.disturbed_until = self.disturbed_until.max(Some(until.max(self.now)));
     }
 
-    /// A worker's call is answered. A claim that leaves nothing is told to all workers of its
-    /// program, itself included.
+    /// Delivers the reply to a worker's call. A claim that leaves nothing is reported to all
+    /// workers of its program, itself included.
     fn answer(&mut self, worker: Worker, queue: usize, op: Op, result: Result<Applied, Error>) {
         let now = self.moment();
         let left_nothing = match (&op, &result) {
@@ -541,7 +541,7 @@ fn count(n: usize) -> u64 {
 
 /// Where the server's clock begins.
 const BASE: Ms = 1_800_000_000_000;
-/// After so long without a reply a call has failed.
+/// Time without a reply after which a call has failed.
 const PATIENCE: Ms = 1_000;
 const CLIENT_PAUSE: Ms = 100;
 /// By one call.

@@ -101,7 +101,7 @@ impl Builder {
         self
     }
 
-    /// Gives the server a wall clock of its own, for [`Server::set_clock_step`]. Needs a C compiler,
+    /// Gives the server its own wall clock, for [`Server::set_clock_step`]. Needs a C compiler,
     /// `cc`, and a server that is linked with the system's C library. Linux only.
     pub fn own_clock(mut self) -> Self {
         self.own_clock = true;
@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Runs the server in a namespace of this network, with a TCP port on an address of its own,
+    /// Runs the server in a namespace of this network, with a TCP port on its own address,
     /// which only the other servers of the network reach.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = Some(network.clone());
@@ -126,7 +126,8 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// Where [`try_start`](Self::try_start) has an error: a test cannot go on without its server.
+    /// Where [`try_start`](Self::try_start) returns an error: a test cannot continue without its
+    /// server.
     #[must_use = "dropping a server ends it"]
     #[track_caller]
     #[expect(clippy::panic, reason = "documented: a test cannot go on without its server")]

@@ -30,7 +30,7 @@ pub struct ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// Gives each primary so many replicas.
+    /// Gives each primary this many replicas.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = replicas;
         self
@@ -64,7 +64,8 @@ impl ClusterBuilder {
     ///
     /// # Panics
     ///
-    /// A node does not start, or they do not find together: a test cannot go on without them.
+    /// A node does not start, or the nodes do not form a cluster: a test cannot continue without
+    /// them.
     #[must_use = "dropping a cluster ends it"]
     #[track_caller]
     #[expect(clippy::expect_used, reason = "documented: a test cannot go on without its cluster")]
@@ -164,8 +165,8 @@ impl Cluster {
         redis::from_redis_value(slot).unwrap_or_default()
     }
 
-    /// Begins to move a slot in the classic way: from now on both nodes refuse calls that need keys of
-    /// both, or keys that are not there.
+    /// Begins to move a slot in the classic way: from now on both nodes refuse calls that need keys
+    /// of both, or keys that are not there.
     ///
     /// # Panics
     ///
@@ -177,7 +178,7 @@ impl Cluster {
         from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
     }
 
-    /// Moves keys; those that are gone are left out.
+    /// Moves keys, except those that no longer exist.
     ///
     /// # Panics
     ///
@@ -199,7 +200,8 @@ impl Cluster {
     pub fn end_to_move(&self, slot: u16, to: &Server) {
         let (slot, id) = (slot.to_string(), self.id(to));
         let command = ["CLUSTER", "SETSLOT", &slot, "NODE", &id];
-        // The one that takes it first, so that nobody is sent to a node that does not have it.
+        // The new owner first, so that no client is redirected to a node that does not have the
+        // slot.
         to.command(&command);
         for node in self.nodes.iter().filter(|node| node.port() != to.port()) {
             // Replicas take no orders, and hear of it from the others.
@@ -333,7 +335,8 @@ pub(crate) fn words(server: &Server) -> [String; 2] {
     [address.ip().to_string(), address.port().to_string()]
 }
 
-/// Whether a primary takes so many of its replicas for ready, which is later than they do themselves.
+/// Returns whether a primary considers this many replicas ready, which is later than they do
+/// themselves.
 pub(crate) fn has_online(primary: &Server, replicas: usize) -> bool {
     let text = primary.try_command(&["INFO", "replication"]).ok();
     let text = text.and_then(|reply| redis::from_redis_value::<String>(reply).ok());
@@ -353,7 +356,7 @@ fn cluster_info(node: &Server, field: &str) -> Option<String> {
     info_field(&text, field).map(str::to_owned)
 }
 
-/// The port of the primary that a node takes for the one that serves a slot.
+/// Returns the port of the primary that serves a slot according to a node.
 fn owner_as_told(node: &Server, slot: u16) -> Option<u16> {
     let Reply::Array(ranges) = node.try_command(&["CLUSTER", "SLOTS"]).ok()? else { return None };
     ranges.into_iter().find_map(|range| {
@@ -377,5 +380,5 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Many times what it takes.
+/// Many times as long as it takes.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -18,14 +18,14 @@ pub enum StartError {
     /// `$REDIS_SERVER_BIN` names something that is not a file.
     #[error("$REDIS_SERVER_BIN is {}, which is not a file.\n{INSTALL}", path.display())]
     WrongVariable {
-        /// What it names.
+        /// The program that it names.
         path: PathBuf,
     },
 
     /// The operating system refused something.
     #[error("could not {action}")]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -55,7 +55,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// For `map_err`: says what was tried.
+    /// For `map_err`: names the failed action.
     pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, source }
     }

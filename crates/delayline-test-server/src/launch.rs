@@ -97,7 +97,7 @@ impl Launch {
         })
     }
 
-    /// The first start: chooses a port, and another one if somebody was faster.
+    /// Starts for the first time: chooses a port, and another one if it has been taken meanwhile.
     pub(crate) fn first_start(&mut self) -> Result<Process, StartError> {
         for _ in 1..PORT_ATTEMPTS {
             self.choose_port()?;
@@ -201,7 +201,7 @@ impl Launch {
         Ok(process)
     }
 
-    /// The server program, or the one that becomes it.
+    /// The server program, or a program that executes it.
     fn command(&self) -> Command {
         let place = self
             .place
@@ -299,7 +299,7 @@ pub(crate) fn home() -> io::Result<TempDir> {
     make(Path::new("/tmp"))
 }
 
-/// Nobody else may read keys and passwords.
+/// Other users must not read keys and passwords.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true).mode(0o600);

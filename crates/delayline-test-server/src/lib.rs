@@ -1,6 +1,6 @@
 //! Private `redis-server` processes for tests, benchmarks and `cargo xtask redis`.
 //!
-//! A [`Server`] lives in a temporary directory of its own and listens on a unix socket there, on
+//! A [`Server`] lives in its own temporary directory and listens on a unix socket there, on
 //! request also on a TCP or TLS port of 127.0.0.1. Dropping it kills the process; a process that
 //! dies without dropping it (a `static`, an abort, Ctrl-C) has its servers killed all the same.
 //!
@@ -18,7 +18,7 @@
 //!
 //! A [`Cluster`] and [`Sentinels`] are several of them.
 //!
-//! In a [`Network`] of their own, servers can be cut off from each other.
+//! In a [`Network`], servers can be cut off from each other.
 //!
 //! [`proxy`] stands between a client and a server and loses requests and replies on demand.
 //!

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::{Server, StartError};
 
-/// A bridge, and a network namespace with an address of its own for each server:
+/// A bridge, and for each server a network namespace with its own address:
 /// [`Builder::network`](crate::Builder::network).
 ///
 /// The servers reach each other and nothing else. The test reaches them over their unix sockets,
@@ -46,7 +46,7 @@ struct Shared {
     _removal: Removal,
 }
 
-/// What is wrong with the network, by the numbers of servers.
+/// Faults of the network, by the numbers of servers.
 #[derive(Debug, Default)]
 struct State {
     /// From the first to the second, nothing passes.

@@ -15,12 +15,12 @@ use crate::watchdog::Watchdog;
 /// A server's process. Dropping it kills it.
 pub(crate) struct Process {
     child: Child,
-    /// Dismissed as soon as the child has been waited for: its id may then be somebody else's.
+    /// Dismissed as soon as the child has been waited for: its id may then be reused.
     watchdog: Option<Watchdog>,
 }
 
 impl Process {
-    /// Runs `command` in `home`; what it says goes to `server.log` there.
+    /// Runs `command` in `home`, with its output in `server.log` there.
     pub(crate) fn spawn(
         mut command: Command,
         home: &Path,
@@ -80,7 +80,7 @@ impl Process {
 
     /// Kills it and waits for its end.
     pub(crate) fn kill(&mut self) {
-        // Both fail only if the process is gone already, which is what is wanted.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.watchdog = None;

@@ -40,15 +40,15 @@ pub enum Fault {
     /// It is forwarded and executed; its connection ends instead of the reply, and replies to
     /// earlier requests that are still on their way are lost too.
     CutAfterExecution,
-    /// It is held, and replies too; connections stay open. What is held passes when the fault is
-    /// taken away. As a [one-time fault](Proxy::once) it makes that one connection dark for good.
+    /// It is held, and replies too; connections stay open. Held data passes when the fault is
+    /// removed. As a [one-time fault](Proxy::once) it holds that one connection permanently.
     Blackhole,
     /// It is held for this long, together with all that arrives behind it.
     Delay(Duration),
-    /// So many of its bytes are forwarded; then its connection ends. A request with fewer bytes
+    /// This many of its bytes are forwarded; then its connection ends. A request with fewer bytes
     /// passes, and does not count. For one request at a time, like the next.
     CutRequestAt(usize, End),
-    /// It is forwarded and executed, and so many bytes of its reply are passed on; then its
+    /// It is forwarded and executed, and this many bytes of its reply are passed on; then its
     /// connection ends. A shorter reply passes, and does not count. Of use for clients that have
     /// no other request on its way.
     CutReplyAt(usize, End),
@@ -57,15 +57,15 @@ pub enum Fault {
 /// How a connection ends in the middle of a request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Both sides are told (FIN).
+    /// Both sides receive a FIN.
     Close,
-    /// The client is told that the connection is broken (RST), if it came over TCP.
+    /// The client receives a RST if it is connected over TCP.
     Reset,
-    /// Nobody is told: it stays open, and nothing comes any more.
+    /// Neither side is notified: the connection stays open, and no more data arrives.
     Stall,
 }
 
-/// A proxy in front of a [`Server`], on a TCP port or a unix socket of its own.
+/// A proxy in front of a [`Server`], on its own TCP port or unix socket.
 ///
 /// At first everything passes. Faults apply to requests that arrive afterwards, on old connections
 /// as on new ones, a client's opening `HELLO` and `AUTH` included. Dropping the proxy ends all
@@ -124,7 +124,7 @@ impl Proxy {
         self.shared.rules.send_modify(|rules| rules.always = Some(fault));
     }
 
-    /// From now on everything passes, what is held too; a pending one-time fault is forgotten.
+    /// Passes everything from now on, held data included, and drops a pending one-time fault.
     pub fn heal(&self) {
         self.shared.rules.send_modify(|rules| *rules = Rules::default());
     }

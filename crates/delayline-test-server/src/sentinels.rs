@@ -12,7 +12,7 @@ pub struct Sentinels {
     is_encrypted: bool,
 }
 
-/// Says what is to be watched over: [`Sentinels::builder`].
+/// Configures the servers and the sentinels: made by [`Sentinels::builder`].
 ///
 /// Without calls: three sentinels, a primary and one replica, on TCP ports, without password.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// Gives the primary so many replicas.
+    /// Gives the primary this many replicas.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
@@ -74,7 +74,8 @@ impl SentinelsBuilder {
     ///
     /// # Panics
     ///
-    /// One of them does not start, or they do not find together: a test cannot go on without them.
+    /// A server does not start, or the sentinels do not find each other: a test cannot continue
+    /// without them.
     #[must_use = "dropping them ends them"]
     #[track_caller]
     #[expect(clippy::expect_used, reason = "documented: a test cannot go on without them")]
@@ -134,7 +135,7 @@ impl Sentinels {
         Self::builder().start()
     }
 
-    /// Says what is to be watched over, then starts it.
+    /// Configures the servers and the sentinels, then starts them.
     pub fn builder() -> SentinelsBuilder {
         let (server, sentinel) = (Server::builder(), Server::builder());
         SentinelsBuilder { replicas: 1, server, sentinel, password: None, is_encrypted: false }
@@ -164,7 +165,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// The sentinel is not there, or names somebody else.
+    /// The sentinel does not reply, or names another server.
     #[must_use]
     #[track_caller]
     #[expect(clippy::expect_used, reason = "documented: a test cannot go on then")]

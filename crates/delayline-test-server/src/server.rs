@@ -18,7 +18,7 @@ use crate::{Builder, Reply, StartError};
 /// A private server process. Dropping it kills the process and removes its directory.
 ///
 /// Every method works from any thread. Methods that need a living server panic without one: a test
-/// cannot go on then.
+/// cannot continue then.
 pub struct Server {
     launch: Launch,
     process: Mutex<Process>,
@@ -148,7 +148,7 @@ impl Server {
         self.launch.log_tail()
     }
 
-    /// Runs one command over a connection of its own.
+    /// Runs one command over a new connection.
     ///
     /// As an administrator whom the tests' passwords and ACL users don't touch, and over the unix
     /// socket, so that a [`proxy`](crate::proxy) doesn't either.
@@ -247,12 +247,12 @@ impl Server {
         self.process().signal(Signal::STOP);
     }
 
-    /// Lets a frozen process go on.
+    /// Resumes a frozen process.
     pub fn resume(&self) {
         self.process().signal(Signal::CONT);
     }
 
-    /// Sets the server's wall clock so many milliseconds ahead of the machine's, or behind it. At
+    /// Sets the server's wall clock this many milliseconds ahead of the machine's, or behind it. At
     /// first both are the same.
     ///
     /// # Panics

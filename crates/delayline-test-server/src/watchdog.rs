@@ -31,7 +31,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     /// Dismisses it.
     fn drop(&mut self) {
-        // Fails only if the shell is gone already, which is what is wanted.
+        // Fails only if the shell has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

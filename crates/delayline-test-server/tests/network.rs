@@ -1,4 +1,4 @@
-//! Servers in a network of their own are cut off from each other, in one direction or in both.
+//! Servers in a network are cut off from each other, in one direction or in both.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,8 +28,8 @@ fn pair(test: &str) -> Option<(Network, Server, Server)> {
     let replica = replica.config("replicaof", &format!("{} {}", address.ip(), address.port()));
     let replica = replica.start();
     until(|| replica.info("replication", "master_link_status") == "up");
-    // Until the replica's first confirmation, the primary sends it nothing. It needs none for a write
-    // that is older than the link.
+    // Until the replica's first confirmation, the primary sends it nothing. It needs none for a
+    // write that is older than the link.
     primary.command(&["SET", "first", "v"]);
     assert_eq!(primary.command(&["WAIT", "1", "20000"]), Reply::Int(1));
     Some((network, primary, replica))

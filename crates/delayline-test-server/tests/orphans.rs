@@ -33,7 +33,7 @@ fn a_server_in_a_static_does_not_outlive_its_process() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let socket = text.lines().find_map(|line| line.split("SOCKET ").nth(1)).unwrap();
-    // Another process removes it, which tells nobody: all one can do is look.
+    // Another process removes it without a notification, so the test polls.
     let deadline = Instant::now() + Duration::from_secs(30);
     while Path::new(socket).exists() {
         assert!(Instant::now() < deadline, "{socket} is still there");

@@ -1,4 +1,4 @@
-//! The proxy loses exactly what it is told to.
+//! The proxy drops exactly the configured data.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 async fn passes_everything_at_first_on_both_kinds_of_socket() {
     let server = Server::start();
     for proxy in [Proxy::start(&server).await.unwrap(), Proxy::start_unix(&server).await.unwrap()] {
-        // The driver's own client, and a payload that comes in many pieces.
+        // The driver's own client, and a payload that arrives in many pieces.
         let url = proxy.url().replace("unix:", "unix://");
         let client = redis::Client::open(url).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_cut_hits_one_request_of_a_pipeline() {
     client.write_all(&pipeline).await.unwrap();
     // An end with a reset is an end.
     let _ = client.read_to_end(&mut Vec::new()).await;
-    // What was sent before the cut reaches the server; nothing after it does.
+    // Data sent before the cut reaches the server; nothing after it does.
     assert_eq!(server.command(&["EXISTS", "b", "c"]), Reply::Int(0));
 }
 

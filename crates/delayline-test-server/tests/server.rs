@@ -1,4 +1,4 @@
-//! Servers start, stop, come back and refuse as the other tests rely on.
+//! Servers start, stop, restart and refuse as the other tests rely on.
 
 #![allow(
     clippy::unwrap_used,

@@ -24,13 +24,13 @@ pub trait Fixture: Send + Sync + 'static {
     /// Closes a queue of [`fresh`](Self::fresh) and opens it again from its stored data, as a new
     /// process would. `None` if this backend stores nothing.
     ///
-    /// The suite has no other reference to `queue`, so dropping it closes a backend that closes when
-    /// it is dropped. If the backend promises that its data survive a crash, crash it here.
+    /// The suite has no other reference to `queue`, so dropping it closes a backend that closes
+    /// when it is dropped. If the backend promises that its data survive a crash, crash it here.
     /// [`Backend::queue_name`](delayline_core::Backend::queue_name) can tell which queue it is.
     ///
-    /// The trials `reopen::` then compare the queue with the model: every message, lease and result,
-    /// the totals, the ids that it remembers, whether it is paused. By default there is nothing to
-    /// open: the trials are reported as ignored, with the reason.
+    /// The trials `reopen::` then compare the queue with the model: every message, lease and
+    /// result, the totals, the ids that it remembers, whether it is paused. By default there is
+    /// nothing to open: the trials are reported as ignored, with the reason.
     ///
     /// # Errors
     ///

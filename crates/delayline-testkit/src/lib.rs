@@ -1,6 +1,6 @@
 //! The conformance suite of Delayline, for every [`Backend`](delayline_core::Backend). A backend
-//! that passes is a delay queue with each of the documented guarantees G1 to G24 and G28 to G30 that
-//! can be observed through the trait.
+//! that passes is a delay queue with each of the documented guarantees G1 to G24 and G28 to G30
+//! that can be observed through the trait.
 //!
 //! All it needs is a test target with `harness = false`:
 //!
@@ -53,8 +53,8 @@
 //!   backends whose [`Fixture::reopen`] does so; for others they are reported as ignored.
 //!
 //! Two environment variables control a run: `DELAYLINE_CASES` is the number of random sequences
-//! ([`Fixture::random_cases`] if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each run if unset, and
-//! printed).
+//! ([`Fixture::random_cases`] if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each
+//! run if unset, and printed).
 //!
 //! Minor releases may add cases, so a backend that passed before may rightly fail.
 

@@ -17,8 +17,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads `DELAYLINE_CASES`, or else takes `cases`, and `DELAYLINE_SEED`; without the latter, each
-    /// run has a new seed.
+    /// Reads `DELAYLINE_CASES`, or else takes `cases`, and `DELAYLINE_SEED`; without the latter,
+    /// each run has a new seed.
     pub(crate) fn from_env(cases: u32) -> Result<Self, String> {
         Ok(Self {
             cases: variable("DELAYLINE_CASES")?.unwrap_or(cases),

@@ -64,7 +64,7 @@ impl Peer for ApalisRedis {
             .parallelize(tokio::spawn)
             .data(handled.clone())
             .build(handle);
-        // It stops by itself with the last task, and acks what has ended.
+        // It stops after the last task, and acks the tasks that have ended.
         worker.run().await.map_err(|error| anyhow!("{error}"))?;
         Ok(handled.count.load(Ordering::Relaxed))
     }

@@ -1,5 +1,5 @@
-//! What tutorials do with plain Redis commands, written as one would for speed: few round trips, one
-//! connection for all tasks where that is possible.
+//! What tutorials do with plain Redis commands, written as one would for speed: few round trips,
+//! one connection for all tasks where that is possible.
 
 mod blocking;
 mod sorted_set;

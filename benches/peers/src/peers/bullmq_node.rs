@@ -1,4 +1,4 @@
-//! BullMQ itself, in a Node.js process that does what it is told line by line.
+//! BullMQ itself, in a Node.js process that reads one command per line.
 
 use std::env;
 use std::fs;
@@ -80,15 +80,15 @@ impl Bullmq {
 
 impl Drop for Bullmq {
     fn drop(&mut self) {
-        // Nothing is left to do for it; either may have happened by itself.
+        // Neither has an effect if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Has npm install the packages of the lock file, unless they are there; answers where.
+/// Installs the packages of the lock file with npm, unless they are installed. Returns where.
 ///
-/// Below `target`, not beside the sources: what others wrote has rules of its own.
+/// Below `target`, not next to the sources: our rules do not apply to the packages.
 fn install() -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bullmq");
     let target = env::current_exe()?;

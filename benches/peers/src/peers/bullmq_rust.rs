@@ -16,7 +16,7 @@ use crate::measure::Peer;
 pub(crate) struct BullmqOfficial {
     queue: Arc<Queue>,
     connection: RedisConnectionOptions,
-    /// The last worker, which is not stopped while somebody measures.
+    /// The last worker, which is not stopped during a measurement.
     ended: Option<Worker>,
 }
 

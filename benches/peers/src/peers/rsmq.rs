@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::load::{TASKS, all, bulks, in_tasks, payload};
 use crate::measure::Peer;
 
-/// Each of its tasks takes so many messages at once.
+/// Each task receives up to `BATCH` messages at once.
 pub(crate) struct RsmqAsync<const BATCH: u32>(Rsmq);
 
 /// As in the crate's own example of receiving in batches.

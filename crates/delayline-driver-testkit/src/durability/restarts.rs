@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use super::options;
 use crate::Connect;
 
-/// Runs the trials of [`delayline_testkit`] that reopen queues: messages, leases, results, totals and
-/// remembered ids are as in the model, whenever the server was killed between two operations.
+/// Runs the trials of [`delayline_testkit`] that reopen queues: messages, leases, results, totals
+/// and remembered ids are as in the model, whenever the server was killed between two operations.
 pub async fn a_killed_server_has_all_that_it_acknowledged<C: Connect>() {
     // Trials block their thread.
     let ran = tokio::task::spawn_blocking(|| {

@@ -9,12 +9,13 @@ use delayline_test_server::{Reply as Raw, Server};
 /// A server has it by its version, so that one which loses it fails the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// A script asks for its rights before its first write, by `redis.acl_check_cmd`, and rights are
-    /// given for single keys, by selectors. Since Redis 7.0. Without it a missing right may leave half
-    /// an operation, which `Op::Repair` mends; crates/delayline/docs/guarantees.md says so.
+    /// A script asks for its rights before its first write, by `redis.acl_check_cmd`, and rights
+    /// are given for single keys, by selectors. Since Redis 7.0. Without it a missing right may
+    /// leave half an operation, which `Op::Repair` mends; crates/delayline/docs/guarantees.md says
+    /// so.
     RightsAreAsked,
-    /// A server tells how many entries a group of a stream has not read. Since Redis 7.0. Without it a
-    /// relay with a backlog is refused.
+    /// A server tells how many entries a group of a stream has not read. Since Redis 7.0. Without
+    /// it a relay with a backlog is refused.
     GroupsHaveLag,
     /// `min-replicas-to-write` counts inside scripts. Since Redis 6.2. Without it a script writes
     /// although replicas are missing: the setting then protects nobody, whoever writes by scripts.
@@ -22,7 +23,8 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Whether the server has it. If not, that is told on stderr, past what captures a test's output.
+    /// Whether the server has it. If not, that is told on stderr, past what captures a test's
+    /// output.
     pub fn is_of(self, server: &Server) -> bool {
         let version = server.info("server", "redis_version");
         let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap());

@@ -154,8 +154,8 @@ pub async fn a_frozen_primary_keeps_no_call<C: Connect>() {
     assert!(has(&queue, "kept").await);
 }
 
-/// A primary that was frozen executes and acknowledges what waits in its sockets before it hears that
-/// it was replaced, and loses it then.
+/// A primary that was frozen executes and acknowledges what waits in its sockets before it hears
+/// that it was replaced, and loses it then.
 pub async fn what_a_frozen_primary_acknowledges_late_is_not_believed<C: Connect>() {
     let cluster = Cluster::builder().replicas(1).start();
     let primary = &cluster.nodes()[0];

@@ -22,8 +22,8 @@ pub async fn a_killed_primary_is_replaced<C: Connect>() {
     }
 }
 
-/// The old primary takes writes for about ten seconds more, all of which are lost: the sentinels have
-/// to be asked.
+/// The old primary takes writes for about ten seconds more, all of which are lost: the sentinels
+/// have to be asked.
 pub async fn a_failover_by_hand_is_followed<C: Connect>() {
     let sentinels = Sentinels::start();
     let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
@@ -48,8 +48,8 @@ pub async fn a_failover_by_hand_is_followed<C: Connect>() {
     assert!(has(&queue, "kept").await);
 }
 
-/// Until all replicas follow the new primary, the leading sentinel describes the old one, and that one
-/// accepts writes.
+/// Until all replicas follow the new primary, the leading sentinel describes the old one, and that
+/// one accepts writes.
 pub async fn a_failover_that_takes_long_loses_nothing_after_the_next_look<C: Connect>() {
     let sentinels = Sentinels::builder().replicas(2).start();
     let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();

@@ -28,7 +28,7 @@ impl World<'_> {
         Ok(applied)
     }
 
-    /// A message is leased anew: whoever handled it before knows that it is lost (G5, G7).
+    /// A message is leased anew: its previous handler knows that it is lost (G5, G7).
     pub(super) fn no_other_holds(
         &mut self,
         queue: usize,
@@ -150,14 +150,14 @@ impl World<'_> {
         })
     }
 
-    /// What is wrong now with all calls, and for how long.
+    /// The current fault of all calls, and its end.
     pub(super) fn outage(&self) -> Option<(OutageKind, Ms)> {
         let lasts = |from, lasts| (from..from + lasts).contains(&self.now);
         let outage = self.story.outages.iter().find(|outage| lasts(outage.from, outage.lasts))?;
         Some((outage.kind, outage.from + outage.lasts - self.now))
     }
 
-    /// The connections on which somebody waits for hints are lost.
+    /// The connections on which workers wait for hints are lost.
     pub(super) fn sever(&mut self) {
         self.disturbed(self.now);
         for queue in 0..self.queues.len() {

@@ -1,4 +1,4 @@
-//! Workers: what they want done, and what is done to them.
+//! Workers: their actions, and the faults that hit them.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl World<'_> {
             if let Some(process) = self.processes.get_mut(index) {
                 process.end();
             }
-            // One that ends by itself takes its waits back; one that crashes leaves them.
+            // A worker that ends cancels its waits; a worker that crashes leaves them.
             for queue in &mut self.queues {
                 queue.sleepers.retain(|sleeper| sleeper.worker != worker);
             }
@@ -215,7 +215,7 @@ impl World<'_> {
         }
     }
 
-    /// A handler ends, by its own answer unless told.
+    /// Ends a handler, with its own outcome unless another is given.
     pub(super) fn finish(&mut self, process: usize, slot: Slot, outcome: Option<Outcome>) {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(handler) = process.running.remove(&slot) else { return };
@@ -275,7 +275,7 @@ impl World<'_> {
         }
     }
 
-    /// While everything fails, nobody asks more than four times a second with each kind of call.
+    /// While everything fails, a worker makes at most four calls of each kind per second.
     pub(super) fn check_pace(&mut self, process: usize) -> Result<(), Violation> {
         let broken_since = |outage: &Outage| {
             self.now >= outage.from + 1_000 && self.now < outage.from + outage.lasts
@@ -343,7 +343,7 @@ const PROMPT_AMONG_QUEUES: Ms = 600;
 const MADE_UP_FOR: Ms = 1_500;
 /// How long the results of handlers are kept.
 const RESULT_RETENTION: Millis = Millis::saturating(3_600_000);
-/// How long one queue goes without a look.
+/// Maximum time between two polls of a queue.
 const POLL: Ms = delayline_core::limits::WORKER_POLL_MS;
 /// Between the tries of a call that fails.
 const LONGEST_PAUSE: Ms = 2_000;

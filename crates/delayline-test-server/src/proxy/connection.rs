@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::frame::request_len;
 use super::{End, Fault, Shared};
 
-/// Passes requests and replies until either side or a fault ends the connection. Answers whether
+/// Passes requests and replies until either side or a fault ends the connection. Returns whether
 /// the client is to find it broken.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     client: S,
@@ -25,7 +25,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     let (from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = server.into_split();
     let state = State::default();
-    // Whichever ends first ends both, however it ended: the streams are dropped here.
+    // The first direction to end ends both: the streams are dropped here.
     tokio::select! {
         _ = requests(from_client, to_server, shared, &state) => {}
         _ = replies(from_server, to_client, shared, &state) => {}
@@ -38,11 +38,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
 struct State {
     /// Replies are lost up to [`MARK`], which ends the connection.
     swallow: AtomicBool,
-    /// Replies are held for good.
+    /// Replies are held permanently.
     dark: AtomicBool,
     /// The client is to find the connection broken.
     reset: AtomicBool,
-    /// So many bytes are passed on before the connection ends.
+    /// Number of bytes passed on before the connection ends.
     cut: Mutex<Option<(usize, End)>>,
 }
 
@@ -129,7 +129,7 @@ async fn replies<W: AsyncWrite + Unpin>(
 }
 
 impl State {
-    /// Ends the connection. One that stalls ends when `peer` goes away.
+    /// Ends the connection. A stalled connection ends when `peer` disconnects.
     async fn end<R: AsyncRead + Unpin>(&self, end: End, peer: &mut R) -> io::Result<()> {
         match end {
             End::Close => {}
@@ -149,7 +149,7 @@ async fn fate(request: &[u8], shared: &Shared, state: &State) -> Option<Fault> {
     let mut once = None;
     shared.rules.send_if_modified(|rules| {
         once = rules.once.take_if(|(_, needle)| contains(request, needle));
-        // Nobody waits for this change.
+        // No task waits for this change.
         false
     });
     if let Some((fault, _)) = once {

@@ -2,7 +2,8 @@
 
 /// The length in bytes of the first request in `bytes`; `None` if it is not complete.
 ///
-/// What is no array of bulk strings counts as one request up to the end: the server shall complain.
+/// Anything but an array of bulk strings counts as one request up to the end: the server rejects
+/// it.
 pub(super) fn request_len(bytes: &[u8]) -> Option<usize> {
     if bytes.first()? != &b'*' {
         return Some(bytes.len());

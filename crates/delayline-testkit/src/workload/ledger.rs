@@ -186,8 +186,8 @@ impl Ledger {
     }
 }
 
-/// Hand-offs of the messages whose ids are not settled, and of a result of each ack, or else just the
-/// settlements.
+/// Hand-offs of the messages whose ids are not settled, and of a result of each ack, or else just
+/// the settlements.
 fn hand_off(
     settlements: Vec<Settlement>,
     messages: &[NewMessage],

@@ -18,7 +18,7 @@ use crate::measure::Peer;
 pub(crate) struct Blocking {
     connection: MultiplexedConnection,
     client: Client,
-    /// A connection that blocks serves nobody else.
+    /// A connection that blocks cannot be shared.
     blocking: Vec<MultiplexedConnection>,
 }
 
@@ -86,7 +86,7 @@ impl Peer for Blocking {
     }
 }
 
-/// Handles messages, and tells when so many have been.
+/// Handles messages, and reports when all `messages` have been handled.
 async fn pop_for_ever(
     mut connection: MultiplexedConnection,
     messages: usize,

@@ -12,7 +12,8 @@ use super::{QUEUE, connect, due_now};
 use crate::load::{TASKS, bulks, client_millis, in_tasks, numbered_payload, sum};
 use crate::measure::Peer;
 
-/// Polled with `ZRANGEBYSCORE ... LIMIT`, and whoever removes a member has it; or popped.
+/// Polled with `ZRANGEBYSCORE ... LIMIT`, where the consumer that removes a member handles it; or
+/// popped.
 pub(crate) struct SortedSet<const POPPED: bool>(MultiplexedConnection);
 
 pub(crate) type Polled = SortedSet<false>;
@@ -70,7 +71,7 @@ impl<const POPPED: bool> Peer for SortedSet<POPPED> {
     }
 }
 
-/// One task polls; each message has a task that removes it and, if it was there, handles it.
+/// One task polls; each message has a task that handles it if it could remove it.
 async fn poll(connection: &mut MultiplexedConnection) -> Result<usize> {
     let mut handled = 0;
     loop {

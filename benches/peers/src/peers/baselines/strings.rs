@@ -1,4 +1,4 @@
-//! A string for each message beside a sorted set of their ids.
+//! A string for each message, and a sorted set of their ids.
 
 use anyhow::{Context, Result, ensure};
 use delayline_test_server::Server;

@@ -21,7 +21,7 @@ pub enum Place {
     UnixSocket,
     /// One server, on a TCP port.
     Tcp,
-    /// One server, on a unix socket, where each queue has a user of its own who may touch its
+    /// One server, on a unix socket, where each queue has its own user who may touch its
     /// declared keys and use the documented commands, and nothing else.
     LeastPrivilege,
     /// A cluster of three nodes.
@@ -32,7 +32,7 @@ pub enum Place {
     Sentinel,
 }
 
-/// Those that run. They are only held on to.
+/// The running servers, kept alive.
 enum Servers {
     One(Box<Server>),
     Cluster { _cluster: Cluster },
@@ -164,7 +164,7 @@ fn user_of(server: &Server, queue: &QueueName) -> String {
     let user = format!("user-of-{queue}");
     let mut rules: Vec<String> =
         ["ACL", "SETUSER", &user, "on", "nopass", "-@all"].map(str::to_owned).to_vec();
-    // One by one: what a script touches beside them is refused by the server.
+    // One by one: the server refuses access to any other key.
     let keys = Keys::new(queue);
     rules.extend(keys.all().iter().map(|key| format!("~{}", String::from_utf8_lossy(key))));
     // The suite's destinations of relays.

@@ -19,7 +19,7 @@ pub trait Connect: 'static {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up; what is half open is closed.
+    /// Dropping the future gives up and closes a connection that is half open.
     ///
     /// # Errors
     ///

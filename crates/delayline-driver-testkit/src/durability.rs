@@ -52,7 +52,7 @@ pub async fn enqueue_patiently(queue: &impl Backend, text: &str, durability: Dur
     }
 }
 
-/// Whether the message is there, asked until somebody knows.
+/// Returns whether the message exists. Repeats the call until a server replies.
 pub async fn has(queue: &impl Backend, text: &str) -> bool {
     let begin = Instant::now();
     let get = Op::Get(vec![MessageId::try_from(text).unwrap()]);
@@ -113,7 +113,7 @@ pub fn calls(server: &Server, command: &str) -> u64 {
 }
 
 /// Tests of confirmed calls, one for each case: what replicas and disks have confirmed survives
-/// (G25, G26), and what they have not is told.
+/// (G25, G26), and messages without a confirmation are reported.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
 /// modules of its own.

@@ -239,7 +239,7 @@ pub fn dump(server: &Server, keys: &[bytes::Bytes]) -> Vec<Raw> {
     keys.iter().map(|key| server.binary_command(&[b"DUMP", &key[..]])).collect()
 }
 
-/// Audits the queue and answers what is wrong with it.
+/// Audits the queue. Returns the findings.
 pub async fn findings(queue: &impl Backend, ms: u64) -> Vec<delayline_core::Finding> {
     match apply(queue, ms, Op::Check(Check::new(100))).await {
         Reply::Check(checked) => checked.findings,

@@ -99,7 +99,7 @@ pub fn is_unsupported(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unsupported(_))
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! What a transport has to do: connect, reply, wait, and tell what it knows when something breaks.
+//! The duties of a transport: connect, reply, wait, and report faults truthfully.
 
 pub mod connecting;
 pub mod faults;
@@ -113,7 +113,7 @@ pub async fn heals(transport: &impl Transport) {
     }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

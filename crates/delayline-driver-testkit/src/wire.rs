@@ -17,7 +17,7 @@ use delayline_test_server::proxy::{End, Fault, Proxy};
 
 use crate::Connect;
 
-/// An operation, what comes before it, and what tidies up after it.
+/// An operation, its preparation, and its clean-up.
 pub struct Scene {
     before: Vec<Op>,
     pub op: Op,
@@ -199,9 +199,9 @@ pub mod scenes {
 #[derive(Debug, Default)]
 pub struct Seen {
     cuts: usize,
-    /// Cut calls that the caller was told were not executed.
+    /// Cut calls that were reported as not executed.
     not_executed: usize,
-    /// Cut calls that may have been executed, and the same call again tells that they were.
+    /// Cut calls that may have been executed, and whose repetition shows that they were.
     executed: usize,
     /// Cut calls that may have been executed, and were not, as far as one can tell.
     lost: usize,
@@ -245,7 +245,7 @@ pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
     assert!(all.executed > 30 || !changes || !tells, "{all:?}");
 }
 
-/// Some of the cuts, one after the other, in a queue of their own.
+/// Some of the cuts, one after the other, in their own queue.
 struct Lane<C: Connect> {
     /// Through the proxy.
     queue: ScriptBackend<C::Transport>,
@@ -284,7 +284,7 @@ impl<C: Connect> Lane<C> {
         seen
     }
 
-    /// Plays a scene; answers whether the fault has hit.
+    /// Plays a scene. Returns whether the fault has hit.
     async fn play(&mut self, scene: Scene, fault: Option<Fault>, seen: &mut Seen) -> bool {
         let Scene { before, op, after } = scene;
         self.clock += 1_000;
@@ -325,7 +325,7 @@ impl<C: Connect> Lane<C> {
         hit
     }
 
-    /// Sends an operation until it is answered, and answers whether it may have been executed
+    /// Sends an operation until it is answered. Returns whether it may have been executed
     /// before that.
     async fn insist(&self, at: At, op: &Op) -> (Reply, bool) {
         let mut unknown = false;

@@ -10,7 +10,7 @@ use crate::limits::DEFAULT_CASES;
 /// Creates the queues for the suite.
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
-    /// Returns an empty queue that nobody else uses.
+    /// Returns an empty queue that is not used elsewhere.
     ///
     /// Called for every case and every random sequence, more than a thousand times, so it should be
     /// cheap: a new queue name on an existing connection. With

@@ -1,4 +1,4 @@
-//! Many concurrent clients on one queue, on the server's clock, and a check of what they saw.
+//! Many concurrent clients on one queue, on the server's clock, and a check of their replies.
 //!
 //! Every reply contains its revision and instant, so the calls can be put into the only order in
 //! which the backend can have executed them, and the model must return the same results
@@ -48,7 +48,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words. A history without deliveries is wrong: it tests nothing.
+    /// The fault, in words. A history without deliveries is a fault: it tests nothing.
     pub fn check(&self) -> Result<(), String> {
         let order = replay::order(&self.calls)?;
         messages::check(order)
@@ -111,7 +111,7 @@ impl Client {
         Ok(self.calls)
     }
 
-    /// Handles every message that can ever be due, and reads what is left.
+    /// Handles every message that can ever be due, and reads the rest.
     async fn drain(mut self) -> Result<Vec<Call>, Error> {
         let end = At::Fixed(Timestamp::MAX);
         self.call(end, Op::Resume).await?;

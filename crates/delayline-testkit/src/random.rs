@@ -1,4 +1,4 @@
-//! Random sequences of operations, and those that once failed.
+//! Random sequences of operations, and sequences that once failed.
 
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;

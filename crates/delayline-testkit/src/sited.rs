@@ -1,4 +1,4 @@
-//! Queues whose relays have destinations of their own.
+//! Queues whose relays have their own destinations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use delayline_core::{
 
 use crate::Fixture;
 
-/// A fixture whose queues relay to keys of their own: `KEY{NAME}` instead of `KEY`, for the queue
+/// A fixture whose queues relay to their own keys: `KEY{NAME}` instead of `KEY`, for the queue
 /// `NAME`. So no two queues share a destination, and on a cluster it is in the queue's slot.
 pub(crate) struct Sited<F>(pub(crate) F);
 

@@ -135,7 +135,7 @@ fn what_a_backend_does_not_write_is_missed_after_reopening() {
     }
 }
 
-/// The trace is there to have everything at once.
+/// The trace shows everything at once.
 #[test]
 fn the_trace_of_what_is_stored_has_all_of_it() {
     use delayline_core::{At, Backend, Op, Progress, Reply, Status};

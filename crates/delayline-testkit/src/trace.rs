@@ -52,7 +52,7 @@ pub struct Step {
 pub struct TraceError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 

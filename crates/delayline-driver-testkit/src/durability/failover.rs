@@ -16,7 +16,7 @@ use super::{Connect, PATIENCE, QUEUE, enqueue, enqueue_patiently, has, open, opt
 
 const TASKS: usize = 16;
 
-/// Enqueues from many tasks until told to stop, and answers which messages were acknowledged.
+/// Enqueues from many tasks until `stop`. Returns the acknowledged messages.
 struct Load {
     stop: Arc<AtomicBool>,
     tasks: JoinSet<Vec<String>>,
@@ -84,7 +84,7 @@ pub async fn what_all_replicas_confirmed_survives_a_killed_primary<C: Connect>()
     }
 }
 
-/// A primary that was frozen acknowledges what waits in its sockets when it goes on, and loses it.
+/// A primary that was frozen acknowledges the calls in its sockets when it resumes, and loses them.
 pub async fn what_all_replicas_confirmed_survives_a_frozen_primary<C: Connect>() {
     let cluster = Cluster::builder().replicas(1).start();
     let slot = match cluster.nodes()[0].command(&["CLUSTER", "KEYSLOT", QUEUE]) {
@@ -136,7 +136,7 @@ pub async fn a_confirmed_claim_keeps_its_epoch_across_a_failover<C: Connect>() {
     }
     let first = claim(&queue, 1, Durability::Replicas(1)).await.unwrap();
     assert_eq!(first, Some(("confirmed".to_owned(), 1)));
-    // It hears no more of its primary, not even what is on its way.
+    // It receives nothing more from its primary, not even data on the way.
     replica.pause();
     primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let second = claim(&queue, 2, Durability::None).await.unwrap();

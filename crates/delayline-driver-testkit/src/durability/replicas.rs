@@ -1,4 +1,4 @@
-//! A primary and replicas that stop and go on.
+//! A primary and replicas that stop and resume.
 
 use delayline_core::{Durability, Enqueued, ErrorKind, QueueName};
 use delayline_redis_protocol::Role;
@@ -31,7 +31,7 @@ pub async fn a_stopped_replica_confirms_nothing<C: Connect>() {
     let replicas = replicas_of(&primary, 1).await;
     let queue = open::<C>(&options(&primary.url())).await;
     enqueue(&queue, "before", ONE).await.unwrap();
-    // So that the primary knows of all there was before: a wait for that is over at once.
+    // So that all earlier writes are confirmed: a wait for them ends at once.
     let is_level = || {
         let offset = primary.info("replication", "master_repl_offset");
         primary.info("replication", "slave0").contains(&format!("offset={offset},"))
@@ -109,6 +109,6 @@ pub async fn a_fence_leaves_nothing<C: Connect>() {
     enqueue(&queue, "a", ONE).await.unwrap();
     let life = primary.command(&["PTTL", &format!("delayline:{{{QUEUE}}}:fence")]);
     let Reply::Int(life) = life else { panic!("{life:?}") };
-    // -1 would be for ever, -2 is over.
+    // -1 means without an end, -2 that the key does not exist.
     assert!(life <= 10_000 && life != -1, "{life}");
 }

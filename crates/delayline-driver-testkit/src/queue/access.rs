@@ -19,7 +19,7 @@ pub async fn the_documented_permissions_are_enough<C: Connect>() {
     for op in every_op() {
         assert!(kind_of(&queue, 6_000, &op).await.is_ok(), "{}", op.name());
     }
-    // Two hours later what is remembered of finished messages and of claims makes room.
+    // Two hours later the memory of finished messages and of claims has been cleared.
     for hours in [1, 3, 4] {
         let ms = hours * 3_600_000;
         apply(&queue, ms, Op::Enqueue(vec![message(&format!("hour {hours}"))])).await;
@@ -43,7 +43,7 @@ pub async fn a_missing_permission_is_named_before_anything_is_done<C: Connect>()
         assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
         assert!(error.detail().contains("ZADD") && error.detail().contains("index"), "{error}");
     } else {
-        // Nobody knows how far the script came.
+        // The caller cannot know how far the script ran.
         assert_eq!(error.kind(), &ErrorKind::Server, "{error}");
     }
     assert_eq!(server.command(&["DBSIZE"]), Raw::Int(0), "no half of a message");

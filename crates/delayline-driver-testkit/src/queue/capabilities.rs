@@ -14,11 +14,11 @@ pub enum Capability {
     /// leave half an operation, which `Op::Repair` mends; crates/delayline/docs/guarantees.md says
     /// so.
     RightsAreAsked,
-    /// A server tells how many entries a group of a stream has not read. Since Redis 7.0. Without
+    /// A server reports how many entries a group of a stream has not read. Since Redis 7.0. Without
     /// it a relay with a backlog is refused.
     GroupsHaveLag,
     /// `min-replicas-to-write` counts inside scripts. Since Redis 6.2. Without it a script writes
-    /// although replicas are missing: the setting then protects nobody, whoever writes by scripts.
+    /// although replicas are missing: the setting then does not protect writes of scripts.
     ReplicasCountInScripts,
 }
 

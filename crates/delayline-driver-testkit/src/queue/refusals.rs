@@ -24,7 +24,7 @@ pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
         fill(&queue).await;
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     };
-    // What was refused can be repeated once there is memory.
+    // Refused calls can be repeated once memory is free.
     for outcome in [Outcome::Ack, Outcome::Release] {
         for next in [&["new"], &["ready"]] {
             refilled().await;
@@ -44,7 +44,7 @@ pub async fn out_of_memory_refuses_only_what_takes_memory<C: Connect>() {
         }
     }
     refilled().await;
-    // The queue can be drained to the end, so that memory comes back.
+    // The queue can be drained, which frees memory.
     let leases = claimed(&queue, 90_000, 20).await.deliveries;
     assert!(!leases.is_empty());
     for delivery in leases {
@@ -75,7 +75,7 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
             server.binary_command(&[b"SADD", &spoiled[..], b"not ours"]);
             let before = dump(&server, &keys);
             let spoiled_before = foreign(&server, spoiled);
-            // At 6,000 a lease has run out, so the claim also writes what it seldom writes.
+            // At 6,000 a lease has expired, so the claim also makes its rare writes.
             match kind_of(&queue, 6_000, op).await {
                 Ok(_) => {
                     let spoiled_after = foreign(&server, spoiled);
@@ -143,7 +143,7 @@ struct Call {
     is_idle: bool,
 }
 
-/// A connection that tells what scripts call.
+/// A connection that reports the commands of scripts.
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
@@ -209,7 +209,7 @@ pub async fn a_queue_of_another_version_is_refused_unchanged<C: Connect>() {
     }
 }
 
-/// Whoever uses a new structure in a queue sets a bit, and says which version knows it.
+/// A version that uses a new structure in a queue sets a bit, and names the version that knows it.
 pub async fn a_queue_with_a_feature_of_a_newer_version_is_refused_unchanged<C: Connect>() {
     let server = Server::start();
     // The lowest bits are known, without a gap.

@@ -19,7 +19,7 @@ pub async fn a_demoted_primary_is_an_error_that_may_be_repeated<C: Connect>() {
     let queue = open::<C>(&server.url()).await.unwrap();
     fill(&queue).await;
     server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
-    // The address leads nowhere, so the replica keeps what it has.
+    // The address leads nowhere, so the replica keeps its data.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     drop(primary);
     let error = queue.apply(at(10), &Op::Enqueue(vec![message("new")])).await.unwrap_err();

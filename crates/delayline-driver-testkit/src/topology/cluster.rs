@@ -243,7 +243,7 @@ pub async fn views_of_a_node_apart_change_nothing<C: Connect>() {
     while enqueue(&queue, "probe").await.is_err() {
         assert!(begin.elapsed() < PATIENCE, "no recovery");
     }
-    // Until it hears from the others it says what was true before.
+    // Until it hears from the other nodes, it reports its old view.
     primary.resume();
     for number in 0..200 {
         enqueue(&queue, &format!("after-{number}")).await.unwrap();
@@ -252,7 +252,7 @@ pub async fn views_of_a_node_apart_change_nothing<C: Connect>() {
 
 async fn await_failover(cluster: &Cluster, queue: &str, primary: &Server) {
     let witness = &cluster.nodes()[1];
-    // The first node may be the one that is frozen.
+    // The first node may be the frozen one.
     let Reply::Int(slot) = witness.command(&["CLUSTER", "KEYSLOT", queue]) else {
         panic!("no slot")
     };
@@ -262,7 +262,7 @@ async fn await_failover(cluster: &Cluster, queue: &str, primary: &Server) {
 }
 
 pub async fn addresses_are_mapped<C: Connect>() {
-    // A name wins over an address, and nobody knows this one.
+    // A name has precedence over an address, and this name cannot be resolved.
     let cluster = Cluster::builder().config("cluster-announce-hostname", "node.invalid").start();
     let mut options = options(&cluster.url());
     let error = super::refusal::<C>(&options, "q").await;

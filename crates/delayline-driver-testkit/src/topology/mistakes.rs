@@ -1,4 +1,4 @@
-//! URLs and servers that do not belong together: each is told at once, and in words that help.
+//! URLs that do not match their servers: each is reported at once, with advice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub async fn wrong_service_name<C: Connect>() {
 }
 
 pub async fn unreachable_seeds_are_all_named<C: Connect>() {
-    // Nobody listens on these.
+    // No server listens on these.
     let error = refusal::<C>(&options("redis-cluster://127.0.0.1:1,127.0.0.1:2"), "q").await;
     assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
     assert!(error.detail().contains("127.0.0.1:1") && error.detail().contains("127.0.0.1:2"));

@@ -53,7 +53,7 @@ pub async fn a_failover_by_hand_is_followed<C: Connect>() {
 pub async fn a_failover_that_takes_long_loses_nothing_after_the_next_look<C: Connect>() {
     let sentinels = Sentinels::builder().replicas(2).start();
     let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
-    // The one that is not promoted cannot follow the one that is.
+    // The other replica cannot follow the promoted one.
     for replica in &sentinels.servers()[1..] {
         replica.command(&["CONFIG", "SET", "masterauth", "wrong"]);
     }
@@ -99,7 +99,7 @@ pub async fn one_sentinel_of_three_is_not_believed<C: Connect>() {
             Err(error) => break error,
         }
     };
-    // What was under way may have been executed.
+    // Calls in progress may have been executed.
     let kinds = [delayline_core::ErrorKind::Unreachable, delayline_core::ErrorKind::ConnectionLost];
     assert!(kinds.contains(error.kind()), "{error}");
     for away in &sentinels.sentinels()[..2] {

@@ -37,7 +37,7 @@ pub async fn refused_port_is_unreachable<C: Connect>() {
         options.ca_pem = Some(foreign_ca_pem().into());
         let error = refusal::<C>(&options).await;
         assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
-        // It says where, and has no idea about TLS: nobody was there.
+        // It names the address and does not mention TLS, since no server was reached.
         assert!(error.detail().starts_with(&options.to_string()), "{error}");
         assert!(!error.detail().contains("TLS"), "{error}");
     }
@@ -58,7 +58,7 @@ pub async fn unknown_host_is_unreachable<C: Connect>() {
 }
 
 pub async fn silent_peer_is_unreachable_in_time<C: Connect>() {
-    // The kernel accepts, nobody answers.
+    // The kernel accepts the connection, but the server does not reply.
     let (_listener, url) = listener().await;
     for url in [url.clone(), url.replace("redis:", "rediss:")] {
         let mut options = impatient(&url);
@@ -83,7 +83,7 @@ async fn peer(answer: &'static [u8]) -> String {
     url
 }
 
-/// A peer that speaks TLS, or does not, cannot be told from one that is silent.
+/// A peer with or without TLS cannot be distinguished from a silent one.
 #[track_caller]
 fn other_scheme_is_named(url: &str, error: &Error) {
     let other = if url.starts_with("rediss:") { "use redis://" } else { "use rediss://" };

@@ -49,7 +49,7 @@ pub async fn lost_request_is_ambiguous_and_not_executed<C: Connect>() {
 pub async fn swallowed_reply_times_out_and_heals<C: Connect>() {
     let (server, proxy) = behind_proxy().await;
     let transport = C::connect(&impatient(proxy.url())).await.unwrap();
-    // The connection stays dark for good: only a new one helps.
+    // The connection stays dark permanently: only a new one helps.
     proxy.once(Fault::Blackhole, "EVAL");
     let begin = Instant::now();
     assert_eq!(failed(increment(&transport).await).kind(), &ErrorKind::Timeout);
@@ -121,7 +121,7 @@ pub async fn callers_that_give_up_do_not_stop_an_attempt<C: Connect>() {
 pub async fn callers_that_give_up_leave_a_silent_connection<C: Connect>() {
     let (_server, proxy) = behind_proxy().await;
     let transport = C::connect(&impatient(proxy.url())).await.unwrap();
-    // Dark for good, and no caller waits long enough to find out.
+    // Dark permanently, and no caller waits long enough to find out.
     proxy.once(Fault::Blackhole, "EVAL");
     let begin = Instant::now();
     loop {
@@ -139,7 +139,7 @@ pub async fn calls_that_are_given_up_are_each_followed_by_a_probe<C: Connect>() 
     let transport = Arc::new(connected::<C>(proxy.url()).await);
     let before = calls(&server, "ping");
     let begin = Instant::now();
-    // A call that is given up while a probe runs has none of its own, so the count is not exact.
+    // A call that is dropped while a probe runs has no probe, so the count is not exact.
     for given_up in 1.. {
         proxy.once(Fault::Delay(Duration::from_millis(20)), "EVAL");
         let caller = Arc::clone(&transport);
@@ -223,7 +223,7 @@ pub async fn stalled_server_overloads<C: Connect>() {
         })
         .collect();
     until("refusals", || refused.load(Ordering::Relaxed) == TOO_MANY).await;
-    // Those that give up make room.
+    // Dropped calls make room.
     for caller in callers {
         caller.abort();
         let _ = caller.await;

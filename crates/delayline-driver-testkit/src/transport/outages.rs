@@ -1,4 +1,4 @@
-//! The server goes away, freezes, changes its mind, and comes back.
+//! The server stops, freezes, refuses and restarts.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ pub async fn transport_outlives_its_runtime<C: Connect>() {
     assert!(!transport.wait(&"bell".into(), Duration::from_millis(10)).await.unwrap());
 }
 
-/// A peer that answers one `PING` and hangs up on whatever comes next.
+/// A peer that replies to one `PING` and disconnects upon the next command.
 async fn moody_peer() -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! What comes back is what the server said.
+//! Replies arrive as the server sent them.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub async fn error_lines_keep_their_code<C: Connect>() {
         let result = eval(&transport, script, &[Bytes::from(line)]).await;
         assert_eq!(error_line(result), line);
     }
-    // And the connection goes on.
+    // The connection still works.
     assert!(eval(&transport, "return {1}", &[]).await.is_ok());
 }
 

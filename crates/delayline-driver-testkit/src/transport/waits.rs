@@ -134,7 +134,7 @@ pub async fn a_bell_that_comes_later_is_heard_too<C: Connect>() {
     let early = ringing::<C>(&transport, "bell");
     until_blocked(&server, 1).await;
     let late = ringing::<C>(&transport, "other");
-    // At once, so over a connection of its own; and then over one.
+    // All at once, so each over its own connection; and then over one connection.
     until_blocked(&server, 2).await;
     until_blocked(&server, 1).await;
     server.command(&["LPUSH", "bell", "x"]);
@@ -184,7 +184,7 @@ pub async fn wait_outlives_the_runtime_of_another<C: Connect>() {
     until_blocked(&server, 1).await;
     let waiter = Arc::clone(&transport);
     let wait = tokio::spawn(async move {
-        // The end of the other runtime is told, and the next wait works.
+        // The end of the other runtime is reported, and the next wait works.
         while !waiter.wait(&BELL, Duration::from_secs(2)).await.unwrap_or(false) {
             tokio::time::sleep(SHORT).await;
         }

@@ -1,4 +1,4 @@
-//! Dead letters: how messages become dead letters, what is kept, and how they leave.
+//! Dead letters: how messages become dead letters, which parts are kept, and how they leave.
 
 use delayline_core::limits::MAX_BURIALS;
 use delayline_core::{

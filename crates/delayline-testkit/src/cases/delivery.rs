@@ -1,4 +1,4 @@
-//! What is delivered, and when.
+//! Deliveries and their times.
 
 use delayline_core::{
     Claimed, Delivery, Enqueued, Headers, Message, MessageInfo, MessageState, NewMessage, Priority,

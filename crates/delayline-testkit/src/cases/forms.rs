@@ -61,7 +61,7 @@ fn assert_whole(message: &Message, sent: &NewMessage, expires: bool) {
     assert_eq!(info.payload_bytes, sent.payload.len(), "{}", sent.id);
 }
 
-/// Asserts that all of them are there, intact, however they are looked at.
+/// Asserts that all of them exist, intact, in every kind of query.
 async fn assert_all(queue: &Queue, ms: u64, forms: &[NewMessage], status: Status, expires: bool) {
     for forms in forms.chunks(MAX_LOOK_UP) {
         let Reply::Get(all) = queue.apply(ms, &Op::Get(names(forms))).await.reply else {

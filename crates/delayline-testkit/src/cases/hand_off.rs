@@ -90,7 +90,7 @@ async fn a_lease_that_is_not_current_hands_nothing_off(queue: &Queue) {
     let other = Lease { epoch: held.epoch + 1, ..held };
     assert_eq!(ack(queue, 1, "a", other, next()).await, HandedOff::from(Settled::Stale));
     assert_eq!(ack(queue, 1, "x", held, next()).await, HandedOff::from(Settled::Missing));
-    // Taken back and leased again.
+    // Reclaimed and leased again.
     let again = one(queue.claim(200, claim(2, 1, 100)).await.deliveries).lease;
     assert_eq!(ack(queue, 201, "a", held, next()).await, HandedOff::from(Settled::Stale));
     assert_eq!(queue.get(202, "b").await, Found::Unknown);
@@ -182,7 +182,7 @@ async fn items_of_a_hand_off_are_independent_and_in_order(queue: &Queue) {
     assert_eq!(all, ["c", "b-1", "b-2", "c-1", "c-2"]);
 }
 
-/// What it has sent has finished meanwhile, and its id may be reused.
+/// The sent message has finished meanwhile, and its id may be reused.
 async fn a_repeated_item_beside_a_new_one_sends_nothing_again(queue: &Queue) {
     let outcomes = [Outcome::Ack, Outcome::Release];
     let cases = outcomes.iter().flat_map(|it| [(it, true), (it, false)]);

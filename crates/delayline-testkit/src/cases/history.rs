@@ -71,7 +71,7 @@ async fn the_first_change_of_a_minute_stores_what_was_before(queue: &Queue) {
     let points = minutes(queue, now).await;
     assert_eq!(points[1], before, "the second change of a minute stores nothing");
 
-    // What is due is told by the beginning of the minute.
+    // Due messages are counted at the beginning of the minute.
     let late = START + 9 * MINUTE;
     for delay in [1, 2] {
         let name = format!("late in {delay}");
@@ -223,7 +223,7 @@ async fn a_step_back_drops_what_has_not_come_yet(queue: &Queue) {
     for minutes in [0, 1, 58, 59, 60, 61] {
         send(queue, START + minutes * MINUTE).await;
     }
-    // A look at an earlier time does not see the future, and changes nothing.
+    // A query for an earlier time does not see the future, and changes nothing.
     let back = START + 59 * MINUTE + 30;
     let points = minutes(queue, back).await;
     assert_eq!(times(&points, back), [0, 1, 58, 59].map(|minute| minute * MINUTE));

@@ -1,4 +1,4 @@
-//! What is remembered about finished messages and past claims, to the millisecond.
+//! The memory of finished messages and past claims, to the millisecond.
 //!
 //! There are two generations. The younger becomes the older when an entry is added a retention
 //! after it began; each is forgotten a retention later.

@@ -173,7 +173,7 @@ async fn a_paused_queue_relays_nothing(queue: &Queue) {
     queue.leased(0, message("held"), 10).await;
     queue.enqueue_one(0, message("a")).await;
     queue.pause(1).await;
-    // Expired leases are taken back even so.
+    // Expired leases are reclaimed even so.
     let paused = relay(queue, 20, list("a-list", Some(1)), 9).await;
     assert_eq!(paused, Relayed::default());
     assert_eq!(queue.live(20, "held").await.info.crashes, 1);

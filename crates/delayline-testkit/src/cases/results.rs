@@ -196,7 +196,7 @@ async fn results_beyond_the_limit_are_not_kept(queue: &Queue) {
     let told = hand_off(queue, 2, full[..1].to_vec()).await;
     assert_eq!(told, [HandedOff::from(done(Status::Acked))]);
     assert_eq!(progress(queue, 2, &full[0].settlement.id.to_string()).await, acked());
-    // What is over makes room.
+    // Expired results make room.
     let told = hand_off(queue, 1_002, full[1..].to_vec()).await;
     assert!(told.iter().all(|told| told.result_kept), "{told:?}");
     // Two for each new one.
@@ -216,7 +216,7 @@ async fn an_answer_has_so_many_bytes_at_most(queue: &Queue) {
     let told = progress_of_all(queue, 2, ids.clone()).await;
     assert_eq!(told.len(), A_CALL);
     assert!(told.iter().all(|told| told.result().is_some()));
-    // Those without a result that stand before the one that is too much are told.
+    // Messages without a result before the first that does not fit are reported.
     ids.insert(0, id("nobody"));
     ids.insert(A_CALL + 1, id("nothing"));
     let told = progress_of_all(queue, 2, ids).await;

@@ -179,7 +179,7 @@ async fn many_windows_end_and_begin_anew(queue: &Queue) {
         };
         assert_eq!(answer, expected, "{n}");
     }
-    // The clock steps back: what has begun anew ends later, and the rest is what it was.
+    // The clock steps back: windows that have begun anew end later, the rest as before.
     let answers = queue.enqueue(120, sent(200)).await;
     for (n, answer) in (0..).zip(answers) {
         let expected = match n {

@@ -1,4 +1,4 @@
-//! Each thing that happens is counted once, by whoever asks and however often.
+//! Each event is counted once, whichever call causes it and however often it is repeated.
 
 use delayline_core::{DeathReason, Op, Outcome, Settlement, Status, Totals};
 

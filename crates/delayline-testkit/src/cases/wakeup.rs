@@ -98,7 +98,7 @@ async fn waiting_ends_by_itself(queue: &Queue) {
         assert!(this_one.elapsed() < Duration::from_secs(5), "it took {:?}", this_one.elapsed());
         waits += 1;
     }
-    // One that shares its connection with others may come back with them, so some are shorter.
+    // A wait that shares its connection may end with another wait, so some are shorter.
     assert!(waits <= 100, "it came back {waits} times in {:?}", begin.elapsed());
 }
 

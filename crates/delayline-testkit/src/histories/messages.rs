@@ -33,7 +33,7 @@ struct Books {
     drained: bool,
 }
 
-/// What is known about a message.
+/// The known facts about a message.
 struct Life {
     message: NewMessage,
     due: Timestamp,
@@ -48,7 +48,7 @@ struct Life {
     /// The contents of the updates of this message. What they do to due times, limits and
     /// counters, the model judges.
     updates: Vec<NewMessage>,
-    /// Whether an update has followed it. When that takes its place, nobody need see, and so
+    /// Whether an update has followed it. The moment when it takes its place may be unseen, and so
     /// nothing more is said here about the end of either; the model has it.
     followed: bool,
 }

@@ -84,7 +84,7 @@ impl Wakeup for Open {
     }
 }
 
-/// Defects of what is written, by name.
+/// Defects of the stored data, by name.
 pub(super) const DEFECTS: [(&str, Written); 14] = [
     ("nothing", |_| None),
     ("no enqueue", |op| without(op, "enqueue")),

@@ -1,4 +1,4 @@
-//! Reduces a failing trace to what is needed to fail.
+//! Reduces a failing trace to the steps needed to fail.
 
 use std::time::{Duration, Instant};
 

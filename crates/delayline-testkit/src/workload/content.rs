@@ -254,7 +254,7 @@ pub(super) fn position() -> impl Strategy<Value = Position> {
     })
 }
 
-/// Spans that decide what is remembered, and a little less and more.
+/// Spans after which memory ends, and a little less and more.
 pub(super) fn memory_span() -> impl Strategy<Value = u64> {
     let spans = [FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS];
     (select(spans.to_vec()), 1..=2_u64, 0..3_u64)

@@ -24,7 +24,7 @@ struct Memory {
 }
 
 impl Improviser {
-    /// Creates an improviser, determined by `chance` and by what it learns.
+    /// Creates an improviser, determined by `chance` and by the replies that it gets.
     #[must_use]
     pub fn new(chance: TestRng) -> Self {
         let runner = TestRunner::new_with_rng(Config::default(), chance);

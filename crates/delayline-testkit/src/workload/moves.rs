@@ -66,7 +66,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     .boxed()
 }
 
-/// To a list and to a stream, which are the same throughout a run and which nobody reads.
+/// To a list and to a stream, which are the same throughout a run and are never read.
 fn relay() -> impl Strategy<Value = Relay> {
     let max = prop_oneof![4 => 1..=3_usize, 1 => Just(1000)];
     let limit = prop_oneof![2 => Just(None), 2 => (1..=8_u64).prop_map(Some)];

@@ -145,7 +145,10 @@ impl Measured {
             }
             Self::Retry => {
                 let error = "no luck".to_owned();
-                settle(&claimed(queue, batch).await, &Outcome::Retry { delay: HOUR, error })
+                settle(
+                    &claimed(queue, batch).await,
+                    &Outcome::Retry { schedule: Schedule::In(HOUR), error },
+                )
             }
             Self::Extend => {
                 let held = claimed(queue, batch).await;

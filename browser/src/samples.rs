@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use delayline::{Bytes, MessageId, Millis, Priority, Queue, Raw, Timestamp};
-use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Settlement};
+use delayline_core::{
+    At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement,
+};
 use delayline_memory::MemoryBackend;
 
 /// Orders that wait, are late, are with workers, and have died; and a paused queue of texts. The
@@ -103,7 +105,7 @@ impl Sample {
                 ERRORS[usize::try_from(sequence / 97).unwrap_or(0) % ERRORS.len()].to_owned();
             let outcome = match sequence % 97 {
                 0 => Outcome::Reject { error },
-                11 if minute < 350 => Outcome::Retry { delay: RETRY, error },
+                11 if minute < 350 => Outcome::Retry { schedule: Schedule::In(RETRY), error },
                 _ => Outcome::Ack,
             };
             Settlement::new(id, lease, outcome)

@@ -156,14 +156,15 @@ impl Settlement {
     derive(serde::Serialize, serde::Deserialize),
     serde(rename_all = "snake_case", deny_unknown_fields)
 )]
+#[non_exhaustive]
 pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
-    /// Failed: it counts as a failure. The message is due again after `delay`, or dead if the
+    /// Failed: it counts as a failure. The message is due again as `schedule` says, or dead if the
     /// failure was the last one allowed.
     Retry {
-        /// The time from now to the next attempt.
-        delay: Millis,
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
         /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
@@ -171,15 +172,15 @@ pub enum Outcome {
     /// it is the last one allowed, the message dies of
     /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
     Undecodable {
-        /// The time from now to the next attempt.
-        delay: Millis,
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
         /// What the codec reported: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
-    /// Postponed: nothing is counted. The message is due again after `delay`.
+    /// Postponed: nothing is counted. The message is due again as `schedule` says.
     Snooze {
-        /// The time from now to the next attempt.
-        delay: Millis,
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
     },
     /// Not started: nothing is counted. The message is ready again at once (G10).
     Release,

@@ -361,18 +361,18 @@ impl State {
         match &item.outcome {
             Outcome::Ack => {}
             Outcome::Release => self.totals.released += 1,
-            Outcome::Snooze { delay } => {
+            Outcome::Snooze { schedule } => {
                 self.totals.snoozed += 1;
-                entry.due = now.after(*delay);
+                entry.due = schedule.instant(now);
             }
-            Outcome::Retry { delay, error } | Outcome::Undecodable { delay, error } => {
+            Outcome::Retry { schedule, error } | Outcome::Undecodable { schedule, error } => {
                 self.totals.failed += 1;
                 entry.failures += 1;
                 entry.note_error(error);
                 if entry.failures >= entry.max_failures {
                     entry.place = self.bury(now, item.outcome.last_failure());
                 } else {
-                    entry.due = now.after(*delay);
+                    entry.due = schedule.instant(now);
                 }
             }
             Outcome::Reject { error } => {

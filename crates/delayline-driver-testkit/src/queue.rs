@@ -147,7 +147,7 @@ pub async fn fill(queue: &impl Backend) {
     dead.expires = Some(Schedule::In(millis(86_400_000)));
     apply(queue, 0, Op::Enqueue(vec![dead, message("acked"), message("leased")])).await;
     apply(queue, 0, claim(1, 3)).await;
-    let retry = Outcome::Retry { delay: millis(1), error: "no".to_owned() };
+    let retry = Outcome::Retry { schedule: Schedule::In(millis(1)), error: "no".to_owned() };
     apply(queue, 1, settle("dead", 1, retry)).await;
     apply(queue, 1, settle("acked", 1, Outcome::Ack)).await;
     apply(queue, 2, Op::Enqueue(vec![message("expiring")])).await;
@@ -200,7 +200,11 @@ pub fn every_op() -> Vec<Op> {
         relay_to_list(10, Some(1_000_000)),
         relay_to_stream(10, Some(1_000_000)),
         settle("leased", 1, Outcome::Ack),
-        settle("leased", 1, Outcome::Retry { delay: millis(5), error: "e".to_owned() }),
+        settle(
+            "leased",
+            1,
+            Outcome::Retry { schedule: Schedule::In(millis(5)), error: "e".to_owned() },
+        ),
         settle("leased", 1, Outcome::Reject { error: "e".to_owned() }),
         settle("leased", 1, Outcome::Release),
         hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),

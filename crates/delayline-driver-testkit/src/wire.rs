@@ -123,7 +123,8 @@ pub mod scenes {
     }
     pub fn retry(n: u64) -> Scene {
         let before = vec![super::enqueue(n), super::claim(n)];
-        let retry = Outcome::Retry { delay: millis(5_000), error: "later".to_owned() };
+        let retry =
+            Outcome::Retry { schedule: Schedule::In(millis(5_000)), error: "later".to_owned() };
         scene(before, settle(n, retry), vec![super::cancel(n)])
     }
     pub fn hand_off(n: u64) -> Scene {

@@ -26,9 +26,9 @@ end
 local function give_back(id, entry, item, kind)
   local d = read_details(entry)
   d.settled, d.state, d.reason = kind, LEASE_CLOSED, 0
-  local delay, text = struct.unpack(INSTANT, item, SETTLEMENT_DELAY_FROM), sub(item, SETTLEMENT_ERROR_FROM)
+  local text = sub(item, SETTLEMENT_ERROR_FROM)
   if kind == SNOOZE then
-    d.due = after(delay)
+    d.due = instant(item, SETTLEMENT_DUE_FROM)
     tally(TOTAL_SNOOZED, 1)
   elseif kind == RELEASE then
     tally(TOTAL_RELEASED, 1)
@@ -39,7 +39,7 @@ local function give_back(id, entry, item, kind)
     if d.failures >= d.max_failures then
       d.reason = kind == RETRY and MAX_FAILURES or UNDECODABLE
     else
-      d.due = after(delay)
+      d.due = instant(item, SETTLEMENT_DUE_FROM)
     end
   elseif kind == REJECT then
     note_error(d, text)

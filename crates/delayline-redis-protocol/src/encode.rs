@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution,
+    At, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution, Schedule,
     Settlement, Status,
 };
 
@@ -41,13 +41,16 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             args.number(relay.to.limit().unwrap_or(0));
             args.0.push(group);
         }
-        Op::Settle(settlements) => args.settlements(settlements),
+        Op::Settle(settlements) => {
+            settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
+            args.each(settlements, encode_settlement)?;
+        }
         Op::HandOff(items) => {
             let settlements = || items.iter().map(|item| &item.settlement);
             let messages = || items.iter().flat_map(|item| &item.messages);
             let results = || items.iter().filter_map(|item| item.result.as_ref());
             settlements().for_each(|item| args.bytes(item.id.as_bytes()));
-            args.0.extend(settlements().map(encode_settlement));
+            args.each(settlements(), encode_settlement)?;
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
             results().for_each(|result| args.bytes(&result.bytes));
@@ -131,11 +134,6 @@ impl Arguments {
         self.number(claim.lease.as_ms());
     }
 
-    fn settlements(&mut self, settlements: &[Settlement]) {
-        settlements.iter().for_each(|item| self.bytes(item.id.as_bytes()));
-        self.0.extend(settlements.iter().map(encode_settlement));
-    }
-
     fn each<'a, T: 'a>(
         &mut self,
         items: impl IntoIterator<Item = &'a T>,
@@ -162,25 +160,26 @@ fn number(value: u64) -> Bytes {
     value.to_string().into()
 }
 
-fn encode_settlement(item: &Settlement) -> Bytes {
+fn encode_settlement(item: &Settlement) -> Result<Bytes, Error> {
     let other_than_ack = match &item.outcome {
         Outcome::Ack => None,
-        Outcome::Retry { delay, error } => Some((kind::RETRY, delay.as_ms(), error.as_str())),
-        Outcome::Undecodable { delay, error } => {
-            Some((kind::UNDECODED, delay.as_ms(), error.as_str()))
+        Outcome::Retry { schedule, error } => Some((kind::RETRY, *schedule, error.as_str())),
+        Outcome::Undecodable { schedule, error } => {
+            Some((kind::UNDECODED, *schedule, error.as_str()))
         }
-        Outcome::Snooze { delay } => Some((kind::SNOOZE, delay.as_ms(), "")),
-        Outcome::Release => Some((kind::RELEASE, 0, "")),
-        Outcome::Reject { error } => Some((kind::REJECT, 0, error.as_str())),
+        Outcome::Snooze { schedule } => Some((kind::SNOOZE, *schedule, "")),
+        Outcome::Release => Some((kind::RELEASE, Schedule::NOW, "")),
+        Outcome::Reject { error } => Some((kind::REJECT, Schedule::NOW, error.as_str())),
+        _ => return Err(unsupported("this outcome")),
     };
     let mut bytes = Vec::with_capacity(settlement::BYTES);
     put_lease(&mut bytes, item.lease);
-    if let Some((kind, delay_ms, error)) = other_than_ack {
+    if let Some((kind, schedule, error)) = other_than_ack {
         settlement::KIND.put(&mut bytes, kind.into());
-        settlement::DELAY.put(&mut bytes, delay_ms);
+        put_schedule(&mut bytes, schedule);
         bytes.put_slice(error.as_bytes());
     }
-    bytes.into()
+    Ok(bytes.into())
 }
 
 fn put_carried(bytes: &mut Vec<u8>, item: &HandOff) {

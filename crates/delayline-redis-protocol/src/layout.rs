@@ -349,7 +349,7 @@ structure! {
         EPOCH: U64, "which of the message's leases";
         CLAIM_ID: Bytes(16), "the claim";
         KIND: U8, "the outcome's kind";
-        DELAY: Instant, "milliseconds until it is due again";
+        DUE: Bytes(schedule::BYTES), "when it is due again";
         ERROR: Rest, "the text of an error";
     }
     groups {

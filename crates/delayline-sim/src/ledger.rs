@@ -173,9 +173,9 @@ impl Ledger {
                         return Err(format!("{} is replaced, and nobody did", item.id));
                     }
                     record.not_before = match item.outcome {
-                        Outcome::Retry { delay, .. }
-                        | Outcome::Undecodable { delay, .. }
-                        | Outcome::Snooze { delay } => Some(applied.at.after(delay)),
+                        Outcome::Retry { schedule, .. }
+                        | Outcome::Undecodable { schedule, .. }
+                        | Outcome::Snooze { schedule } => Some(schedule.instant(applied.at)),
                         _ => None,
                     };
                     if matches!(status, Status::Acked | Status::Cancelled) {
@@ -367,8 +367,8 @@ impl Ledger {
             Outcome::Ack => record.acks += 1,
             Outcome::Retry { .. } => record.retries += 1,
             Outcome::Undecodable { .. } => record.undecoded += 1,
-            Outcome::Snooze { .. } | Outcome::Release => record.postponed += 1,
             Outcome::Reject { .. } => record.rejects += 1,
+            _ => record.postponed += 1,
         }
     }
 

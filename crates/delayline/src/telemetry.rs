@@ -149,7 +149,7 @@ const fn failure(outcome: &Outcome) -> Option<&'static str> {
         Outcome::Retry { .. } => Some("retry"),
         Outcome::Undecodable { .. } => Some("undecodable"),
         Outcome::Reject { .. } => Some("reject"),
-        Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use delayline::backend::{Claim, ClaimId, Op, Reply};
 use delayline::{ErrorKind, Explanation, Lease, Millis, Queue, Status, limits};
-use delayline_core::{Outcome, Settlement};
+use delayline_core::{Outcome, Schedule, Settlement};
 use support::Faulty;
 use tokio::time::sleep;
 
@@ -53,8 +53,9 @@ async fn a_message_is_explained_through_its_life() {
     let leases = claim(&backend, 1, 30 * SECOND).await;
     let held = "A worker holds it (delivery 1), and its lease expires in 30.0 s unless extended.";
     assert_eq!(said(&queue, "a").await, held);
-    let (delay, error) = (Millis::try_from(5 * SECOND).unwrap(), "no luck".to_owned());
-    settle(&backend, leases[0], Outcome::Retry { delay, error }).await;
+    let schedule = Schedule::In(Millis::try_from(5 * SECOND).unwrap());
+    let error = "no luck".to_owned();
+    settle(&backend, leases[0], Outcome::Retry { schedule, error }).await;
     assert_eq!(said(&queue, "a").await, "It is due in 5.0 s, after failure 1 of 2.");
 
     sleep(5 * SECOND).await;

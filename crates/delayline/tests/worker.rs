@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline::backend::{Found, Op};
 use delayline::{
@@ -140,7 +140,7 @@ async fn no_more_messages_are_claimed_than_there_are_free_slots() {
 async fn each_outcome_does_what_it_says() {
     let backend = Faulty::new();
     let queue = Queue::new(backend.clone());
-    for n in 0..6 {
+    for n in 0..8 {
         send(&queue, &n.to_string(), ms(0), n).await;
     }
     let times = Arc::new(Mutex::new(BTreeMap::<u64, Vec<Duration>>::new()));
@@ -153,6 +153,7 @@ async fn each_outcome_does_what_it_says() {
             let times = times.entry(*job.payload()).or_default();
             times.push(start.elapsed());
             let first = times.len() == 1;
+            let due = SystemTime::from(job.due());
             let outcome = match *job.payload() {
                 0 => Ok(Outcome::Ack),
                 1 if first => Ok(Outcome::Snooze(ms(250))),
@@ -160,9 +161,11 @@ async fn each_outcome_does_what_it_says() {
                 3 if first => Ok(Outcome::retry_in(ms(333), "soon")),
                 4 if first => Err("later"),
                 5 => Ok(Outcome::reject("never")),
-                _ => {
-                    assert_eq!(u64::from(job.failures()), job.payload() / 3);
-                    assert_eq!(u64::from(job.attempt()), 1 + job.payload() / 3);
+                6 if first => Ok(Outcome::SnoozeUntil(due + ms(444))),
+                7 if first => Ok(Outcome::retry_at(due + ms(555), "then")),
+                number => {
+                    let failures = u32::from([3, 4, 7].contains(&number));
+                    assert_eq!((job.failures(), job.attempt()), (failures, 1 + failures));
                     assert_eq!((job.epoch(), job.crashes()), (2, 0));
                     Ok(Outcome::Ack)
                 }
@@ -172,13 +175,13 @@ async fn each_outcome_does_what_it_says() {
         .await;
     let second = |n: u64| times.lock().unwrap()[&n].get(1).copied();
     assert_eq!(second(0), None);
-    for (n, due) in [(1, 250), (2, 0), (3, 333), (4, 1_000)] {
+    for (n, due) in [(1, 250), (2, 0), (3, 333), (4, 1_000), (6, 444), (7, 555)] {
         let at = second(n).unwrap();
         assert!(at >= ms(due) && at <= ms(due + 2), "{n} again at {at:?}");
     }
     assert_eq!(death(&backend, "5").await, (DeathReason::Rejected, "never".to_owned()));
     let Summary { acked, failed, rejected, dead, snoozed, released, .. } = summary;
-    assert_eq!((acked, failed, rejected, dead, snoozed, released), (5, 2, 1, 1, 1, 1));
+    assert_eq!((acked, failed, rejected, dead, snoozed, released), (7, 3, 1, 1, 2, 1));
 }
 
 #[tokio::test(start_paused = true)]

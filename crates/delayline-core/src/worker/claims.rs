@@ -24,6 +24,8 @@ pub(super) struct Claims {
     sent: Moment,
     /// When the latest claim was answered.
     answered: Moment,
+    /// The server's clock at the latest claim.
+    now_there: Timestamp,
     /// Whether the queue expects this worker at `due`: its claim was told that there will be
     /// something, so others are not woken for it.
     pub(super) promised: bool,
@@ -66,12 +68,18 @@ impl Claims {
             not_before: Moment::START,
             sent: Moment::START,
             answered: Moment::START,
+            now_there: Timestamp::MIN,
             promised: false,
             failing: false,
             lent: false,
             usual: Duration::ZERO,
             backoff: FAILURES,
         }
+    }
+
+    /// What the server's clock shows at least, unless it has stepped back.
+    pub(super) const fn now_there(&self) -> Timestamp {
+        self.now_there
     }
 
     pub(super) const fn is_open(&self) -> bool {
@@ -190,6 +198,7 @@ impl Claims {
             Open::None | Open::Unanswered { .. } => (now, 0),
         };
         self.answered = now;
+        self.now_there = at;
         // One quick reply does not make a distant server near.
         self.usual = now.since(self.sent).min(LONGEST_USUAL).max(self.usual / 2);
         let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());

@@ -11,7 +11,7 @@ use super::rng::Rng;
 use super::settles::Settles;
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{Backoff, Claim, HandOff, Millis, Op, Outcome, Settlement};
+use crate::{Backoff, Claim, HandOff, Op, Outcome, Settlement, Timestamp};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -145,7 +145,8 @@ impl Lane {
         let mut outcomes = settled.chain(handed_off).map(|item| &item.outcome).peekable();
         if outcomes.peek().is_some() {
             // A loop of claims and releases helps nobody.
-            if outcomes.all(gives_back_at_once) {
+            let now_there = self.claims.now_there();
+            if outcomes.all(|outcome| gives_back_at_once(outcome, now_there)) {
                 self.claims.hold(now.after(self.give_backs.next(rng.chance())));
             } else {
                 self.give_backs.reset();
@@ -192,8 +193,13 @@ impl Lane {
     }
 }
 
-fn gives_back_at_once(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Release | Outcome::Snooze { delay: Millis::ZERO })
+/// Whether a message is due again at once, on a server whose clock shows at least `now`.
+fn gives_back_at_once(outcome: &Outcome, now: Timestamp) -> bool {
+    match outcome {
+        Outcome::Release => true,
+        Outcome::Snooze { schedule } => schedule.instant(now) <= now,
+        _ => false,
+    }
 }
 
 /// Returns the share of `room` for `one`, which is an element of `all`: each has a weight and a

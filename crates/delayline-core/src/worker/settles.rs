@@ -145,7 +145,7 @@ impl<T: Settling> Settles<T> {
                 late.push((id.clone(), *lease, perhaps_done));
             }
             let again = summary.note(item.settlement(), perhaps_done, settled);
-            let again = again.map(Duration::from);
+            let again = again.map(|schedule| schedule.instant(at).since(at));
             let following = messages.into_iter().filter_map(|message| match message {
                 Enqueued::Created { due } => Some(due.since(at)),
                 _ => None,

@@ -1,6 +1,6 @@
 //! What a worker has done.
 
-use crate::{Millis, Outcome, Settled, Settlement, Status};
+use crate::{Outcome, Schedule, Settled, Settlement, Status};
 
 /// What a worker has done, counted by the settlements that the queues have confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,14 +34,14 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts a settlement, an earlier attempt of which is `perhaps_done`. Returns how soon the
+    /// Counts a settlement, an earlier attempt of which is `perhaps_done`. Returns when the
     /// message is due again, if it is.
     pub(super) fn note(
         &mut self,
         item: &Settlement,
         perhaps_done: bool,
         settled: Settled,
-    ) -> Option<Millis> {
+    ) -> Option<Schedule> {
         let status = match settled {
             Settled::Done { status } => Some(status),
             Settled::AlreadyDone { ended } => ended,
@@ -60,11 +60,11 @@ impl Summary {
                 (&mut self.cancelled, None)
             }
             Outcome::Ack => (&mut self.acked, None),
-            Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. } => {
-                (&mut self.failed, Some(*delay))
+            Outcome::Retry { schedule, .. } | Outcome::Undecodable { schedule, .. } => {
+                (&mut self.failed, Some(*schedule))
             }
-            Outcome::Snooze { delay } => (&mut self.snoozed, Some(*delay)),
-            Outcome::Release => (&mut self.released, Some(Millis::ZERO)),
+            Outcome::Snooze { schedule } => (&mut self.snoozed, Some(*schedule)),
+            Outcome::Release => (&mut self.released, Some(Schedule::NOW)),
             Outcome::Reject { .. } => (&mut self.rejected, None),
         };
         *counter = counter.saturating_add(1);
@@ -72,7 +72,7 @@ impl Summary {
             Some(Status::Dead) => self.dead = self.dead.saturating_add(1),
             Some(Status::Scheduled | Status::Ready) => return again,
             // What has taken its place may be due at once.
-            Some(Status::Replaced) => return Some(Millis::ZERO),
+            Some(Status::Replaced) => return Some(Schedule::NOW),
             _ => {}
         }
         None

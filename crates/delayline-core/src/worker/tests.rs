@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use self::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::*;
-use crate::{ConsumerName, Delivery, Millis};
+use crate::{ConsumerName, Delivery, Millis, Schedule};
 
 /// The number of handlers started since `before`, of one queue or of all.
 fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
@@ -27,7 +27,10 @@ fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
 }
 
 fn retry(delay: u64) -> Outcome {
-    Outcome::Retry { delay: Millis::new(delay).unwrap(), error: "failed".to_owned() }
+    Outcome::Retry {
+        schedule: Schedule::In(Millis::new(delay).unwrap()),
+        error: "failed".to_owned(),
+    }
 }
 
 #[test]
@@ -155,7 +158,9 @@ fn one_settlement_names_no_message_twice() {
 #[test]
 fn a_handler_that_gives_everything_back_at_once_is_no_hot_loop() {
     let is_healthy = |delivery: &Delivery| delivery.message.info.id.to_string() == "healthy";
-    for outcome in [Outcome::Release, Outcome::Snooze { delay: Millis::ZERO }] {
+    let again = |schedule| Outcome::Snooze { schedule };
+    let past = Schedule::At(Timestamp::MIN);
+    for outcome in [Outcome::Release, again(Schedule::NOW), again(past)] {
         let mut sim = Sim::new(plan(4)).handling(move |delivery| {
             let outcome = if is_healthy(delivery) { Outcome::Ack } else { outcome.clone() };
             Some((ms(0), outcome))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
 use delayline_core::{
-    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
+    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Schedule,
 };
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
@@ -152,7 +152,8 @@ impl World<'_> {
                 }
             }
             Action::Abort { slot } => {
-                let dropped = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
+                let dropped =
+                    Outcome::Retry { schedule: Schedule::NOW, error: "dropped".to_owned() };
                 self.finish(worker.process, slot, Some(dropped));
             }
             Action::Stuck { .. } | Action::LateClaim { .. } | Action::SettledLate { .. } => {}
@@ -312,12 +313,15 @@ impl From<Answer> for Outcome {
         match answer {
             Answer::Ack => Self::Ack,
             Answer::Retry(delay) => {
-                Self::Retry { delay: Millis::saturating(delay), error: error() }
+                Self::Retry { schedule: Schedule::In(Millis::saturating(delay)), error: error() }
             }
-            Answer::Undecodable(delay) => {
-                Self::Undecodable { delay: Millis::saturating(delay), error: error() }
+            Answer::Undecodable(delay) => Self::Undecodable {
+                schedule: Schedule::In(Millis::saturating(delay)),
+                error: error(),
+            },
+            Answer::Snooze(delay) => {
+                Self::Snooze { schedule: Schedule::In(Millis::saturating(delay)) }
             }
-            Answer::Snooze(delay) => Self::Snooze { delay: Millis::saturating(delay) },
             Answer::Release => Self::Release,
             Answer::Reject => Self::Reject { error: error() },
         }

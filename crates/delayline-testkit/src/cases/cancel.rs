@@ -1,7 +1,7 @@
 //! Cancelling messages.
 
 use delayline_core::Cancelled::{Cancelled, InFlight, NotFound};
-use delayline_core::{Extended, Found, Op, Outcome, Reply, Settled, Status};
+use delayline_core::{Extended, Found, Op, Outcome, Reply, Schedule, Settled, Status};
 
 use super::queue::{Queue, after, at, claim, done, ended, id, message, one, reject, retry};
 
@@ -62,7 +62,7 @@ async fn an_ack_still_wins(queue: &Queue) {
 async fn whatever_else_ends_the_lease_ends_the_message(queue: &Queue) {
     let outcomes = [
         retry(0, "boom"),
-        Outcome::Snooze { delay: super::queue::millis(5) },
+        Outcome::Snooze { schedule: Schedule::In(super::queue::millis(5)) },
         Outcome::Release,
         reject("boom"),
     ];

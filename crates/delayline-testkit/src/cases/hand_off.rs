@@ -3,7 +3,7 @@
 use delayline_core::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_FOLLOW_UPS, MAX_PAYLOAD_BYTES};
 use delayline_core::{
     Cancelled, Enqueued, ErrorKind, FinishedIds, Found, HandOff, HandedOff, Known, Lease,
-    MessageState, NewMessage, Op, Outcome, Reply, Settled, Settlement, Status, Update,
+    MessageState, NewMessage, Op, Outcome, Reply, Schedule, Settled, Settlement, Status, Update,
     UpdateContent, UpdateDue, UpdateToken,
 };
 
@@ -60,7 +60,7 @@ async fn messages_follow_from_every_outcome(queue: &Queue) {
     let outcomes = [
         ("ack", Outcome::Ack, Status::Acked),
         ("retry", retry(50, "boom"), Status::Scheduled),
-        ("snooze", Outcome::Snooze { delay: millis(50) }, Status::Scheduled),
+        ("snooze", Outcome::Snooze { schedule: Schedule::In(millis(50)) }, Status::Scheduled),
         ("release", Outcome::Release, Status::Ready),
         ("reject", reject("boom"), Status::Dead),
     ];

@@ -1,7 +1,7 @@
 //! Who may hold a message, and for how long.
 
 use delayline_core::limits::{MAX_BATCH, MAX_RECLAIM};
-use delayline_core::{DeathReason, Extended, MessageState, Outcome, Settled, Status};
+use delayline_core::{DeathReason, Extended, MessageState, Outcome, Schedule, Settled, Status};
 
 use super::queue::{Queue, at, claim, death, done, ids, lease, message, one, reject, retry};
 
@@ -47,7 +47,7 @@ async fn a_stale_lease_changes_nothing(queue: &Queue) {
     let outcomes = [
         Outcome::Ack,
         retry(0, "late"),
-        Outcome::Snooze { delay: super::queue::millis(5) },
+        Outcome::Snooze { schedule: Schedule::In(super::queue::millis(5)) },
         Outcome::Release,
         reject("late"),
     ];

@@ -242,11 +242,11 @@ pub(super) fn claim(n: u8, max: usize, lease_ms: u64) -> Claim {
 }
 
 pub(super) fn retry(delay_ms: u64, error: &str) -> Outcome {
-    Outcome::Retry { delay: millis(delay_ms), error: error.to_owned() }
+    Outcome::Retry { schedule: Schedule::In(millis(delay_ms)), error: error.to_owned() }
 }
 
 pub(super) fn undecodable(delay_ms: u64, error: &str) -> Outcome {
-    Outcome::Undecodable { delay: millis(delay_ms), error: error.to_owned() }
+    Outcome::Undecodable { schedule: Schedule::In(millis(delay_ms)), error: error.to_owned() }
 }
 
 pub(super) fn reject(error: &str) -> Outcome {

@@ -3,6 +3,7 @@
 use delayline_core::limits::FINISHED_RETENTION_MS;
 use delayline_core::{
     DeathReason, Extended, Found, MessageState, Outcome, Schedule, Settled, Settlement, Status,
+    Timestamp,
 };
 
 use super::queue::{
@@ -24,6 +25,8 @@ super::cases! { "settle",
     a_payload_that_no_worker_can_decode_dies_of_that: "G9, G11, G22",
     the_last_failure_decides_the_reason: "G9, G11",
     a_snooze_costs_nothing: "G10",
+    a_settlement_until_an_instant_is_due_exactly_then: "G4, G9, G10, G22",
+    a_settlement_until_a_past_instant_is_due_now: "G4, G8, G12",
     a_reject_goes_straight_to_the_dead_letters: "G11",
     items_of_a_batch_are_independent_and_in_order: "G18",
     a_new_message_of_an_old_id_is_safe_from_old_leases: "G6, G15",
@@ -34,7 +37,7 @@ async fn every_settlement_can_be_repeated(queue: &Queue) {
         ("ack", Outcome::Ack, Status::Acked),
         ("retry", retry(50, "boom"), Status::Scheduled),
         ("undecodable", undecodable(50, "no such variant"), Status::Scheduled),
-        ("snooze", Outcome::Snooze { delay: millis(50) }, Status::Scheduled),
+        ("snooze", Outcome::Snooze { schedule: Schedule::In(millis(50)) }, Status::Scheduled),
         ("release", Outcome::Release, Status::Ready),
         ("reject", reject("boom"), Status::Dead),
     ];
@@ -169,7 +172,7 @@ async fn a_release_costs_nothing(queue: &Queue) {
 async fn a_snooze_costs_nothing(queue: &Queue) {
     let limited = message("a").max_failures(1).max_crashes(1);
     let held = queue.leased(0, limited, 100).await;
-    let snooze = Outcome::Snooze { delay: millis(40) };
+    let snooze = Outcome::Snooze { schedule: Schedule::In(millis(40)) };
     assert_eq!(queue.end(10, "a", held, snooze).await, done(Status::Scheduled));
     assert_eq!(queue.claim_ids(49, claim(2, 1, 50)).await, [""; 0]);
     let info = one(queue.claim(50, claim(3, 1, 50)).await.deliveries).message.info;
@@ -215,6 +218,57 @@ async fn the_last_failure_decides_the_reason(queue: &Queue) {
         let dead = MessageState::Dead { reason, since: at(0) };
         assert_eq!(queue.live(0, name).await.info.state, dead, "{name}");
     }
+}
+
+/// Instants of settlements, each with whether it counts as a failure.
+fn until(instant: Timestamp) -> [(&'static str, Outcome, u32); 3] {
+    let (schedule, error) = (Schedule::At(instant), "busy".to_owned());
+    [
+        ("snooze", Outcome::Snooze { schedule }, 0),
+        ("retry", Outcome::Retry { schedule, error: error.clone() }, 1),
+        ("undecodable", Outcome::Undecodable { schedule, error }, 1),
+    ]
+}
+
+async fn a_settlement_until_an_instant_is_due_exactly_then(queue: &Queue) {
+    for (n, (name, outcome, failures)) in (1..).zip(until(at(500))) {
+        let held = queue.leased_as(n, 0, message(name), 100).await;
+        // Neither the time of the settlement nor that of its repetition matters.
+        let settled = queue.end(7 * u64::from(n), name, held, outcome.clone()).await;
+        assert_eq!(settled, done(Status::Scheduled), "{name}");
+        let again = queue.end(90, name, held, outcome).await;
+        assert_eq!(again, Settled::AlreadyDone { ended: None }, "{name}");
+        let info = queue.live(90, name).await.info;
+        assert_eq!((info.due, info.failures), (at(500), failures), "{name}");
+    }
+    let early = queue.claim(499, claim(8, 3, 100)).await;
+    assert_eq!((early.deliveries.len(), early.next), (0, Some(at(500))));
+    let taken = queue.claim(503, claim(9, 3, 100)).await.deliveries;
+    assert_eq!(taken.len(), 3);
+    for delivery in taken {
+        assert_eq!(delivery.lateness(at(503)).as_millis(), 3, "{delivery:?}");
+    }
+    // The latest instant is one, too.
+    let held = queue.leased_as(10, 503, message("far"), 100).await;
+    let far = Outcome::Snooze { schedule: Schedule::At(Timestamp::MAX) };
+    assert_eq!(queue.end(504, "far", held, far).await, done(Status::Scheduled));
+    assert_eq!(queue.live(504, "far").await.info.due, Timestamp::MAX);
+}
+
+async fn a_settlement_until_a_past_instant_is_due_now(queue: &Queue) {
+    let mut all = Vec::new();
+    for (n, (name, outcome, _)) in (1..).zip(until(at(3))) {
+        let held = queue.leased_as(n, 10, message(name), 100).await;
+        all.push(Settlement::new(id(name), held, outcome));
+    }
+    assert_eq!(queue.settle(20, all).await, [done(Status::Ready); 3]);
+    queue.enqueue_one(20, message("later")).await;
+    // The one that is due since 1970 is ahead of all.
+    let held = queue.leased_as(9, 20, message("first").schedule(Schedule::At(at(0))), 100).await;
+    let (_, outcome, _) = until(Timestamp::MIN)[0].clone();
+    assert_eq!(queue.end(21, "first", held, outcome).await, done(Status::Ready));
+    let order = queue.claim_ids(21, claim(10, 9, 100)).await;
+    assert_eq!(order, ["first", "snooze", "retry", "undecodable", "later"]);
 }
 
 async fn a_reject_goes_straight_to_the_dead_letters(queue: &Queue) {

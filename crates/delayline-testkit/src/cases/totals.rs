@@ -1,6 +1,6 @@
 //! Each event is counted once, whichever call causes it and however often it is repeated.
 
-use delayline_core::{DeathReason, Op, Outcome, Settlement, Status, Totals};
+use delayline_core::{DeathReason, Op, Outcome, Schedule, Settlement, Status, Totals};
 
 use super::queue::{Queue, after, claim, done, ended, id, lease, message, one, reject, retry};
 
@@ -36,7 +36,7 @@ async fn every_end_of_a_lease_is_counted(queue: &Queue) {
     let outcomes = [
         Outcome::Ack,
         retry(900, "boom"),
-        Outcome::Snooze { delay: super::queue::millis(900) },
+        Outcome::Snooze { schedule: Schedule::In(super::queue::millis(900)) },
         Outcome::Release,
         reject("boom"),
     ];
@@ -82,8 +82,8 @@ async fn a_death_is_counted_each_time(queue: &Queue) {
     for n in 1..=3 {
         queue.claim(0, claim(n, 1, 100)).await;
         queue.end(0, "a", lease(n, n.into()), reject("boom")).await;
-        queue.redrive(0, "a", delayline_core::Schedule::NOW).await;
-        queue.redrive(0, "a", delayline_core::Schedule::NOW).await;
+        queue.redrive(0, "a", Schedule::NOW).await;
+        queue.redrive(0, "a", Schedule::NOW).await;
     }
     let totals = totals(queue, 0).await;
     assert_eq!((totals.died_rejected, totals.redriven, totals.delivered()), (3, 3, 3));
@@ -93,7 +93,7 @@ async fn deliveries_are_counted_by_lateness(queue: &Queue) {
     // Each claim takes the messages of several buckets, most of them late by a power of two.
     let late = [0, 1, 2, 3, 4, 7, 8, 100, 4_096, 32_767, 32_768, 100_000_000];
     let now = 200_000_000;
-    let due = |late| delayline_core::Schedule::At(super::queue::at(now - late));
+    let due = |late| Schedule::At(super::queue::at(now - late));
     let messages = late.map(|late| message(&late.to_string()).schedule(due(late)));
     queue.enqueue(0, messages.to_vec()).await;
     queue.claim(now, claim(1, 5, 100)).await;
@@ -146,7 +146,7 @@ async fn what_changes_nothing_is_not_counted(queue: &Queue) {
         queue.end(1, "a", lease(9, 1), outcome.clone()).await;
         queue.end(1, "nobody", lease(1, 1), outcome).await;
     }
-    queue.redrive(1, "a", delayline_core::Schedule::NOW).await;
+    queue.redrive(1, "a", Schedule::NOW).await;
     queue.extend(1, "a", lease(1, 1), 100).await;
     queue.claim(2, claim(2, 9, 100)).await;
     assert_eq!(totals(queue, 2).await, expected);

@@ -243,7 +243,7 @@ async fn a_follower_takes_over_after_any_other_settlement(queue: &Queue) {
     let outcomes = [
         ("retry", retry(50, "boom")),
         ("undecodable", undecodable(50, "boom")),
-        ("snooze", Outcome::Snooze { delay: millis(50) }),
+        ("snooze", Outcome::Snooze { schedule: Schedule::In(millis(50)) }),
         ("release", Outcome::Release),
         ("reject", reject("boom")),
     ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, QueueBackend,
-    Reply, Settled, Settlement, Stats, Status, Timestamp, Totals,
+    Reply, Schedule, Settled, Settlement, Stats, Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ impl Client {
         let settle = |delivery: &Delivery| {
             let info = &delivery.message.info;
             let outcome = if info.failures == 0 {
-                Outcome::Retry { delay: delayline_core::Millis::ZERO, error: "boom".to_owned() }
+                Outcome::Retry { schedule: Schedule::NOW, error: "boom".to_owned() }
             } else {
                 Outcome::Ack
             };

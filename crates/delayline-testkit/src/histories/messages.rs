@@ -276,19 +276,20 @@ impl Books {
         match &item.outcome {
             // An update may have reset them.
             Outcome::Release => life.attempts = life.attempts.saturating_sub(1),
-            Outcome::Snooze { delay } => {
+            Outcome::Snooze { schedule } => {
                 life.attempts = life.attempts.saturating_sub(1);
-                life.due = at.after(*delay);
+                life.due = schedule.instant(at);
             }
-            Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. }
+            Outcome::Retry { schedule, .. } | Outcome::Undecodable { schedule, .. }
                 if status != Status::Dead =>
             {
-                life.due = at.after(*delay);
+                life.due = schedule.instant(at);
             }
             Outcome::Retry { .. }
             | Outcome::Undecodable { .. }
             | Outcome::Ack
             | Outcome::Reject { .. } => {}
+            other => return Err(format!("{other:?} is not known here")),
         }
         Ok(())
     }

@@ -132,11 +132,11 @@ impl Broken {
 
     fn outcome(&self, outcome: Outcome) -> Outcome {
         match (self.defect, outcome) {
-            (Defect::SnoozesCount, Outcome::Snooze { delay }) => {
-                Outcome::Retry { delay, error: String::new() }
+            (Defect::SnoozesCount, Outcome::Snooze { schedule }) => {
+                Outcome::Retry { schedule, error: String::new() }
             }
             (Defect::ReleasesWait, Outcome::Release) => {
-                Outcome::Snooze { delay: Millis::saturating(1) }
+                Outcome::Snooze { schedule: Schedule::In(Millis::saturating(1)) }
             }
             (Defect::ErrorsAreCutAtNul, Outcome::Reject { error }) => {
                 let error = error.split('\0').next().unwrap().to_owned();

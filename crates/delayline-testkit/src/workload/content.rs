@@ -223,6 +223,11 @@ pub(super) fn result() -> impl Strategy<Value = NewResult> {
     (bytes, retention).prop_map(|(bytes, ms)| NewResult::new(bytes, Millis::saturating(ms)))
 }
 
+/// When a settled message is due again: rarely now, which a release is for.
+fn again() -> impl Strategy<Value = Schedule> {
+    prop_oneof![3 => delay().prop_map(Schedule::In), 2 => schedule()]
+}
+
 pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     let error = || {
         prop_oneof![
@@ -232,9 +237,10 @@ pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     };
     prop_oneof![
         3 => Just(Outcome::Ack),
-        4 => (delay(), error()).prop_map(|(delay, error)| Outcome::Retry { delay, error }),
-        2 => (delay(), error()).prop_map(|(delay, error)| Outcome::Undecodable { delay, error }),
-        2 => delay().prop_map(|delay| Outcome::Snooze { delay }),
+        4 => (again(), error()).prop_map(|(schedule, error)| Outcome::Retry { schedule, error }),
+        2 => (again(), error())
+            .prop_map(|(schedule, error)| Outcome::Undecodable { schedule, error }),
+        2 => again().prop_map(|schedule| Outcome::Snooze { schedule }),
         2 => Just(Outcome::Release),
         2 => error().prop_map(|error| Outcome::Reject { error }),
     ]

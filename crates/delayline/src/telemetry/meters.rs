@@ -166,6 +166,7 @@ const fn name_of(outcome: &Outcome) -> &'static str {
         Outcome::Snooze { .. } => "snooze",
         Outcome::Release => "release",
         Outcome::Reject { .. } => "reject",
+        _ => "other",
     }
 }
 

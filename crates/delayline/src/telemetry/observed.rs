@@ -88,7 +88,7 @@ impl Observed {
                 meters::batch(&self.queue, op.name(), items.len());
                 for (item, result) in items.iter().zip(results) {
                     let settlement = &item.settlement;
-                    tell(&settlement.id, self.settled(settlement, result.settled));
+                    tell(&settlement.id, self.settled(applied.at, settlement, result.settled));
                     self.tell_enqueued(&item.messages, &result.messages, tell_sent);
                 }
                 self.tell_results_lost(items, results, tell);
@@ -107,7 +107,7 @@ impl Observed {
                 self.log_deaths(&relayed.deaths);
             }
             (Op::Settle(items), Reply::Settle(results)) => {
-                self.tell_settled(items, results, tell);
+                self.tell_settled(applied.at, items, results, tell);
             }
             (Op::Extend(extend), Reply::Extend(results)) => {
                 for ((id, lease), result) in extend.leases.iter().zip(results) {
@@ -175,13 +175,14 @@ impl Observed {
 
     fn tell_settled(
         &self,
+        at: Timestamp,
         items: &[Settlement],
         results: &[Settled],
         tell: impl Fn(&MessageId, EventKind),
     ) {
         meters::batch(&self.queue, "settle", items.len());
         for (item, &result) in items.iter().zip(results) {
-            tell(&item.id, self.settled(item, result));
+            tell(&item.id, self.settled(at, item, result));
         }
     }
 
@@ -203,7 +204,7 @@ impl Observed {
         self.log_deaths(&claimed.deaths);
     }
 
-    fn settled(&self, item: &Settlement, result: Settled) -> EventKind {
+    fn settled(&self, at: Timestamp, item: &Settlement, result: Settled) -> EventKind {
         let status = match result {
             Settled::Done { status } => Some(status),
             // The reply to the first attempt was lost, so it is reported now.
@@ -222,7 +223,7 @@ impl Observed {
                     Outcome::Retry { error, .. }
                     | Outcome::Undecodable { error, .. }
                     | Outcome::Reject { error } => Some(error.clone()),
-                    Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => None,
+                    _ => None,
                 };
                 EventKind::Replaced { error }
             }
@@ -234,12 +235,15 @@ impl Observed {
             }
             (_, Outcome::Reject { error }) => self.dead(item, DeathReason::Rejected, error),
             (_, Outcome::Ack) => EventKind::Acked,
-            (_, &(Outcome::Retry { delay, .. } | Outcome::Undecodable { delay, .. })) => {
+            (_, Outcome::Retry { schedule, .. } | Outcome::Undecodable { schedule, .. }) => {
                 meters::retried(&self.queue);
-                EventKind::Retried { delay: delay.into() }
+                EventKind::Retried { delay: schedule.instant(at).since(at) }
             }
-            (_, &Outcome::Snooze { delay }) => EventKind::Snoozed { delay: delay.into() },
-            (_, Outcome::Release) => EventKind::Released,
+            (_, Outcome::Snooze { schedule }) => {
+                EventKind::Snoozed { delay: schedule.instant(at).since(at) }
+            }
+            // An outcome of a later version gives the message back.
+            (_, Outcome::Release | _) => EventKind::Released,
         }
     }
 

@@ -84,7 +84,7 @@ where
             match result {
                 Ok(outcome) => outcome.into(),
                 Err(error) => match error.into_outcome() {
-                    Outcome::Retry { error, .. }
+                    Outcome::Retry { error, .. } | Outcome::RetryAt { error, .. }
                         if control.reason() == Some(CancelReason::Stopping) =>
                     {
                         tracing::info!(error, "released because the worker is stopping");

@@ -1,13 +1,13 @@
 //! What a handler returns.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use delayline_core::limits::MAX_ERROR_BYTES;
 use delayline_core::{
     ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome as Settled,
-    QueueName, Settlement, Violation,
+    QueueName, Schedule, Settlement, Timestamp, Violation,
 };
 
 use crate::queue::same_queue;
@@ -15,8 +15,9 @@ use crate::{Error, HandlerError, Sendable};
 
 /// How the handling of a message ended.
 ///
-/// Delays are rounded up to the millisecond and limited to 100 years. Error texts are cut after
-/// 1024 bytes.
+/// Delays and instants are rounded up to the millisecond, and limited to 100 years and to the end
+/// of the year 9999. The server's clock decides when they have come. Error texts are cut after 1024
+/// bytes.
 ///
 /// Its `Debug` output omits results.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub enum Outcome {
         /// What went wrong.
         error: String,
     },
+    /// Failed, like [`Retry`](Self::Retry), with the instant of the retry.
+    RetryAt {
+        /// When the retry is due. A past instant means now.
+        at: SystemTime,
+        /// What went wrong.
+        error: String,
+    },
     /// The payload could not be decoded, with what the codec reported. It counts as a failure, and
     /// is retried as the worker's retry policy says. If it is the last failure allowed, the reason
     /// of the death is [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
@@ -50,6 +58,19 @@ pub enum Outcome {
     /// With no delay it is a [`Release`](Self::Release).
     #[doc(alias = "defer")]
     Snooze(Duration),
+    /// Not until this instant: nothing is counted. The message is due again exactly then
+    /// ([G4](crate::guarantees#g4)). With a past instant it is a [`Release`](Self::Release).
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use delayline::Outcome;
+    ///
+    /// let opens = SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+    /// let outcome = Outcome::SnoozeUntil(opens);
+    /// # assert_eq!(format!("{outcome:?}").get(..11), Some("SnoozeUntil"));
+    /// ```
+    SnoozeUntil(SystemTime),
     /// Not here: nothing is counted. The message is ready again at once, for any worker.
     ///
     /// While handlers return nothing else, a worker claims less and less often, down to ten times a
@@ -82,6 +103,12 @@ impl Outcome {
     #[must_use]
     pub fn retry_in(after: Duration, error: impl Into<String>) -> Self {
         Self::Retry { after: Some(after), error: error.into() }
+    }
+
+    /// Failed; to be retried at this instant.
+    #[must_use]
+    pub fn retry_at(at: SystemTime, error: impl Into<String>) -> Self {
+        Self::RetryAt { at, error: error.into() }
     }
 
     /// Failed because of this error; to be retried as the worker's retry policy says. This is what an
@@ -217,13 +244,18 @@ impl Outcome {
             Self::Ack | Self::AckWith(_) => Settled::Ack,
             Self::Retry { after, error } => {
                 let error = truncated(error);
-                Settled::Retry { delay: after.map_or_else(|| policy(&error), millis), error }
+                let delay = after.map_or_else(|| policy(&error), millis);
+                Settled::Retry { schedule: Schedule::In(delay), error }
+            }
+            Self::RetryAt { at, error } => {
+                Settled::Retry { schedule: Schedule::At(timestamp(at)), error: truncated(error) }
             }
             Self::Undecodable(error) => {
                 let error = truncated(error);
-                Settled::Undecodable { delay: policy(&error), error }
+                Settled::Undecodable { schedule: Schedule::In(policy(&error)), error }
             }
-            Self::Snooze(delay) => Settled::Snooze { delay: millis(delay) },
+            Self::Snooze(delay) => Settled::Snooze { schedule: Schedule::In(millis(delay)) },
+            Self::SnoozeUntil(at) => Settled::Snooze { schedule: Schedule::At(timestamp(at)) },
             Self::Release => Settled::Release,
             Self::Reject(error) => Settled::Reject { error: truncated(error) },
             Self::Then { outcome, .. } => outcome.settled(policy),
@@ -247,8 +279,12 @@ impl fmt::Debug for Outcome {
             Self::Retry { after, error } => {
                 f.debug_struct("Retry").field("after", after).field("error", error).finish()
             }
+            Self::RetryAt { at, error } => {
+                f.debug_struct("RetryAt").field("at", at).field("error", error).finish()
+            }
             Self::Undecodable(error) => f.debug_tuple("Undecodable").field(error).finish(),
             Self::Snooze(delay) => f.debug_tuple("Snooze").field(delay).finish(),
+            Self::SnoozeUntil(at) => f.debug_tuple("SnoozeUntil").field(at).finish(),
             Self::Release => f.write_str("Release"),
             Self::Reject(error) => f.debug_tuple("Reject").field(error).finish(),
             Self::Then { outcome, messages, .. } => f
@@ -285,6 +321,10 @@ fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration).unwrap_or(Millis::MAX)
 }
 
+fn timestamp(at: SystemTime) -> Timestamp {
+    Timestamp::try_from(at).unwrap_or(Timestamp::MAX)
+}
+
 /// At most the first [`MAX_ERROR_BYTES`] bytes of a text, cut between characters.
 fn truncated(mut text: String) -> String {
     let fits = |end: &usize| text.is_char_boundary(*end);
@@ -308,8 +348,20 @@ mod tests {
     }
 
     #[test]
-    fn delays_beyond_the_limit_are_the_limit() {
-        let settled = Outcome::Snooze(Duration::MAX).settled(|_| Millis::ZERO);
-        assert_eq!(settled, Settled::Snooze { delay: Millis::MAX });
+    fn delays_and_instants_beyond_the_limit_are_the_limit() {
+        let settled = |outcome: Outcome| outcome.settled(|_| Millis::ZERO);
+        let longest = Settled::Snooze { schedule: Schedule::In(Millis::MAX) };
+        assert_eq!(settled(Outcome::Snooze(Duration::MAX)), longest);
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+        let last = Settled::Snooze { schedule: Schedule::At(Timestamp::MAX) };
+        assert_eq!(settled(Outcome::SnoozeUntil(far)), last);
+    }
+
+    #[test]
+    fn an_instant_is_kept_to_the_millisecond_and_never_early() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001);
+        let settled = Outcome::retry_at(at, "busy").settled(|_| panic!("it has its instant"));
+        let schedule = Schedule::At(Timestamp::from_ms(1_800_000_000_001).unwrap());
+        assert_eq!(settled, Settled::Retry { schedule, error: "busy".to_owned() });
     }
 }

@@ -323,7 +323,10 @@ impl Run {
         let is_cancelled = running.control.reason() == Some(CancelReason::Requested);
         let (outcome, messages, result) =
             outcome.of(id, lane.client.queue_name(), *result_retention);
-        if let Outcome::Retry { error, .. } | Outcome::Undecodable(error) = &outcome {
+        if let Outcome::Retry { error, .. }
+        | Outcome::RetryAt { error, .. }
+        | Outcome::Undecodable(error) = &outcome
+        {
             if is_cancelled {
                 tracing::info!(%id, epoch, error, "ended because the message is cancelled");
             } else {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::sim::{at, ms, plan};
-use crate::{MessageId, Millis, NewMessage, Settled, State, Status, Violation};
+use crate::{MessageId, NewMessage, Schedule, Settled, State, Status, Violation};
 
 /// A machine, and the replies of an empty backend.
 struct Bare {
@@ -213,7 +213,7 @@ fn a_message_that_dies_of_its_outcome_is_counted_as_dead() {
 
 #[test]
 fn a_settlement_that_may_have_been_executed_is_not_counted_as_lost() {
-    let retry = Outcome::Retry { delay: Millis::ZERO, error: String::new() };
+    let retry = Outcome::Retry { schedule: Schedule::NOW, error: String::new() };
     let lost = || Some(ErrorKind::ConnectionLost);
     for (outcome, first, settled, perhaps) in [
         (retry.clone(), lost(), Settled::Stale, true),

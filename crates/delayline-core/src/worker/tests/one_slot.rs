@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::*;
 use super::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::{retry, starts};
-use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis};
+use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, Schedule};
 
 #[test]
 fn a_settlement_and_the_next_claim_are_sent_together() {
@@ -53,7 +53,9 @@ fn nothing_is_claimed_while_settlements_fail() {
 
 #[test]
 fn a_loop_of_claims_and_releases_is_slowed_down() {
-    for outcome in [Outcome::Release, Outcome::Snooze { delay: Millis::ZERO }] {
+    let again = |schedule| Outcome::Snooze { schedule };
+    let past = Schedule::At(Timestamp::MIN);
+    for outcome in [Outcome::Release, again(Schedule::NOW), again(past)] {
         let mut sim = Sim::new(plan(1)).handling(move |_| Some((ms(0), outcome.clone())));
         sim.send_many(0, 1);
         sim.run_to(at(2_000));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::*;
 use super::retry;
 use super::sim::{Fault, Sim, at, ms, queue_plan};
-use crate::Millis;
+use crate::{Millis, Schedule};
 
 #[derive(Clone, Debug)]
 struct Story {
@@ -48,7 +48,7 @@ fn outcome(kind: u8) -> Option<Outcome> {
     match kind {
         0 | 1 => Some(Outcome::Ack),
         2 => Some(retry(500)),
-        3 => Some(Outcome::Snooze { delay: Millis::new(300).unwrap() }),
+        3 => Some(Outcome::Snooze { schedule: Schedule::In(Millis::new(300).unwrap()) }),
         4 => Some(Outcome::Release),
         5 => Some(Outcome::Reject { error: "no".to_owned() }),
         _ => None,

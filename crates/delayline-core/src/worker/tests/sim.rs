@@ -284,7 +284,8 @@ impl Sim {
                 }
             }
             Action::Abort { slot } => {
-                let outcome = Outcome::Retry { delay: Millis::ZERO, error: "dropped".to_owned() };
+                let outcome =
+                    Outcome::Retry { schedule: Schedule::NOW, error: "dropped".to_owned() };
                 self.push(self.now, Event::Finished(slot, outcome));
             }
             Action::Stuck { .. } | Action::LateClaim { .. } | Action::SettledLate { .. } => {}

@@ -52,8 +52,13 @@ fn content(name: &str) -> NewMessage {
 }
 
 async fn populate(server: &Server, queue: &ScriptBackend<impl Transport>) {
-    let retry =
-        |name| settle(name, 1, Outcome::Retry { delay: millis(2_000), error: "e".to_owned() });
+    let retry = |name| {
+        settle(
+            name,
+            1,
+            Outcome::Retry { schedule: Schedule::In(millis(2_000)), error: "e".to_owned() },
+        )
+    };
     let reject = |name| settle(name, 1, Outcome::Reject { error: "e".to_owned() });
     let enqueue = |names: &[&str]| Op::Enqueue(names.iter().map(|name| content(name)).collect());
     // Enqueued at the end of time.

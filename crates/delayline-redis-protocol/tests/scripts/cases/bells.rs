@@ -129,8 +129,8 @@ pub(crate) async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>()
 
 pub(crate) async fn what_is_given_back_or_moved_rings<C: Connect>() {
     let queue = Queue::<C>::start().await;
-    let snooze = |ms| Outcome::Snooze { delay: millis(ms) };
-    let retry = |ms| Outcome::Retry { delay: millis(ms), error: String::new() };
+    let snooze = |ms| Outcome::Snooze { schedule: Schedule::In(millis(ms)) };
+    let retry = |ms| Outcome::Retry { schedule: Schedule::In(millis(ms)), error: String::new() };
     let reject = Outcome::Reject { error: String::new() };
     for (outcomes, rings) in [
         (vec![Outcome::Ack], false),
@@ -185,7 +185,7 @@ pub(crate) async fn what_is_updated_or_follows_rings<C: Connect>() {
     };
     let ends = [
         settle("held", 1, Outcome::Ack),
-        settle("held", 1, Outcome::Snooze { delay: millis(LONG) }),
+        settle("held", 1, Outcome::Snooze { schedule: Schedule::In(millis(LONG)) }),
         hand_off("held", 1, Outcome::Ack, &[]),
     ];
     for (due, rings) in [(39_999, true), (40_000, false)] {

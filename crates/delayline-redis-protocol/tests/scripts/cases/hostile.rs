@@ -198,7 +198,12 @@ pub(crate) async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: C
 async fn fill_with_released(queue: &impl Backend) {
     apply(queue, 0, Op::Enqueue(vec![message("released")])).await;
     apply(queue, 0, claim(7, 1)).await;
-    apply(queue, 0, settle("released", 7, Outcome::Snooze { delay: millis(20_000) })).await;
+    apply(
+        queue,
+        0,
+        settle("released", 7, Outcome::Snooze { schedule: Schedule::In(millis(20_000)) }),
+    )
+    .await;
     fill(queue).await;
 }
 

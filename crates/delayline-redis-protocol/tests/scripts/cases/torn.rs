@@ -124,7 +124,8 @@ async fn populate(queue: &impl Backend, past: Past) {
     apply(queue, 0, reject("large", 1)).await;
     apply(queue, 0, enqueue(&["expired", "again"])).await;
     apply(queue, 1, claim(2, 10)).await;
-    apply(queue, 1, settle("again", 2, Outcome::Snooze { delay: millis(3) })).await;
+    apply(queue, 1, settle("again", 2, Outcome::Snooze { schedule: Schedule::In(millis(3)) }))
+        .await;
     apply(queue, 2, enqueue(&LEASED)).await;
     apply(queue, 2, claim(3, 10)).await;
     apply(queue, 2, Op::Cancel(vec![id("flagged")])).await;

@@ -25,9 +25,9 @@ pub(super) fn tears() -> Vec<Tear> {
         let outcomes = [
             Outcome::Ack,
             Outcome::Release,
-            Outcome::Retry { delay: millis(7), error: "no".to_owned() },
-            Outcome::Snooze { delay: millis(8) },
-            Outcome::Undecodable { delay: millis(9), error: "unknown".to_owned() },
+            Outcome::Retry { schedule: Schedule::In(millis(7)), error: "no".to_owned() },
+            Outcome::Snooze { schedule: Schedule::In(millis(8)) },
+            Outcome::Undecodable { schedule: Schedule::In(millis(9)), error: "unknown".to_owned() },
         ];
         let items = LEASED
             .iter()
@@ -93,12 +93,12 @@ pub(super) fn tears() -> Vec<Tear> {
             ..tear(
                 "retry",
                 &LEASED,
-                each(&Outcome::Retry { delay: millis(5), error: error.clone() }),
+                each(&Outcome::Retry { schedule: Schedule::In(millis(5)), error: error.clone() }),
             )
         },
         Tear {
             finishes: flagged.to_vec(),
-            ..tear("snooze", &LEASED, each(&Outcome::Snooze { delay: millis(5) }))
+            ..tear("snooze", &LEASED, each(&Outcome::Snooze { schedule: Schedule::In(millis(5)) }))
         },
         Tear { finishes: flagged.to_vec(), ..tear("release", &LEASED, each(&Outcome::Release)) },
         Tear {

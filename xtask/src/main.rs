@@ -8,6 +8,7 @@ mod ci;
 #[cfg(test)]
 mod circles;
 mod consumers;
+mod cost;
 mod deny;
 mod dependencies;
 mod fix;
@@ -87,6 +88,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "lua-mutants") => lua_mutants::run(shell, args),
         ("prove", "servers") => servers::run(shell, args),
         ("prove", "consumers") => consumers::run(shell),
+        ("prove", "cost") => cost::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
         ("release", "package") => package::run(shell, args),
@@ -163,6 +165,10 @@ cargo xtask prove monitoring
     Let promtool read the alerts, the expressions of the Grafana dashboard and the configuration in
     examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
     may.
+
+cargo xtask prove cost [REVISION ...]
+    Count files and lines by kind, and the files, places and lines that name features which stand for
+    a change of their kind.
 
 Measurements:
 

@@ -273,27 +273,5 @@ async fn it_answers_every_operation() {
             }
         }
     }
-    let names = [
-        "cancel",
-        "check",
-        "claim",
-        "enqueue",
-        "extend",
-        "forecast",
-        "get",
-        "hand_off",
-        "history",
-        "list",
-        "pause",
-        "progress",
-        "purge",
-        "redrive",
-        "relay",
-        "repair",
-        "reschedule",
-        "resume",
-        "settle",
-        "stats",
-    ];
-    assert!(names.iter().all(|name| seen.contains(name)), "seen: {seen:?}");
+    assert!(Op::NAMES.iter().all(|name| seen.contains(name)), "seen: {seen:?}");
 }

@@ -415,71 +415,97 @@ impl Op {
     /// had expired, and a lost claim repeats its epoch; a lost repair can be repeated; the rest changes nothing.
     #[must_use]
     pub const fn changes_for_good(&self) -> bool {
-        match self {
-            Self::Enqueue(_)
-            | Self::Relay(_)
-            | Self::Settle(_)
-            | Self::HandOff(_)
-            | Self::Cancel(_)
-            | Self::Reschedule(_)
-            | Self::Redrive(_)
-            | Self::Purge(_)
-            | Self::Pause
-            | Self::Resume => true,
-            Self::Claim(_)
-            | Self::Extend(_)
-            | Self::Get(_)
-            | Self::Progress(_)
-            | Self::List(_)
-            | Self::Stats
-            | Self::Forecast(_)
-            | Self::History(_)
-            | Self::Check(_)
-            | Self::Repair(_) => false,
-        }
+        matches!(self.facts().1, Effect::ForGood)
     }
 
     /// Returns whether the operation changes nothing, whatever the queue contains.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
-        matches!(
-            self,
-            Self::Get(_)
-                | Self::Progress(_)
-                | Self::List(_)
-                | Self::Stats
-                | Self::Forecast(_)
-                | Self::History(_)
-                | Self::Check(_)
-        )
+        matches!(self.facts().1, Effect::Nothing)
     }
 
     /// Returns the operation's name for logs and metrics: `enqueue`, `claim` and so on.
     #[must_use]
     pub const fn name(&self) -> &'static str {
+        self.facts().0
+    }
+
+    /// Returns the ids of the messages that the operation sends, settles, changes or looks up, in its
+    /// order. Of a hand-off, these are the settled messages, not those that it sends. A claim, for
+    /// example, names no messages.
+    #[must_use]
+    pub fn ids(&self) -> Vec<&MessageId> {
         match self {
-            Self::Enqueue(_) => "enqueue",
-            Self::Claim(_) => "claim",
-            Self::Relay(_) => "relay",
-            Self::Settle(_) => "settle",
-            Self::HandOff(_) => "hand_off",
-            Self::Extend(_) => "extend",
-            Self::Cancel(_) => "cancel",
-            Self::Reschedule(_) => "reschedule",
-            Self::Redrive(_) => "redrive",
-            Self::Purge(_) => "purge",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Get(_) => "get",
-            Self::Progress(_) => "progress",
-            Self::List(_) => "list",
-            Self::Stats => "stats",
-            Self::Forecast(_) => "forecast",
-            Self::History(_) => "history",
-            Self::Check(_) => "check",
-            Self::Repair(_) => "repair",
+            Self::Enqueue(items) => items.iter().map(|item| &item.id).collect(),
+            Self::Settle(items) => items.iter().map(|item| &item.id).collect(),
+            Self::HandOff(items) => items.iter().map(|item| &item.settlement.id).collect(),
+            Self::Extend(extend) => extend.leases.iter().map(|(id, _)| id).collect(),
+            Self::Reschedule(items) => items.iter().map(|item| &item.id).collect(),
+            Self::Redrive(redrive) => redrive.ids.iter().collect(),
+            Self::Cancel(ids) | Self::Purge(ids) | Self::Get(ids) | Self::Progress(ids) => {
+                ids.iter().collect()
+            }
+            Self::Claim(_)
+            | Self::Relay(_)
+            | Self::Pause
+            | Self::Resume
+            | Self::List(_)
+            | Self::Stats
+            | Self::Forecast(_)
+            | Self::History(_)
+            | Self::Check(_)
+            | Self::Repair(_) => Vec::new(),
         }
     }
+}
+
+/// What an operation can change.
+#[derive(Clone, Copy)]
+enum Effect {
+    Nothing,
+    /// Something that can be done again: a lease, a repair.
+    Queue,
+    /// A message, or a decision about one.
+    ForGood,
+}
+
+/// Defines the name and the effect of each operation.
+macro_rules! facts {
+    ($($operation:pat => $name:literal, $effect:ident;)*) => {
+        impl Op {
+            /// The [names](Self::name) of all operations.
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            const fn facts(&self) -> (&'static str, Effect) {
+                match self {
+                    $($operation => ($name, Effect::$effect),)*
+                }
+            }
+        }
+    };
+}
+
+facts! {
+    Self::Enqueue(_) => "enqueue", ForGood;
+    Self::Claim(_) => "claim", Queue;
+    Self::Relay(_) => "relay", ForGood;
+    Self::Settle(_) => "settle", ForGood;
+    Self::HandOff(_) => "hand_off", ForGood;
+    Self::Extend(_) => "extend", Queue;
+    Self::Cancel(_) => "cancel", ForGood;
+    Self::Reschedule(_) => "reschedule", ForGood;
+    Self::Redrive(_) => "redrive", ForGood;
+    Self::Purge(_) => "purge", ForGood;
+    Self::Pause => "pause", ForGood;
+    Self::Resume => "resume", ForGood;
+    Self::Get(_) => "get", Nothing;
+    Self::Progress(_) => "progress", Nothing;
+    Self::List(_) => "list", Nothing;
+    Self::Stats => "stats", Nothing;
+    Self::Forecast(_) => "forecast", Nothing;
+    Self::History(_) => "history", Nothing;
+    Self::Check(_) => "check", Nothing;
+    Self::Repair(_) => "repair", Queue;
 }
 
 pub(crate) fn batch<'a>(

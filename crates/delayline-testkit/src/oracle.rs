@@ -238,18 +238,9 @@ pub(crate) fn drain_claim(round: usize) -> Claim {
     )
 }
 
-fn ids_of(op: &Op) -> Vec<MessageId> {
-    match op {
-        Op::Enqueue(items) => items.iter().map(|item| item.id.clone()).collect(),
-        Op::Settle(items) => items.iter().map(|item| item.id.clone()).collect(),
-        Op::HandOff(items) => {
-            let messages = items.iter().flat_map(|item| &item.messages).map(|item| &item.id);
-            items.iter().map(|item| &item.settlement.id).chain(messages).cloned().collect()
-        }
-        Op::Extend(extend) => extend.leases.iter().map(|(id, _)| id.clone()).collect(),
-        Op::Reschedule(items) => items.iter().map(|item| item.id.clone()).collect(),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => ids.clone(),
-        Op::Redrive(redrive) => redrive.ids.clone(),
-        _ => Vec::new(),
-    }
+/// The ids that an operation names, those of the messages in its hand-offs included.
+fn ids_of(op: &Op) -> impl Iterator<Item = MessageId> {
+    let items = if let Op::HandOff(items) = op { items.as_slice() } else { &[] };
+    let handed_off = items.iter().flat_map(|item| &item.messages).map(|message| &message.id);
+    op.ids().into_iter().chain(handed_off).cloned()
 }

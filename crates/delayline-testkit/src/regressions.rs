@@ -2,10 +2,13 @@
 
 /// Name and text of each. A new file in `regressions/` needs a line here.
 pub(crate) const ALL: &[(&str, &str)] = &[
-    ("every_operation", include_str!("../regressions/every_operation.trace")),
+    ("every_operation", EVERY_OPERATION),
     ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),
     ("what_is_stored", include_str!("../regressions/what_is_stored.trace")),
 ];
+
+/// All operations.
+pub(crate) const EVERY_OPERATION: &str = include_str!("../regressions/every_operation.trace");
 
 #[cfg(test)]
 mod tests {

@@ -196,22 +196,10 @@ fn call_span(queue: &str, op: &Op) -> Span {
     span
 }
 
-/// The number of messages that an operation is about, and the first of them.
+/// The number of messages that an operation names, and the first of them.
 fn subject(op: &Op) -> Option<(usize, &MessageId)> {
-    let (count, first) = match op {
-        Op::Enqueue(items) => (items.len(), items.first().map(|item| &item.id)),
-        Op::Settle(items) => (items.len(), items.first().map(|item| &item.id)),
-        Op::HandOff(items) => (items.len(), items.first().map(|item| &item.settlement.id)),
-        Op::Extend(extend) => (extend.leases.len(), extend.leases.first().map(|(id, _)| id)),
-        Op::Reschedule(items) => (items.len(), items.first().map(|item| &item.id)),
-        Op::Redrive(redrive) => (redrive.ids.len(), redrive.ids.first()),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => {
-            (ids.len(), ids.first())
-        }
-        // The others name no messages.
-        _ => return None,
-    };
-    first.map(|first| (count, first))
+    let ids = op.ids();
+    Some((ids.len(), *ids.first()?))
 }
 
 const SYSTEM: &str = "delayline";

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use delayline_core::{Extend, Op, Redrive};
+use delayline_core::Op;
+use serde_json::Value;
 
 use super::{Step, Trace};
 
@@ -40,8 +41,7 @@ impl Trace {
     /// The traces in which the n-th step has one item fewer.
     fn without_items(&self, n: usize) -> impl Iterator<Item = Self> {
         let Step { at, op } = &self.steps[n];
-        let smaller = (0..items(op)).filter_map(|item| without_item(op, item));
-        smaller.map(move |op| {
+        with_fewer_items(op).into_iter().map(move |op| {
             let mut steps = self.steps.clone();
             steps[n] = Step { at: *at, op };
             Self { steps }
@@ -49,40 +49,23 @@ impl Trace {
     }
 }
 
-const fn items(op: &Op) -> usize {
-    match op {
-        Op::Enqueue(items) => items.len(),
-        Op::Settle(items) => items.len(),
-        Op::HandOff(items) => items.len(),
-        Op::Extend(extend) => extend.leases.len(),
-        Op::Reschedule(items) => items.len(),
-        Op::Redrive(redrive) => redrive.ids.len(),
-        Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => ids.len(),
-        _ => 0,
+/// For each item of an operation, the operation without it. One item at least stays.
+fn with_fewer_items(op: &Op) -> Vec<Op> {
+    let Ok(json) = serde_json::to_value(op) else { return Vec::new() };
+    let without = |n| {
+        let mut json = json.clone();
+        items(&mut json)?.remove(n);
+        serde_json::from_value(json).ok()
+    };
+    let count = items(&mut json.clone()).map_or(0, |items| items.len());
+    if count > 1 { (0..count).filter_map(without).collect() } else { Vec::new() }
+}
+
+/// The items in `{"NAME":[...]}` or `{"NAME":{"FIELD":[...]}}`.
+fn items(op: &mut Value) -> Option<&mut Vec<Value>> {
+    match op.as_object_mut()?.values_mut().next()? {
+        Value::Array(items) => Some(items),
+        Value::Object(fields) => fields.values_mut().find_map(Value::as_array_mut),
+        _ => None,
     }
-}
-
-fn without_item(op: &Op, n: usize) -> Option<Op> {
-    Some(match op {
-        Op::Enqueue(items) => Op::Enqueue(without(items, n)?),
-        Op::Settle(items) => Op::Settle(without(items, n)?),
-        Op::HandOff(items) => Op::HandOff(without(items, n)?),
-        Op::Extend(extend) => Op::Extend(Extend::new(without(&extend.leases, n)?, extend.lease)),
-        Op::Reschedule(items) => Op::Reschedule(without(items, n)?),
-        Op::Redrive(redrive) => {
-            Op::Redrive(Redrive::new(without(&redrive.ids, n)?, redrive.schedule))
-        }
-        Op::Cancel(ids) => Op::Cancel(without(ids, n)?),
-        Op::Purge(ids) => Op::Purge(without(ids, n)?),
-        Op::Get(ids) => Op::Get(without(ids, n)?),
-        Op::Progress(ids) => Op::Progress(without(ids, n)?),
-        _ => return None,
-    })
-}
-
-/// The other items; `None` if there are none.
-fn without<T: Clone>(items: &[T], n: usize) -> Option<Vec<T>> {
-    let mut items = items.to_vec();
-    items.remove(n);
-    (!items.is_empty()).then_some(items)
 }

@@ -17,7 +17,6 @@
 --@include remains.lua
 --@include ready.lua
 --@include next_claimable.lua
---@include sleepers.lua
 
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))

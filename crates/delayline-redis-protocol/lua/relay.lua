@@ -17,7 +17,6 @@
 --@include remains.lua
 --@include ready.lua
 --@include next_claimable.lua
---@include sleepers.lua
 
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 0, {}, false

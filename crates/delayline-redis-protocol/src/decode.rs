@@ -462,7 +462,7 @@ fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
     MessageId::new(bytes).map_err(|_| unreadable("an id is out of its limits"))
 }
 
-/// The sequence number in front of an index member; a shorter member is padded, as in lua/walk.lua.
+/// The sequence number in front of an index member; a shorter member is padded, as in walk.lua.
 fn sequence_of(bytes: &[u8]) -> u64 {
     let mut padded = [0; member::BYTES];
     padded.iter_mut().zip(bytes).for_each(|(byte, known)| *byte = *known);

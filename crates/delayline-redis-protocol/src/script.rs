@@ -38,7 +38,7 @@ pub struct Script {
 
 macro_rules! files {
     ($($file:literal)+) => {
-        &[$(($file, include_str!(concat!("../lua/", $file)))),+]
+        &[$(($file, include_str!(concat!("../lua/parts/", $file)))),+]
     };
 }
 
@@ -46,11 +46,11 @@ macro_rules! files {
 static CONSTANTS: LazyLock<HashMap<String, String>> =
     LazyLock::new(|| constants().into_iter().collect());
 
-/// The files that scripts include.
+/// The files in lua/parts/, which scripts include.
 const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
-    "next_claimable.lua" "sleepers.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
+    "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua"
 };
 

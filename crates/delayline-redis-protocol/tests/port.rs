@@ -12,7 +12,7 @@ use delayline_redis_protocol::all_scripts;
 const IN_RUST_ONLY: [(&str, &str); 11] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
-    ("apply_and_hint", "`rings` in bell.lua, and sleepers.lua"),
+    ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
     ("forget", "`write` in write.lua does it for all messages at once"),
     ("insert", "`write` in write.lua does it for all messages at once"),
     ("remove", "`write` in write.lua does it for all messages at once"),
@@ -151,10 +151,13 @@ fn functions_call_others_in_the_order_of_state() {
     assert!(compared > 2, "only {compared} functions call several others");
 }
 
-/// The names and texts of lua/.
+/// The names and texts of lua/ and lua/parts/.
 fn sources() -> Vec<(String, String)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("lua");
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let lua = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("lua");
+    let files = [lua.join("parts"), lua].into_iter().flat_map(|folder| {
+        let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        files.filter(|path| path.is_file())
+    });
     let read = |path: PathBuf| {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         (name, fs::read_to_string(path).unwrap())

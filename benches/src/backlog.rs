@@ -9,7 +9,7 @@ use delayline_core::{At, MessageId, Millis, NewMessage, Op, Schedule};
 use indicatif::ProgressBar;
 
 use crate::table::{Columns, Table, number};
-use crate::way::DRIVERS;
+use crate::transport::DRIVERS;
 
 const BATCH: usize = 100;
 const LOAD_BATCH: usize = 1_000;

@@ -13,20 +13,20 @@ use delayline_test_server::{Reply as Raw, Server};
 use indicatif::ProgressBar;
 
 use crate::table::{Columns, Table};
-use crate::way::DRIVERS;
+use crate::transport::DRIVERS;
 
 const BATCH: usize = 1_000;
 const LEASED: usize = 100_000;
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        progress.set_message(format!("bursts, {}", way.driver_name()));
-        let server = way.start()?;
-        let queue = Arc::clone(way.open(&server).await?.backend());
+    for transport in DRIVERS {
+        progress.set_message(format!("bursts, {}", transport.driver_name()));
+        let server = transport.start()?;
+        let queue = Arc::clone(transport.open(&server).await?.backend());
         let due = due_at_once(&server, &*queue, messages.next_multiple_of(BATCH)).await?;
         let ended = leases_end_at_once(&server, &*queue).await?;
-        rows.push((way.driver_name().to_owned(), [due, ended].concat()));
+        rows.push((transport.driver_name().to_owned(), [due, ended].concat()));
     }
     let columns = ["enqueue", "claim", "ack", "claim after leases expired"];
     Ok(Table {

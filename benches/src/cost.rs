@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 
 use crate::floor::{BareScripts, Floor, PlainCommands};
 use crate::table::{Columns, Table, number};
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 const BATCHES: [usize; 4] = [1, 10, 100, 1000];
 const PHASES: [&str; 3] = ["enqueue", "claim", "ack"];
@@ -28,8 +28,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
         progress.set_message(format!("server time, batches of {batch}"));
         // Small batches take long, and every round of them counts.
         let rounds = (messages / batch).clamp(100, 20_000);
-        redis.push(of_way(DRIVERS[0], batch, rounds).await?);
-        fred.push(of_way(DRIVERS[1], batch, rounds).await?);
+        redis.push(rates_over(DRIVERS[0], batch, rounds).await?);
+        fred.push(rates_over(DRIVERS[1], batch, rounds).await?);
         scripts.push(of_floor::<BareScripts>(batch, rounds)?);
         commands.push(of_floor::<PlainCommands>(batch, rounds)?);
     }
@@ -83,9 +83,9 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
     Ok(vec![cost, ratio])
 }
 
-async fn of_way(way: Way, batch: usize, rounds: usize) -> Result<Phases> {
-    let server = way.start()?;
-    let queue = Arc::clone(way.open(&server).await?.backend());
+async fn rates_over(transport: Transport, batch: usize, rounds: usize) -> Result<Phases> {
+    let server = transport.start()?;
+    let queue = Arc::clone(transport.open(&server).await?.backend());
     for _ in 0..rounds / 10 {
         apply(&*queue, &enqueue(batch)).await?;
         let claimed = apply(&*queue, &claim(batch)).await?;

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::table::{Columns, Table};
 use crate::throughput::rate;
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 /// Number of tasks that send at once, and the share of all messages that is enough then.
 const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
@@ -21,15 +21,15 @@ const DURABILITIES: [Durability; 2] = [Durability::None, Durability::Replicas(1)
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        progress.set_message(format!("durable sends over {way}"));
-        let rates = of_way(Way { tcp: true, ..way }, messages).await?;
+    for transport in DRIVERS {
+        progress.set_message(format!("durable sends over {transport}"));
+        let rates = rates_over(Transport { tcp: true, ..transport }, messages).await?;
         for (durability, rates) in DURABILITIES.iter().zip(&rates) {
-            rows.push((format!("{}, {durability}", way.driver_name()), rates.clone()));
+            rows.push((format!("{}, {durability}", transport.driver_name()), rates.clone()));
         }
         let [none, replicas] = &rates;
         let ratios = replicas.iter().zip(none).map(|(replicas, none)| replicas / none).collect();
-        rows.push((format!("{}, ratio", way.driver_name()), ratios));
+        rows.push((format!("{}, ratio", transport.driver_name()), ratios));
     }
     Ok(Table {
         name: "durable",
@@ -46,8 +46,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
 }
 
 /// The rates of each durability and concurrency.
-async fn of_way(way: Way, messages: usize) -> Result<[Vec<f64>; 2]> {
-    let server = way.start()?;
+async fn rates_over(transport: Transport, messages: usize) -> Result<[Vec<f64>; 2]> {
+    let server = transport.start()?;
     let of_server = format!("127.0.0.1 {}", server.port());
     let replica = Server::builder().tcp().config("replicaof", &of_server).try_start()?;
     let begin = Instant::now();
@@ -55,7 +55,7 @@ async fn of_way(way: Way, messages: usize) -> Result<[Vec<f64>; 2]> {
         ensure!(begin.elapsed() < Duration::from_secs(60), "the replica does not follow");
         sleep(Duration::from_millis(20)).await;
     }
-    let queue = way.open(&server).await?;
+    let queue = transport.open(&server).await?;
     let queues = DURABILITIES.map(|durability| queue.durability(durability));
     let mut rates = [Vec::new(), Vec::new()];
     for (tasks, part) in CONCURRENCIES {

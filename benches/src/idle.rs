@@ -9,16 +9,16 @@ use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep};
 
 use crate::table::{Columns, Table};
-use crate::way::DRIVERS;
+use crate::transport::DRIVERS;
 
 const SETTLING: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        progress.set_message(format!("an idle worker, {}", way.driver_name()));
-        let server = way.start()?;
-        let queue = way.open(&server).await?;
+    for transport in DRIVERS {
+        progress.set_message(format!("an idle worker, {}", transport.driver_name()));
+        let server = transport.start()?;
+        let queue = transport.open(&server).await?;
         let worker = Worker::builder(queue).concurrency(256).build()?;
         let handle = worker.handle();
         let working = tokio::spawn(worker.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }));
@@ -26,7 +26,7 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
         let (start, before) = (Instant::now(), Requests::of(&server).sum());
         sleep(time).await;
         let sent = Requests::of(&server).sum() - before;
-        rows.push((way.driver_name().to_owned(), vec![sent / start.elapsed().as_secs_f64()]));
+        rows.push((transport.driver_name().to_owned(), vec![sent / start.elapsed().as_secs_f64()]));
         handle.stop(Duration::from_secs(1));
         working.await?;
     }

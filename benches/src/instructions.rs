@@ -11,7 +11,7 @@ use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
 use crate::table::{Columns, Table, number};
-use crate::way::DRIVERS;
+use crate::transport::DRIVERS;
 
 const BATCHES: [usize; 2] = [1, 100];
 

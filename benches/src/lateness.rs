@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::table::{Columns, Table};
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 /// Numbers of other messages, which wait and are not due.
 const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
@@ -25,12 +25,12 @@ const FAR: Duration = Duration::from_secs(86_400);
 /// Sends messages one after the other, each due within half a second.
 pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
+    for transport in DRIVERS {
         for waiting in WAITING {
-            progress.set_message(format!("lateness of {way}, idle, {waiting} waiting"));
-            let bench = Bench::start(way, waiting).await?;
+            progress.set_message(format!("lateness of {transport}, idle, {waiting} waiting"));
+            let bench = Bench::start(transport, waiting).await?;
             let late = bench.lone_messages(messages).await?;
-            rows.push((format!("{}, {waiting} waiting", way.driver_name()), late));
+            rows.push((format!("{}, {waiting} waiting", transport.driver_name()), late));
         }
     }
     Ok(table("lateness-idle", "Lateness of a lone message on an idle server", rows))
@@ -39,12 +39,12 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Tabl
 /// Sends 5,000 messages per second for `time`.
 pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
+    for transport in DRIVERS {
         for waiting in WAITING {
-            progress.set_message(format!("lateness of {way}, loaded, {waiting} waiting"));
-            let bench = Bench::start(way, waiting).await?;
+            progress.set_message(format!("lateness of {transport}, loaded, {waiting} waiting"));
+            let bench = Bench::start(transport, waiting).await?;
             let late = bench.load(time).await?;
-            rows.push((format!("{}, {waiting} waiting", way.driver_name()), late));
+            rows.push((format!("{}, {waiting} waiting", transport.driver_name()), late));
         }
     }
     Ok(table("lateness-loaded", "Lateness at 5,000 messages per second", rows))
@@ -79,9 +79,9 @@ struct Bench {
 }
 
 impl Bench {
-    async fn start(way: Way, waiting: usize) -> Result<Self> {
-        let server = way.start()?;
-        let queue = way.open(&server).await?;
+    async fn start(transport: Transport, waiting: usize) -> Result<Self> {
+        let server = transport.start()?;
+        let queue = transport.open(&server).await?;
         for first in (0..waiting).step_by(10_000) {
             let count = 10_000.min(waiting - first);
             send(&queue, count, |_| FAR).await?;

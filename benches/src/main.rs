@@ -14,7 +14,7 @@ mod many_queues;
 mod memory;
 mod table;
 mod throughput;
-mod way;
+mod transport;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio::sync::Semaphore;
 
 use crate::table::{Columns, Table, number};
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 /// How many queues one worker has.
 const QUEUES: [usize; 3] = [10, 100, 1_000];
@@ -19,12 +19,12 @@ const HANDLERS: usize = 16;
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        let name = way.driver_name();
+    for transport in DRIVERS {
+        let name = transport.driver_name();
         let (mut backlog, mut lone) = (Vec::new(), Vec::new());
         for queues in QUEUES {
             progress.set_message(format!("{queues} queues, {name}"));
-            let [of_backlog, of_lone] = of_way(way, queues, messages).await?;
+            let [of_backlog, of_lone] = rates_over(transport, queues, messages).await?;
             backlog.push(of_backlog);
             lone.push(of_lone);
         }
@@ -45,9 +45,9 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     })
 }
 
-async fn of_way(way: Way, count: usize, messages: usize) -> Result<[f64; 2]> {
-    let server = way.start()?;
-    let connection = Connect::new(&server.url())?.driver(way.driver).connect().await?;
+async fn rates_over(transport: Transport, count: usize, messages: usize) -> Result<[f64; 2]> {
+    let server = transport.start()?;
+    let connection = Connect::new(&server.url())?.driver(transport.driver).connect().await?;
     let mut queues: Vec<Queue<Bytes, Raw>> = Vec::new();
     for n in 0..count {
         let name = format!("bench-{n}");

@@ -10,7 +10,7 @@ use delayline_test_server::Server;
 use indicatif::ProgressBar;
 
 use crate::table::{Columns, Table, number};
-use crate::way::DRIVERS;
+use crate::transport::DRIVERS;
 
 const PAYLOADS: [usize; 4] = [0, 100, 1_000, 10_000];
 const BATCH: usize = 100;

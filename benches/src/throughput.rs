@@ -7,16 +7,16 @@ use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 
 use crate::table::{Columns, Table, number};
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 /// Number of tasks or handlers at once, and the share of all messages that is enough then.
 const CONCURRENCIES: [(usize, usize); 3] = [(1, 20), (32, 2), (256, 1)];
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        progress.set_message(format!("throughput of {way}"));
-        rows.push((way.driver_name().to_owned(), of_way(way, messages).await?));
+    for transport in DRIVERS {
+        progress.set_message(format!("throughput of {transport}"));
+        rows.push((transport.driver_name().to_owned(), rates_over(transport, messages).await?));
     }
     let of = |verb: &str| CONCURRENCIES.map(|(tasks, _)| format!("{verb}, {tasks}"));
     let columns = [vec!["bulk".to_owned()], of("send").to_vec(), of("work").to_vec()];
@@ -34,9 +34,9 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     })
 }
 
-async fn of_way(way: Way, messages: usize) -> Result<Vec<f64>> {
-    let server = way.start()?;
-    let queue = way.open(&server).await?;
+async fn rates_over(transport: Transport, messages: usize) -> Result<Vec<f64>> {
+    let server = transport.start()?;
+    let queue = transport.open(&server).await?;
     // Both sides get warm.
     send_in_bulk(&queue, messages / 10).await?;
     work(&queue, 256).await?;

@@ -1,4 +1,4 @@
-//! The ways to a private server: driver, protocol, socket.
+//! The transports to a private server: driver, protocol, socket.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use delayline_test_server::Server;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Transport {
     pub(crate) driver: Driver,
     pub(crate) resp3: bool,
     pub(crate) tcp: bool,
 }
 
 /// The defaults of both drivers, over a unix socket.
-pub(crate) const DRIVERS: [Way; 2] = [
-    Way { driver: Driver::Redis, resp3: false, tcp: false },
-    Way { driver: Driver::Fred, resp3: false, tcp: false },
+pub(crate) const DRIVERS: [Transport; 2] = [
+    Transport { driver: Driver::Redis, resp3: false, tcp: false },
+    Transport { driver: Driver::Fred, resp3: false, tcp: false },
 ];
 
 /// The queue that is measured.
 pub(crate) const QUEUE: &str = "bench";
 
-impl Way {
+impl Transport {
     /// Starts a server that can be reached this way.
     pub(crate) fn start(self) -> Result<Server> {
         let builder = Server::builder();
@@ -49,7 +49,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = if self.resp3 { "RESP3" } else { "RESP2" };
         let socket = if self.tcp { "TCP" } else { "unix socket" };

@@ -12,15 +12,15 @@ use indicatif::ProgressBar;
 use tokio::time::sleep;
 
 use super::Sheet;
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
 pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {
     let mut columns = vec!["fault".to_owned()];
     let mut rows: Vec<Vec<String>> = SCENARIOS.map(|name| vec![name.to_owned()]).to_vec();
-    for way in DRIVERS {
-        progress.set_message(format!("faults, {}", way.driver_name()));
-        columns.push(way.driver_name().to_owned());
-        for (row, outcome) in rows.iter_mut().zip(outcomes(way).await?) {
+    for transport in DRIVERS {
+        progress.set_message(format!("faults, {}", transport.driver_name()));
+        columns.push(transport.driver_name().to_owned());
+        for (row, outcome) in rows.iter_mut().zip(outcomes(transport).await?) {
             row.push(outcome);
         }
     }
@@ -44,10 +44,10 @@ const SCENARIOS: [&str; 7] = [
     "`Queue::send`, and the reply is lost",
 ];
 
-async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
-    let server = way.start()?;
+async fn outcomes(transport: Transport) -> Result<[String; SCENARIOS.len()]> {
+    let server = transport.start()?;
     let proxy = Proxy::start_unix(&server).await?;
-    let queue = way.open_at(proxy.url()).await?;
+    let queue = transport.open_at(proxy.url()).await?;
     let backend = Arc::clone(queue.backend());
     calls_until_one_works(&*backend).await?;
     proxy.once(Fault::CutAfterExecution, "EVALSHA");
@@ -69,7 +69,7 @@ async fn outcomes(way: Way) -> Result<[String; SCENARIOS.len()]> {
     queue.send(&payload()).await?;
     let sent = format!("sent once, {}", after(start));
 
-    let queue = way.open(&server).await?;
+    let queue = transport.open(&server).await?;
     let backend = Arc::clone(queue.backend());
     calls_until_one_works(&*backend).await?;
     server.kill();

@@ -1,4 +1,4 @@
-//! Messages per second over every way to a server, and what a message costs the client.
+//! Messages per second over every transport, and what a message costs the client.
 
 use std::time::Instant;
 
@@ -12,29 +12,29 @@ use tokio::runtime::Builder;
 
 use crate::table::{Columns, Table, number};
 use crate::throughput::rate;
-use crate::way::{DRIVERS, Way};
+use crate::transport::{DRIVERS, Transport};
 
-/// Number of rounds in which all ways are measured in turn.
+/// Number of rounds in which all transports are measured in turn.
 const ROUNDS: usize = 5;
 const TASKS: usize = 256;
 
 const STEPS: [&str; 3] = ["bulk", "send, 256", "work, 256"];
 
-/// The medians of the rounds, and the ratios to the first way's.
+/// The medians of the rounds, and the ratios to those of the first transport.
 pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
-    let ways = ways();
-    let mut rounds: Vec<Vec<[f64; 3]>> = vec![Vec::new(); ways.len()];
+    let transports = transports();
+    let mut rounds: Vec<Vec<[f64; 3]>> = vec![Vec::new(); transports.len()];
     for round in 1..=ROUNDS {
-        for (way, rates) in ways.iter().zip(&mut rounds) {
-            progress.set_message(format!("{way}, round {round} of {ROUNDS}"));
-            rates.push(rates_of(*way, messages).await?);
+        for (transport, rates) in transports.iter().zip(&mut rounds) {
+            progress.set_message(format!("{transport}, round {round} of {ROUNDS}"));
+            rates.push(rates_of(*transport, messages).await?);
         }
     }
     let (mut medians, mut spreads) = (Vec::new(), Vec::new());
-    for (way, rates) in ways.iter().zip(&rounds) {
+    for (transport, rates) in transports.iter().zip(&rounds) {
         let of_step = |rounds: &[[f64; 3]], step| rounds.iter().map(|round| round[step]).collect();
         let median_of = |step| median(of_step(rates, step));
-        medians.push((way.to_string(), [0, 1, 2].map(median_of).to_vec()));
+        medians.push((transport.to_string(), [0, 1, 2].map(median_of).to_vec()));
         let spread = |step| {
             let (own, first): (Vec<f64>, Vec<f64>) =
                 (of_step(rates, step), of_step(&rounds[0], step));
@@ -43,7 +43,7 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
             ratios.sort_by(f64::total_cmp);
             [ratios[0], median(ratios.clone()), ratios[ratios.len() - 1]]
         };
-        spreads.push((way.to_string(), [0, 1, 2].map(spread).concat()));
+        spreads.push((transport.to_string(), [0, 1, 2].map(spread).concat()));
     }
     let speed = Table {
         name: "driver-speed",
@@ -73,9 +73,9 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
     Ok([speed, ratios])
 }
 
-async fn rates_of(way: Way, messages: usize) -> Result<[f64; 3]> {
-    let server = way.start()?;
-    let queue = way.open(&server).await?;
+async fn rates_of(transport: Transport, messages: usize) -> Result<[f64; 3]> {
+    let server = transport.start()?;
+    let queue = transport.open(&server).await?;
     let start = Instant::now();
     send_in_bulk(&queue, messages).await?;
     let bulk = rate(messages, start);
@@ -90,12 +90,12 @@ async fn rates_of(way: Way, messages: usize) -> Result<[f64; 3]> {
 /// Processor time and allocations of the client per message.
 pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        progress.set_message(format!("the client's costs, {}", way.driver_name()));
-        let (micros, allocations, bytes) = costs_of(way, messages)?;
-        rows.push((format!("{}, us", way.driver_name()), micros));
-        rows.push((format!("{}, allocations", way.driver_name()), allocations));
-        rows.push((format!("{}, bytes allocated", way.driver_name()), bytes));
+    for transport in DRIVERS {
+        progress.set_message(format!("the client's costs, {}", transport.driver_name()));
+        let (micros, allocations, bytes) = costs_of(transport, messages)?;
+        rows.push((format!("{}, us", transport.driver_name()), micros));
+        rows.push((format!("{}, allocations", transport.driver_name()), allocations));
+        rows.push((format!("{}, bytes allocated", transport.driver_name()), bytes));
     }
     Ok(Table {
         name: "driver-client",
@@ -109,11 +109,11 @@ pub(super) fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table
     })
 }
 
-fn costs_of(way: Way, messages: usize) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
-    let server = way.start()?;
+fn costs_of(transport: Transport, messages: usize) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
+    let server = transport.start()?;
     // Allocations are counted by thread.
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let queue = runtime.block_on(way.open(&server))?;
+    let queue = runtime.block_on(transport.open(&server))?;
     let (mut micros, mut allocations, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let each = |total: f64| total / number(messages);
     let mut note = |step: &mut dyn FnMut() -> Result<()>| -> Result<()> {
@@ -143,12 +143,12 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// All of them, the defaults first.
-fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
+fn transports() -> Vec<Transport> {
+    let mut transports = Vec::new();
     for (tcp, resp3) in [(false, false), (false, true), (true, false), (true, true)] {
         for driver in [Driver::Redis, Driver::Fred] {
-            ways.push(Way { driver, resp3, tcp });
+            transports.push(Transport { driver, resp3, tcp });
         }
     }
-    ways
+    transports
 }

@@ -20,7 +20,7 @@ use super::faults::calls_until_one_works;
 use super::speed::{approximate, median};
 use crate::table::number;
 use crate::throughput::rate;
-use crate::way::{DRIVERS, QUEUE, Way};
+use crate::transport::{DRIVERS, QUEUE, Transport};
 
 const ROUNDS: usize = 25;
 const TASKS: usize = 256;
@@ -47,20 +47,20 @@ const PLACES: [&str; 4] =
 
 pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Sheet> {
     let mut rows = Vec::new();
-    for way in DRIVERS {
-        let way = Way { tcp: true, ..way };
-        progress.set_message(format!("topologies, {}", way.driver_name()));
+    for transport in DRIVERS {
+        let transport = Transport { tcp: true, ..transport };
+        progress.set_message(format!("topologies, {}", transport.driver_name()));
         let places: Vec<Place> = spawn_blocking(|| PLACES.map(Place::start).into()).await?;
         let (places, costs) = spawn_blocking(move || {
-            let costs = client_costs(way, &places, messages);
+            let costs = client_costs(transport, &places, messages);
             (places, costs)
         })
         .await?;
         for (index, (place, cost)) in places.into_iter().zip(costs?).enumerate() {
-            let mut row = vec![format!("{}, {}", way.driver_name(), PLACES[index])];
+            let mut row = vec![format!("{}, {}", transport.driver_name(), PLACES[index])];
             row.extend(cost);
-            row.extend(rates(way, &place, messages).await?);
-            row.push(failover(way, place).await?);
+            row.extend(rates(transport, &place, messages).await?);
+            row.push(failover(transport, place).await?);
             rows.push(row);
         }
     }
@@ -87,12 +87,16 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<S
 }
 
 /// Time, ratio and allocations, for each place.
-fn client_costs(way: Way, places: &[Place], messages: usize) -> Result<Vec<[String; 3]>> {
+fn client_costs(
+    transport: Transport,
+    places: &[Place],
+    messages: usize,
+) -> Result<Vec<[String; 3]>> {
     let mut clients = Vec::new();
     for place in places {
         // Allocations are counted by thread.
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let queue = runtime.block_on(way.open_at(&place.url()))?;
+        let queue = runtime.block_on(transport.open_at(&place.url()))?;
         let backend = Arc::clone(queue.backend());
         runtime.block_on(calls(&backend, messages / 10))?;
         clients.push(Client {
@@ -144,8 +148,8 @@ async fn calls(backend: &Arc<dyn QueueBackend>, messages: usize) -> Result<()> {
     Ok(())
 }
 
-async fn rates(way: Way, place: &Place, messages: usize) -> Result<[String; 2]> {
-    let queue = way.open_at(&place.url()).await?;
+async fn rates(transport: Transport, place: &Place, messages: usize) -> Result<[String; 2]> {
+    let queue = transport.open_at(&place.url()).await?;
     let start = Instant::now();
     send_singly(&queue, messages, TASKS).await?;
     let sent = rate(messages, start);
@@ -155,11 +159,11 @@ async fn rates(way: Way, place: &Place, messages: usize) -> Result<[String; 2]> 
 }
 
 /// How long after a kill there is a new primary, and a call is answered.
-async fn failover(way: Way, place: Place) -> Result<String> {
+async fn failover(transport: Transport, place: Place) -> Result<String> {
     if !place.has_replicas() {
         return Ok("-".to_owned());
     }
-    let queue = way.open_at(&place.url()).await?;
+    let queue = transport.open_at(&place.url()).await?;
     let backend = Arc::clone(queue.backend());
     calls_until_one_works(&*backend).await?;
     let (place, replicas) = spawn_blocking(move || {

@@ -48,7 +48,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Servers under load: several queues, each with producers, workers and people who meddle, over both
+/// Servers under load: several queues, each with producers, workers and operators, over both
 /// drivers.
 pub struct Stage {
     ground: Ground,

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use delayline_test_server::Server;
 use serde_json::{Value, json};
-use support::old::{LATER, expected, meddled, redis, waiting};
+use support::old::{LATER, expected, interrupted, redis, waiting};
 use support::{DRIVERS, bare, count, on, run};
 
 fn import(server: &Server, driver: &str, args: &[&str]) -> Command {
@@ -288,7 +288,7 @@ fn a_url_of_the_old_queue_may_ask_for_resp3() {
 fn a_page_that_others_change_is_read_again() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a {LATER} b"));
-    let url = meddled(&server, "EXEC", 2, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let url = interrupted(&server, "EXEC", 2, |n| format!("ZADD jobs {LATER} late-{n}"));
     let flags = ["zset", "jobs", "--unit", "s", "--from", url.as_str()];
     let counts = imported(&server, "redis", &flags, 0);
     assert_eq!((&counts["created"], &counts["duplicate"]), (&json!(4), &json!(0)));
@@ -299,7 +299,7 @@ fn a_page_that_others_change_is_read_again() {
 
     // A new payload, which was not read. What was sent has another content now.
     redis(&server, &format!("ZADD jobs {LATER} c\nHSET data c old"));
-    let url = meddled(&server, "EXEC", 1, |_| "HSET data c new".to_owned());
+    let url = interrupted(&server, "EXEC", 1, |_| "HSET data c new".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--payloads", "data", "--from", url.as_str()];
     let counts = imported(&server, "redis", &flags, 1);
     assert_eq!(counts["left_because"]["the queue knows its id with different content"], 1);
@@ -310,7 +310,7 @@ fn a_page_that_others_change_is_read_again() {
 fn an_import_ends_if_the_old_queue_is_still_in_use() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a"));
-    let url = meddled(&server, "EXEC", usize::MAX, |n| format!("ZADD jobs {LATER} late-{n}"));
+    let url = interrupted(&server, "EXEC", usize::MAX, |n| format!("ZADD jobs {LATER} late-{n}"));
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(1).stderr;
     assert!(told.contains("created 11, duplicate 0, left 0"), "{told}");
@@ -329,7 +329,7 @@ fn a_connection_lost_before_the_removal_leaves_messages_in_both_queues() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a"));
     // All but the one that says so.
-    let url = meddled(&server, "EXEC", 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
+    let url = interrupted(&server, "EXEC", 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(4).stderr;
     assert!(told.contains("created 1, duplicate 0, left 0"), "{told}");

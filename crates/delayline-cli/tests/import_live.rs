@@ -8,7 +8,7 @@ use std::process::Command;
 
 use delayline_test_server::Server;
 use serde_json::{Value, json};
-use support::old::{LATER, expected, held, meddled, redis, waiting};
+use support::old::{LATER, expected, held, interrupted, redis, waiting};
 use support::{DRIVERS, Running, bare, count, ended, on, run, send_signal, start, wait_until};
 
 const ZSET: [&str; 8] =
@@ -177,26 +177,26 @@ fn what_changes_in_the_moment_of_its_move_is_moved_as_it_is() {
     for driver in DRIVERS {
         let server = Server::start();
         let (first, second) = (LATER * 1_000, (LATER + 60) * 1_000);
-        let meddled = |times, command| {
-            let url = meddled(&server, "take", times, command);
+        let interrupted = |times, command| {
+            let url = interrupted(&server, "take", times, command);
             let mut import = live(&server, driver, &["--until-empty"]);
             import.env("DELAYLINE_URL", url);
             run(import).code(0).lines().remove(0)
         };
         // Another score: its message gets the other time.
         redis(&server, &format!("ZADD reminders {LATER} a"));
-        let counts = meddled(1, |_| format!("ZADD reminders {} a", LATER + 60));
+        let counts = interrupted(1, |_| format!("ZADD reminders {} a", LATER + 60));
         assert_counts(&counts, &[("created", 1), ("updated", 1)]);
         assert_eq!(waiting(&server), expected(&[("a", second, 20)]));
         // Another member.
         redis(&server, &format!("ZADD reminders {LATER} b"));
-        let counts = meddled(3, |n| format!("ZADD reminders {LATER} c-{n}"));
+        let counts = interrupted(3, |n| format!("ZADD reminders {LATER} c-{n}"));
         assert_counts(&counts, &[("created", 4)]);
         let all = ["b", "c-0", "c-1", "c-2"].map(|member| (member, first, 20));
         assert_eq!(waiting(&server), expected(&[&[("a", second, 20)], &all[..]].concat()));
         // Somebody has cancelled it.
         redis(&server, &format!("ZADD reminders {LATER} d"));
-        let counts = meddled(1, |_| "ZREM reminders d".to_owned());
+        let counts = interrupted(1, |_| "ZREM reminders d".to_owned());
         assert_counts(&counts, &[("created", 1), ("withdrawn", 1)]);
         assert_eq!(waiting(&server).len(), 5);
         assert_clean(&server);
@@ -208,7 +208,7 @@ fn payloads_of_a_hash_go_with_their_ids() {
     for driver in DRIVERS {
         let server = Server::start();
         redis(&server, &format!("ZADD reminders {LATER} r-1\nHSET data r-1 one r-2 two"));
-        let url = meddled(&server, "take", 1, |_| "HSET data r-1 another".to_owned());
+        let url = interrupted(&server, "take", 1, |_| "HSET data r-1 another".to_owned());
         let mut import = live(&server, driver, &["--payloads", "data", "--until-empty"]);
         import.env("DELAYLINE_URL", url);
         let counts = run(import).code(0).lines().remove(0);

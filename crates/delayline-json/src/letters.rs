@@ -1,14 +1,14 @@
 //! Dead letters that match, found page by page and dealt with at a rate.
 
 mod filter;
-mod pace;
+mod rate_limit;
 
 use std::collections::VecDeque;
 
 use delayline::{Error, Listing, MessageId, MessageInfo, MessageState};
 
 pub use self::filter::{LetterFilter, Wanted};
-pub use self::pace::Pace;
+pub use self::rate_limit::RateLimit;
 
 /// Reads through the dead letters of a listing for those that are wanted.
 pub struct Letters<'a> {

@@ -8,7 +8,7 @@
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`Cursor`] is the place where a list has ended.
-//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`Pace`] is how
+//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`] is how
 //!   fast something is done to them.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`duration`], [`instant`] and [`rfc3339`] are for times.
@@ -34,7 +34,7 @@ pub use self::history::{
     Series, history, lateness_from, lateness_in_words, lateness_series, lateness_shares, part_of,
     series,
 };
-pub use self::letters::{LetterFilter, Letters, Pace, Wanted};
+pub use self::letters::{LetterFilter, Letters, RateLimit, Wanted};
 pub use self::message::{
     explanation, headers, id, info, line, message, progress, progress_name, stateless,
     text_or_base64,

@@ -1,5 +1,6 @@
 //! The connections of one driver to one server, kept in working order.
 
+mod backoff;
 mod bell_listeners;
 mod blocking_pool;
 mod channel;
@@ -8,7 +9,6 @@ pub(crate) mod driver;
 mod facts;
 mod fence;
 mod health;
-mod pace;
 pub(crate) mod suspicion;
 
 use std::fmt;

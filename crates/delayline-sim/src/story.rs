@@ -16,7 +16,7 @@ pub(crate) const HEALED_AT: Ms = 20_000;
 const MOST_FAULTS: usize = 40;
 const MOST_OUTAGES: usize = 3;
 const MOST_WOUNDS: usize = 8;
-const MOST_MEDDLING: usize = 12;
+const MOST_INTERVENTIONS: usize = 12;
 /// Together they must not be as long as finished messages are remembered.
 const MOST_CLOCK_STEPS: usize = 3;
 
@@ -35,7 +35,7 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     pub(crate) outages: Vec<Outage>,
     pub(crate) wounds: Vec<Wound>,
-    pub(crate) meddling: Vec<Meddling>,
+    pub(crate) interventions: Vec<Intervention>,
     pub(crate) clock_steps: Vec<ClockStep>,
     /// One hint of this many is lost; none if 0.
     pub(crate) hints_lost: u64,
@@ -158,15 +158,15 @@ pub(crate) enum WoundKind {
 
 /// What other programs do to messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meddling {
+pub(crate) struct Intervention {
     pub(crate) at: Ms,
     /// Which message, modulo their number.
     pub(crate) message: usize,
-    pub(crate) kind: MeddlingKind,
+    pub(crate) kind: InterventionKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum MeddlingKind {
+pub(crate) enum InterventionKind {
     Cancel,
     Reschedule(Ms),
     Redrive,
@@ -221,7 +221,7 @@ fn wild() -> impl Strategy<Value = Story> {
         up_to(fault(), MOST_FAULTS),
         up_to(outage(), MOST_OUTAGES),
         up_to(wound(), MOST_WOUNDS),
-        up_to(meddling(), MOST_MEDDLING),
+        up_to(intervention(), MOST_INTERVENTIONS),
         prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..=MOST_CLOCK_STEPS)],
         prop_oneof![3 => Just(0), 1 => 1..4_u64],
         any::<bool>(),
@@ -230,7 +230,8 @@ fn wild() -> impl Strategy<Value = Story> {
     let all = (system, vec(send(), 1..40), trouble, chance);
     all.prop_map(|(system, sends, trouble, chance)| {
         let (queues, workers, slots, lease, max_lease_age) = system;
-        let (faults, outages, wounds, meddling, clock_steps, hints_lost, one_program) = trouble;
+        let (faults, outages, wounds, interventions, clock_steps, hints_lost, one_program) =
+            trouble;
         Story {
             queues,
             workers,
@@ -242,7 +243,7 @@ fn wild() -> impl Strategy<Value = Story> {
             faults,
             outages,
             wounds,
-            meddling,
+            interventions,
             clock_steps,
             hints_lost,
             chance,
@@ -361,18 +362,18 @@ fn wound() -> impl Strategy<Value = Wound> + Clone {
     (within_trouble(), 0..4_usize, kind).prop_map(|(at, worker, kind)| Wound { at, worker, kind })
 }
 
-fn meddling() -> impl Strategy<Value = Meddling> + Clone {
+fn intervention() -> impl Strategy<Value = Intervention> + Clone {
     let kind = prop_oneof![
-        4 => Just(MeddlingKind::Cancel),
-        3 => (0..20_000_u64).prop_map(MeddlingKind::Reschedule),
-        3 => Just(MeddlingKind::Redrive),
-        1 => Just(MeddlingKind::Purge),
-        4 => (0..10_000_u64).prop_map(MeddlingKind::Update),
-        1 => Just(MeddlingKind::Relay),
-        1 => Just(MeddlingKind::Pause),
-        1 => Just(MeddlingKind::Resume),
+        4 => Just(InterventionKind::Cancel),
+        3 => (0..20_000_u64).prop_map(InterventionKind::Reschedule),
+        3 => Just(InterventionKind::Redrive),
+        1 => Just(InterventionKind::Purge),
+        4 => (0..10_000_u64).prop_map(InterventionKind::Update),
+        1 => Just(InterventionKind::Relay),
+        1 => Just(InterventionKind::Pause),
+        1 => Just(InterventionKind::Resume),
     ];
-    (within_trouble(), 0..40_usize, kind).prop_map(|(at, message, kind)| Meddling {
+    (within_trouble(), 0..40_usize, kind).prop_map(|(at, message, kind)| Intervention {
         at,
         message,
         kind,
@@ -405,7 +406,7 @@ pub(crate) fn story_from_bytes(bytes: &[u8]) -> Story {
     story.faults.clear();
     story.outages.clear();
     story.wounds.clear();
-    story.meddling.clear();
+    story.interventions.clear();
     story.clock_steps.clear();
     for seed in chunks.take(MOST_THINGS) {
         match seed >> 60 {
@@ -413,14 +414,14 @@ pub(crate) fn story_from_bytes(bytes: &[u8]) -> Story {
             6..9 => story.faults.push(one(&fault(), seed)),
             9 => story.outages.push(one(&outage(), seed)),
             10..12 => story.wounds.push(one(&wound(), seed)),
-            12..15 => story.meddling.push(one(&meddling(), seed)),
+            12..15 => story.interventions.push(one(&intervention(), seed)),
             _ => story.clock_steps.push(one(&clock_step(), seed)),
         }
     }
     story.faults.truncate(MOST_FAULTS);
     story.outages.truncate(MOST_OUTAGES);
     story.wounds.truncate(MOST_WOUNDS);
-    story.meddling.truncate(MOST_MEDDLING);
+    story.interventions.truncate(MOST_INTERVENTIONS);
     story.clock_steps.truncate(MOST_CLOCK_STEPS);
     story
 }

@@ -17,7 +17,7 @@ use crate::ledger::{Ledger, Totals, Violation};
 use crate::met::Met;
 use crate::process::Process;
 use crate::rng::Rng;
-use crate::story::{HEALED_AT, Meddling, MeddlingKind, Ms, OutageKind, Story};
+use crate::story::{HEALED_AT, Intervention, InterventionKind, Ms, OutageKind, Story};
 
 /// Everything there is.
 pub(crate) struct World<'a> {
@@ -194,10 +194,10 @@ impl<'a> World<'a> {
             let caller = Caller::Client { tries: 0 };
             self.push(send.at, Event::Call { caller, queue: self.queue_of(number), op });
         }
-        for (number, meddling) in story.meddling.iter().enumerate() {
-            let (queue, op) = self.meddling(number, meddling);
+        for (number, intervention) in story.interventions.iter().enumerate() {
+            let (queue, op) = self.intervention(number, intervention);
             let caller = Caller::Client { tries: 0 };
-            self.push(meddling.at, Event::Call { caller, queue, op });
+            self.push(intervention.at, Event::Call { caller, queue, op });
         }
         for (number, wound) in story.wounds.iter().enumerate() {
             self.push(wound.at, Event::Wound(number));
@@ -228,29 +228,29 @@ impl<'a> World<'a> {
         message
     }
 
-    fn meddling(&self, number: usize, meddling: &Meddling) -> (usize, Op) {
-        let message = meddling.message % self.story.sends.len().max(1);
+    fn intervention(&self, number: usize, intervention: &Intervention) -> (usize, Op) {
+        let message = intervention.message % self.story.sends.len().max(1);
         let id = id_of(message);
         let schedule = |delay| Schedule::In(Millis::saturating(delay));
-        let op = match meddling.kind {
-            MeddlingKind::Cancel => Op::Cancel(vec![id]),
-            MeddlingKind::Reschedule(delay) => {
+        let op = match intervention.kind {
+            InterventionKind::Cancel => Op::Cancel(vec![id]),
+            InterventionKind::Reschedule(delay) => {
                 Op::Reschedule(vec![Reschedule::new(id, schedule(delay))])
             }
-            MeddlingKind::Redrive => Op::Redrive(Redrive::new(vec![id], schedule(0))),
-            MeddlingKind::Purge => Op::Purge(vec![id]),
-            MeddlingKind::Update(delay) => {
+            InterventionKind::Redrive => Op::Redrive(Redrive::new(vec![id], schedule(0))),
+            InterventionKind::Purge => Op::Purge(vec![id]),
+            InterventionKind::Update(delay) => {
                 let token = UpdateToken::from_bytes((count(number) + 1).to_be_bytes());
                 let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
                 let next = self.message(message).payload(format!("update {number}"));
                 Op::Enqueue(vec![next.schedule(schedule(delay)).known(Known::Update(update))])
             }
-            MeddlingKind::Relay => Op::Relay(Relay::new(
+            InterventionKind::Relay => Op::Relay(Relay::new(
                 Destination::List { key: list(), max_len: None },
                 MOST_RELAYED,
             )),
-            MeddlingKind::Pause => Op::Pause,
-            MeddlingKind::Resume => Op::Resume,
+            InterventionKind::Pause => Op::Pause,
+            InterventionKind::Resume => Op::Resume,
         };
         (self.queue_of(message), op)
     }

@@ -1,4 +1,4 @@
-//! Producers, workers and people who meddle, as programs have them.
+//! Producers, workers and operators, as programs have them.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -70,7 +70,7 @@ impl Working {
             others.spawn(produce(queue.clone(), Arc::clone(&sent), fork, stop.subscribe()));
             others.spawn(send_once(Arc::clone(client), sent, chance.fork(), stop.subscribe()));
         }
-        others.spawn(meddle(queues[0].clone(), sent, chance.fork(), stop.subscribe()));
+        others.spawn(intervene(queues[0].clone(), sent, chance.fork(), stop.subscribe()));
         Ok(working)
     }
 
@@ -220,7 +220,7 @@ async fn send_once(
     }
 }
 
-async fn meddle(
+async fn intervene(
     queue: Bare,
     sent: Arc<AtomicU64>,
     mut chance: fastrand::Rng,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use delayline::{Bytes, Found, Listed, MessageId, MessageInfo, Queue, Raw, Status};
-use delayline_json::{Cursor, LetterFilter, Letters, Pace, duration};
+use delayline_json::{Cursor, LetterFilter, Letters, RateLimit, duration};
 use serde_json::json;
 
 use self::action::Action;
@@ -124,12 +124,12 @@ async fn named(
         return Ok(report.code());
     }
     let mut signals = Signals::listen()?;
-    let mut pace = Pace::new(rate);
-    for batch in ids.chunks(pace.batch()) {
+    let mut rate_limit = RateLimit::new(rate);
+    for batch in ids.chunks(rate_limit.batch()) {
         tokio::select! {
             biased;
             () = signals.next() => return Err(interrupted()),
-            () = pace.wait() => {}
+            () = rate_limit.wait() => {}
         }
         let fates = action.apply(queue, batch.to_vec()).await?;
         let lost = batch.iter().zip(&fates).filter(|(_, fate)| fate.word == NOT_FOUND.word);
@@ -151,16 +151,16 @@ async fn all(
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let mut report = Report::new(as_json, &[action.done()]);
-    let mut pace = Pace::new(rate);
+    let mut rate_limit = RateLimit::new(rate);
     let bar = progress::messages(queue.stats().await?.dead);
     let result = loop {
         tokio::select! {
             biased;
             () = signals.next() => break Err(interrupted()),
-            () = pace.wait() => {}
+            () = rate_limit.wait() => {}
         }
         let fates = async {
-            let ids = letters.next(pace.batch()).await?;
+            let ids = letters.next(rate_limit.batch()).await?;
             if ids.is_empty() { Ok(Vec::new()) } else { action.apply(queue, ids).await }
         };
         match fates.await {

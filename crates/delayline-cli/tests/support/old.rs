@@ -36,7 +36,7 @@ fn text(reply: &Reply) -> String {
 
 /// A URL of the server. Before the first `times` requests with this word that come this way are
 /// executed, others send it a command.
-pub fn meddled(
+pub fn interrupted(
     server: &Server,
     word: &'static str,
     times: usize,

@@ -6,12 +6,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How many letters go into one operation, and when the next one may be sent.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateLimit {
     batch: usize,
     ticks: Option<Interval>,
 }
 
-impl Pace {
+impl RateLimit {
     /// At most `rate` letters a second on average, spread over the second; as fast as the server
     /// answers if there is none. Needs a runtime of tokio.
     #[must_use]
@@ -52,16 +52,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_rate_is_kept_on_average_and_within_small_steps() {
         for rate in [1, 7, 50, 333, 100_000] {
-            let mut pace = Pace::new(Some(rate));
+            let mut rate_limit = RateLimit::new(Some(rate));
             let start = Instant::now();
             let mut sent = 0;
             while start.elapsed() < Duration::from_secs(10) {
-                pace.wait().await;
-                sent += pace.batch();
+                rate_limit.wait().await;
+                sent += rate_limit.batch();
             }
             let most = usize::try_from(rate).unwrap() * 10;
             // The timer has a resolution of 1 ms, and is never early.
-            assert!(sent <= most + 2 * pace.batch(), "{rate}: {sent}");
+            assert!(sent <= most + 2 * rate_limit.batch(), "{rate}: {sent}");
             assert!(sent >= most * 9 / 10, "{rate}: {sent}");
         }
     }

@@ -13,14 +13,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Spaces the attempts after failures in a row.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ReconnectBackoff {
     /// `None` until the first failure.
     backoff: Option<Backoff>,
     not_before: Option<Instant>,
     last: Option<Error>,
 }
 
-impl Pace {
+impl ReconnectBackoff {
     /// Whether a connection may be tried now.
     ///
     /// # Errors
@@ -66,21 +66,21 @@ mod tests {
     #[test]
     fn first_failure_permits_another_attempt_at_once() {
         let now = Instant::now();
-        let mut pace = Pace::default();
-        pace.failed(now, refusal());
-        assert!(pace.permit(now).is_ok());
-        pace.failed(now, refusal());
-        assert_eq!(pace.permit(now).unwrap_err().kind(), &ErrorKind::Unreachable);
-        assert!(pace.permit(now + FIRST_PAUSE).is_ok());
+        let mut backoff = ReconnectBackoff::default();
+        backoff.failed(now, refusal());
+        assert!(backoff.permit(now).is_ok());
+        backoff.failed(now, refusal());
+        assert_eq!(backoff.permit(now).unwrap_err().kind(), &ErrorKind::Unreachable);
+        assert!(backoff.permit(now + FIRST_PAUSE).is_ok());
     }
 
     #[test]
     fn clients_do_not_come_back_together() {
         let now = Instant::now();
         let come_back = |_| {
-            let mut pace = Pace::default();
-            (0..10).for_each(|_| pace.failed(now, refusal()));
-            pace.not_before.unwrap().duration_since(now)
+            let mut backoff = ReconnectBackoff::default();
+            (0..10).for_each(|_| backoff.failed(now, refusal()));
+            backoff.not_before.unwrap().duration_since(now)
         };
         let times: std::collections::BTreeSet<_> = (0..100).map(come_back).collect();
         let (first, last) = (times.first().unwrap(), times.last().unwrap());
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn serving_starts_the_count_anew() {
         let now = Instant::now();
-        let mut pace = Pace::default();
+        let mut backoff = ReconnectBackoff::default();
         for _ in 0..20 {
-            pace.failed(now, refusal());
+            backoff.failed(now, refusal());
         }
-        pace.served();
-        pace.failed(now, refusal());
-        assert!(pace.permit(now).is_ok());
+        backoff.served();
+        backoff.failed(now, refusal());
+        assert!(backoff.permit(now).is_ok());
     }
 }

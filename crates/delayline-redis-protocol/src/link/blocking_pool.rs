@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use delayline_core::Error;
 use tokio::time::Instant;
 
+use super::backoff::ReconnectBackoff;
 use super::dial::Dial;
 use super::driver::{Connection as _, Driver};
 use super::health::{Health, health_after, lost};
-use super::pace::Pace;
 use crate::CallError;
 
 /// Lends connections for one wait at a time.
@@ -19,12 +19,12 @@ pub(crate) struct BlockingPool<D: Driver> {
 
 struct State<C> {
     idle: Vec<C>,
-    pace: Pace,
+    backoff: ReconnectBackoff,
 }
 
 impl<D: Driver> BlockingPool<D> {
     pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
-        let state = State { idle: Vec::new(), pace: Pace::default() };
+        let state = State { idle: Vec::new(), backoff: ReconnectBackoff::default() };
         Self { dial, state: Mutex::new(state) }
     }
 
@@ -40,11 +40,11 @@ impl<D: Driver> BlockingPool<D> {
             if let Some(connection) = state.idle.pop() {
                 return Ok(connection);
             }
-            state.pace.permit(Instant::now())?;
+            state.backoff.permit(Instant::now())?;
         }
         let outcome = self.dial.dial().await;
         if let Err(error) = &outcome {
-            self.lock().pace.failed(Instant::now(), error.clone());
+            self.lock().backoff.failed(Instant::now(), error.clone());
         }
         outcome
     }
@@ -52,7 +52,7 @@ impl<D: Driver> BlockingPool<D> {
     /// Takes back a connection whose wait has ended.
     pub(crate) fn give_back(&self, connection: D::Connection) {
         let mut state = self.lock();
-        state.pace.served();
+        state.backoff.served();
         state.idle.push(connection);
     }
 
@@ -60,7 +60,7 @@ impl<D: Driver> BlockingPool<D> {
     pub(crate) fn noted(&self, connection: D::Connection, error: &CallError) {
         match health_after(error) {
             Health::Good => self.lock().idle.push(connection),
-            Health::Lost | Health::Refused => self.lock().pace.failed(Instant::now(), lost()),
+            Health::Lost | Health::Refused => self.lock().backoff.failed(Instant::now(), lost()),
         }
     }
 

@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
+use super::backoff::ReconnectBackoff;
 use super::dial::Dial;
 use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
 use super::health::{Health, health_after, lost};
 use super::no_reply;
-use super::pace::Pace;
 use super::suspicion::Suspicion;
 use crate::{CallError, Value};
 
@@ -61,7 +61,7 @@ struct Shared<D: Driver> {
 
 struct State<D: Driver> {
     slot: Slot<D>,
-    pace: Pace,
+    backoff: ReconnectBackoff,
     /// Until then a refusal changes nothing.
     refusals_ignored_until: Option<Instant>,
 }
@@ -83,8 +83,11 @@ type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
 
 impl<D: Driver> Channel<D> {
     pub(crate) fn new(dial: Arc<Dial<D>>, suspicion: Option<Suspicion>) -> Self {
-        let state =
-            State { slot: Slot::Empty, pace: Pace::default(), refusals_ignored_until: None };
+        let state = State {
+            slot: Slot::Empty,
+            backoff: ReconnectBackoff::default(),
+            refusals_ignored_until: None,
+        };
         Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }), suspicion }
     }
 
@@ -177,7 +180,7 @@ impl<D: Driver> Channel<D> {
     /// The connection has brought the reply of a call.
     pub(crate) fn served(&self, held: &Held<D::Connection>) {
         if !held.served.load(Ordering::Relaxed) && !held.served.swap(true, Ordering::Relaxed) {
-            self.shared.lock().pace.served();
+            self.shared.lock().backoff.served();
         }
     }
 
@@ -251,7 +254,7 @@ impl<D: Driver> Shared<D> {
             Slot::Connecting(attempt) => return Ok(Found::Attempt(attempt.clone())),
             Slot::Empty => {}
         }
-        state.pace.permit(Instant::now())?;
+        state.backoff.permit(Instant::now())?;
         let (sender, attempt) = watch::channel(None);
         state.slot = Slot::Connecting(attempt.clone());
         drop(state);
@@ -266,7 +269,7 @@ impl<D: Driver> Shared<D> {
         state.slot = match &outcome {
             Ok(held) => Slot::Connected(Arc::clone(held)),
             Err(error) => {
-                state.pace.failed(Instant::now(), error.clone());
+                state.backoff.failed(Instant::now(), error.clone());
                 Slot::Empty
             }
         };
@@ -281,7 +284,7 @@ impl<D: Driver> Shared<D> {
         let mut state = self.lock();
         if matches!(&state.slot, Slot::Connecting(current) if current.same_channel(attempt)) {
             state.slot = Slot::Empty;
-            state.pace.failed(Instant::now(), error.clone());
+            state.backoff.failed(Instant::now(), error.clone());
         }
         error
     }
@@ -296,7 +299,7 @@ impl<D: Driver> State<D> {
     fn retire(&mut self, held: &Arc<Held<D::Connection>>) {
         if self.holds(held) {
             self.slot = Slot::Empty;
-            self.pace.failed(Instant::now(), lost());
+            self.backoff.failed(Instant::now(), lost());
         }
     }
 

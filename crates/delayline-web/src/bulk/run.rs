@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use delayline::{Bytes, MessageInfo, Queue, Raw, Timestamp};
-use delayline_json::{Letters, Pace};
+use delayline_json::{Letters, RateLimit};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -54,7 +54,7 @@ pub(crate) async fn start(
     audit().with_order(&job.order).log("started");
     let work =
         Work { queue: served.queue.clone(), letters, action, progress: job.progress.clone() };
-    let task = work.run(Pace::new(rate), stopped, audit());
+    let task = work.run(RateLimit::new(rate), stopped, audit());
     tokio::spawn(task.in_current_span());
     *slot = Some(Arc::clone(&job));
     Ok(job)
@@ -131,8 +131,13 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, pace: Pace, mut stopped: watch::Receiver<bool>, audit: Audit) {
-        let end = match self.go(pace, &mut stopped).await {
+    async fn run(
+        mut self,
+        rate_limit: RateLimit,
+        mut stopped: watch::Receiver<bool>,
+        audit: Audit,
+    ) {
+        let end = match self.go(rate_limit, &mut stopped).await {
             Ok(end) => end,
             Err(failure) => End::Failed(Arc::new(failure)),
         };
@@ -151,10 +156,10 @@ impl Work {
     /// Goes on until the end. `stopped` says something when somebody stops it or nobody is left to.
     async fn go(
         &mut self,
-        mut pace: Pace,
+        mut rate_limit: RateLimit,
         stopped: &mut watch::Receiver<bool>,
     ) -> Result<End, Failure> {
-        let batch = pace.batch();
+        let batch = rate_limit.batch();
         loop {
             while !self.letters.has(batch) {
                 tokio::select! {
@@ -175,7 +180,7 @@ impl Work {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => return Ok(End::Stopped),
-                () = pace.wait() => {}
+                () = rate_limit.wait() => {}
             }
             let ids = self.letters.take(batch);
             if ids.is_empty() {

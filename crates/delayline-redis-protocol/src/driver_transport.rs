@@ -49,9 +49,9 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 ///
 /// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which needs I/O
 /// and time enabled.
-pub struct DriverTransport<D: Driver>(Way<D>);
+pub struct DriverTransport<D: Driver>(Servers<D>);
 
-enum Way<D: Driver> {
+enum Servers<D: Driver> {
     Single(Box<Link<D>>),
     Routed(Router<D>),
 }
@@ -79,10 +79,10 @@ impl<D: Driver> DriverTransport<D> {
             Topology::Single(address) => {
                 let link = Link::of(address, options, None)?;
                 link.connect().await?;
-                Way::Single(Box::new(link))
+                Servers::Single(Box::new(link))
             }
             Topology::Cluster { .. } | Topology::Sentinel { .. } => {
-                Way::Routed(Router::connect(options).await?)
+                Servers::Routed(Router::connect(options).await?)
             }
         };
         Ok(Self(way))
@@ -103,7 +103,7 @@ impl<D: Driver> DriverTransport<D> {
     pub async fn over(driver: D) -> Result<Self, Error> {
         let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, None);
         link.connect().await?;
-        Ok(Self(Way::Single(Box::new(link))))
+        Ok(Self(Servers::Single(Box::new(link))))
     }
 
     /// Reports the state of every server that holds queues or can take over from one that does, and
@@ -129,31 +129,31 @@ impl<D: Driver> DriverTransport<D> {
 impl<D: Driver> Transport for DriverTransport<D> {
     async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
         match &self.0 {
-            Way::Single(link) => link.call(call).await,
-            Way::Routed(router) => router.call(call).await,
+            Servers::Single(link) => link.call(call).await,
+            Servers::Routed(router) => router.call(call).await,
         }
     }
 
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError> {
         match &self.0 {
-            Way::Single(link) => link.wait(bell, timeout).await,
-            Way::Routed(router) => router.wait(bell, timeout).await,
+            Servers::Single(link) => link.wait(bell, timeout).await,
+            Servers::Routed(router) => router.wait(bell, timeout).await,
         }
     }
 
     async fn info(&self, key: &Bytes) -> Result<String, CallError> {
         match &self.0 {
-            Way::Single(link) => {
+            Servers::Single(link) => {
                 let info = link.info().await?;
                 not_alone(&info).map_or(Ok(info), |error| Err(error.into()))
             }
-            Way::Routed(router) => router.info(key).await,
+            Servers::Routed(router) => router.info(key).await,
         }
     }
 
     async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
         match &self.0 {
-            Way::Single(link) => {
+            Servers::Single(link) => {
                 // A user who may not ask is told below what else is missing.
                 if let Ok(info) = link.info().await
                     && let Some(error) = not_alone(&info)
@@ -164,7 +164,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
                 found.complete = scan(link, most_keys, &mut found.names).await?;
                 Ok(found)
             }
-            Way::Routed(router) => router.queues(most_keys).await,
+            Servers::Routed(router) => router.queues(most_keys).await,
         }
     }
 }
@@ -173,8 +173,8 @@ impl<D: Driver> Transport for DriverTransport<D> {
 impl<D: Driver> fmt::Debug for DriverTransport<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Way::Single(link) => link.fmt(f),
-            Way::Routed(router) => router.fmt(f),
+            Servers::Single(link) => link.fmt(f),
+            Servers::Routed(router) => router.fmt(f),
         }
     }
 }

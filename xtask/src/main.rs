@@ -146,9 +146,11 @@ cargo xtask prove mutants -p CRATE [--seed SEED] [--sample N] [--wide]
     not see; with --wide, run all tests about the crate on those. Goes on where it was stopped.
 
 cargo xtask prove lua-mutants [--sample N] [--seed S] [--script FILE] [--again OUTPUT] [--trials A,B]
+        [--list]
     Change the assembled scripts in small ways, and show which test catches each change. --script
-    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output;
-    --trials names parts of the names of the trials to run.
+    names one, such as claim.lua; --again runs those that survived in an earlier run, by its output,
+    and those in zoo/mutants.txt; --trials names parts of the names of the trials to run; --list only
+    prints all changes.
 
 cargo xtask prove servers [NAME ...]
     Get other servers as packages of Debian and of the Python index, and unpack them below

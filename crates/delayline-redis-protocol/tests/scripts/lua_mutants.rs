@@ -1,11 +1,14 @@
-//! Do the tests of the scripts see anything? Changes the scripts in small ways, and runs the suite and
-//! the cases of damage on each mutant until one fails.
+//! Do the tests of the scripts see anything? Changes the scripts in small ways, and runs the suite
+//! and the cases of damage on each mutant until one fails.
 //!
-//! `cargo xtask prove lua-mutants` sets how many mutants there are (`DELAYLINE_MUTANTS`), what chooses them
-//! (`DELAYLINE_SEED`), and perhaps of which script they are (`DELAYLINE_MUTANTS_OF=claim.lua`) or which
-//! earlier output names those that survived and are to run again (`DELAYLINE_MUTANTS_AGAIN`), and which trials
-//! they meet (`DELAYLINE_TRIALS=bells::,repair::`). Without that a script that is plainly broken must be
-//! caught, and no other.
+//! `cargo xtask prove lua-mutants` sets these variables. Without them a script that is plainly broken
+//! must be caught, and no other.
+//!
+//! - `DELAYLINE_MUTANTS`: number of mutants, which `DELAYLINE_SEED` chooses.
+//! - `DELAYLINE_MUTANTS_OF=claim.lua`: mutants of one script only.
+//! - `DELAYLINE_MUTANTS_AGAIN`: a list, or earlier output; the survivors there run again.
+//! - `DELAYLINE_TRIALS=bells::,repair::`: parts of the names of the trials to run.
+//! - `DELAYLINE_MUTANTS_LIST`: prints all mutants and runs none.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test program")]
 
@@ -30,6 +33,10 @@ fn mutants_of_the_scripts_are_caught() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let result = match variable("DELAYLINE_MUTANTS") {
+        _ if env::var_os("DELAYLINE_MUTANTS_LIST").is_some() => {
+            list();
+            Ok(())
+        }
         Some(count) => hunt(count, variable("DELAYLINE_SEED").unwrap_or(1)),
         None => self_check(),
     };
@@ -56,6 +63,17 @@ fn self_check() -> Result<(), String> {
     Ok(())
 }
 
+/// Prints every mutant once, those included that are no Lua.
+fn list() {
+    let sources = sources();
+    let mut seen = HashSet::new();
+    let mutants = every_mutant(&sources, |_| true);
+    mutants
+        .iter()
+        .filter(|it| is_new(&mut seen, it, &sources))
+        .for_each(|it| println!("{}", what(it)));
+}
+
 /// Mutant by mutant.
 fn hunt(count: usize, seed: u64) -> Result<(), String> {
     let again = match env::var("DELAYLINE_MUTANTS_AGAIN") {
@@ -66,8 +84,7 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
         env::var("DELAYLINE_TRIALS")
             .map_or(true, |list| list.split(',').any(|it| name.contains(it)))
     })?;
-    let scripts = all_scripts();
-    let sources: Vec<_> = scripts.iter().map(|script| unindented(&script.source)).collect();
+    let (scripts, sources) = (all_scripts(), sources());
     let mutants = match &again {
         Some(output) => survivors_in(output, &trials, &sources),
         None => sample(count, seed, &trials, &sources),
@@ -113,37 +130,39 @@ fn what(mutant: &Mutant) -> String {
 fn name_and_change(mutant: &Mutant) -> (&'static str, String) {
     let Mutant { script, before, after, .. } = mutant;
     let name = all_scripts().get(*script).map_or("", |script| script.name);
-    (name, format!("as assembled: `{before}` -> `{after}`"))
+    (name, format!("as assembled: `{before}` -> `{after}`").replace('\n', " "))
 }
 
-/// The mutants that survived in an earlier run.
+/// The mutants that survived in an earlier run, or stand in a list.
 fn survivors_in(output: &str, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
-    let survived: Vec<_> = output.split(" SURVIVED in ").skip(1).collect();
+    let lines = output.lines().filter(|line| !line.contains(": caught in "));
+    let survivors: HashSet<_> = lines
+        .filter_map(|line| {
+            let (name, change) = line.split_once(", line ")?;
+            let name = name.rsplit(' ').next()?;
+            Some((name, change.split_once(' ')?.1))
+        })
+        .collect();
     let survived = |mutant: &Mutant| {
         let (name, change) = name_and_change(mutant);
-        survived.iter().any(|text| {
-            let text = text.split_once(": ").map_or("", |(_, what)| what);
-            let change_there = text.strip_prefix(name).and_then(|text| text.split_once(" as "));
-            change_there.is_some_and(|(_, text)| text.starts_with(&change[3..]))
-        })
+        survivors.contains(&(name, &*change))
     };
-    let mut all = every_mutant(trials, sources);
+    let mut all = every_mutant(sources, |script| trials.of(script) > 0);
     all.retain(|mutant| survived(mutant) && is_lua(mutant, trials, sources));
+    println!("{} of {} are still there", all.len(), survivors.len());
     all
 }
 
 /// So many that are Lua, chosen by chance.
 fn sample(count: usize, seed: u64, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
-    let mut all = every_mutant(trials, sources);
+    let mut all = every_mutant(sources, |script| trials.of(script) > 0);
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
     let (mut seen, mut chosen) = (HashSet::new(), Vec::new());
     for mutant in all {
         if chosen.len() == count {
             break;
         }
-        // The same part may stand in several scripts, and is changed in all of them.
-        let is_new = seen.insert((mutant.context(sources).to_owned(), mutant.after.clone()));
-        if is_new && is_lua(&mutant, trials, sources) {
+        if is_new(&mut seen, &mutant, sources) && is_lua(&mutant, trials, sources) {
             chosen.push(mutant);
         }
     }
@@ -154,12 +173,22 @@ fn is_lua(mutant: &Mutant, trials: &Trials, sources: &[String]) -> bool {
     mutant.changed(sources).iter().all(|(_, source)| trials.load(source).is_some())
 }
 
-/// Every mutant of the scripts that are wanted.
-fn every_mutant(trials: &Trials, sources: &[String]) -> Vec<Mutant> {
+/// Whether it is the first with this change: the same part may stand in several scripts, and is
+/// changed in all of them.
+fn is_new(seen: &mut HashSet<(String, String)>, mutant: &Mutant, sources: &[String]) -> bool {
+    seen.insert((mutant.context(sources).to_owned(), mutant.after.clone()))
+}
+
+fn sources() -> Vec<String> {
+    all_scripts().iter().map(|script| unindented(&script.source)).collect()
+}
+
+/// Every mutant of the scripts that are wanted and that `has_trials` by their positions.
+fn every_mutant(sources: &[String], has_trials: impl Fn(usize) -> bool) -> Vec<Mutant> {
     let of = env::var("DELAYLINE_MUTANTS_OF").ok();
     let all = all_scripts().into_iter().enumerate();
     all.filter(|(number, script)| {
-        of.as_ref().is_none_or(|of| of == script.name) && trials.of(*number) > 0
+        of.as_ref().is_none_or(|of| of == script.name) && has_trials(*number)
     })
     .flat_map(|(number, script)| mutants(number, &sources[number], script.keys.len()))
     .collect()

@@ -50,6 +50,8 @@ pub(crate) fn mutants(script: usize, source: &str, keys: usize) -> Vec<Mutant> {
         edits.extend(of_operator(token));
         edits.extend(of_number(&tokens, place, keys));
         edits.extend(of_condition(&tokens, place));
+        edits.extend(of_operands(source, &tokens, place));
+        edits.extend(of_value(source, &tokens, place));
     }
     edits.extend(of_statements(source));
     edits.into_iter().map(|edit| edit.mutant(script, source)).collect()
@@ -123,7 +125,10 @@ const KEY: &str = "KEYS[";
 impl Edit {
     fn mutant(self, script: usize, source: &str) -> Mutant {
         let changed = self.applied(source, self.from..self.to);
-        let line = source[..self.from].matches('\n').count() + 1;
+        // What is left of an operand may begin lines before the change.
+        let same = || source.bytes().zip(changed.bytes()).take_while(|(old, new)| old == new);
+        let from = if self.text.is_empty() { self.from } else { same().count() };
+        let line = source.as_bytes()[..from].iter().filter(|byte| **byte == b'\n').count() + 1;
         // A statement may have had several lines.
         let removed = source[self.from..self.to].trim_end().to_owned();
         let of = |text: &str| text.lines().nth(line - 1).unwrap_or_default().to_owned();
@@ -189,19 +194,100 @@ fn of_number(tokens: &[Token<'_>], place: usize, keys: usize) -> Vec<Edit> {
     if keys < 2 { Vec::new() } else { vec![token.replaced((number % keys + 1).to_string())] }
 }
 
-/// `if`, `elseif`, `while` and `until` with the opposite condition.
-fn of_condition(tokens: &[Token<'_>], place: usize) -> Option<Edit> {
-    let ends = match tokens[place].text {
-        "if" | "elseif" => "then",
-        "while" => "do",
-        _ => return None,
+/// `if`, `elseif` and `while` with the opposite condition, and with a constant that ends.
+fn of_condition(tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
+    let (ends, constants) = match tokens[place].text {
+        "if" | "elseif" => ("then", &["true", "false"][..]),
+        "while" => ("do", &["false"][..]),
+        _ => return Vec::new(),
     };
     let rest = &tokens[place + 1..];
-    let end = rest.iter().position(|token| token.text == ends)?;
-    let (first, last) = (rest.first()?, rest.get(end.checked_sub(1)?)?);
-    let condition: Vec<_> = rest[..end].iter().map(|token| token.text).collect();
-    let text = format!("not ({})", condition.join(" "));
-    Some(Edit { from: first.at, to: last.end(), text })
+    let Some(end) = rest.iter().position(|token| token.text == ends) else { return Vec::new() };
+    let condition = &rest[..end];
+    let [first, ..] = condition else { return Vec::new() };
+    let words: Vec<_> = condition.iter().map(|token| token.text).collect();
+    let opposite = format!("not ({})", words.join(" "));
+    let (from, to) = (first.at, condition[end - 1].end());
+    let constants = constants.iter().map(|constant| (*constant).to_owned());
+    std::iter::once(opposite).chain(constants).map(|text| Edit { from, to, text }).collect()
+}
+
+/// `and` and `or` with one operand only.
+fn of_operands(source: &str, tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
+    let looser: &[&str] = match tokens[place].text {
+        "and" => &["and", "or"],
+        "or" => &["or"],
+        _ => return Vec::new(),
+    };
+    let first = first_of_operand(tokens, place, looser);
+    let last = last_of_operand(source, tokens, place + 1, looser);
+    let (from, to) = (tokens[first].at, tokens[last].end());
+    let left = &source[from..tokens[place - 1].end()];
+    let right = &source[tokens[place + 1].at..to];
+    [left, right].map(|text| Edit { from, to, text: text.to_owned() }).to_vec()
+}
+
+/// What is assigned or returned, as a constant.
+fn of_value(source: &str, tokens: &[Token<'_>], place: usize) -> Option<Edit> {
+    let constant = match tokens[place].text {
+        "=" => "0",
+        "return" => "false",
+        _ => return None,
+    };
+    let first = tokens.get(place + 1)?;
+    let last = last_of_operand(source, tokens, place + 1, &[]);
+    // One word is a constant already, or a name; a table and a function are no values to compare.
+    let is_value = last > place + 1 && !["{", "function"].contains(&first.text);
+    let edit = || Edit { from: first.at, to: tokens[last].end(), text: constant.to_owned() };
+    is_value.then(edit)
+}
+
+/// The first token of the operand that ends before `place`.
+fn first_of_operand(tokens: &[Token<'_>], place: usize, looser: &[&str]) -> usize {
+    const BEFORE: [&str; 7] = ["if", "elseif", "while", "until", "return", "=", ","];
+    let mut depth = 0;
+    let begins = |token: &Token<'_>| {
+        depth += closes(token);
+        let outside = BEFORE.contains(&token.text) || looser.contains(&token.text);
+        depth < 0 || depth == 0 && outside
+    };
+    tokens[..place].iter().rev().position(begins).map_or(0, |length| place - length)
+}
+
+/// The last token of the operand that begins at `place`.
+fn last_of_operand(source: &str, tokens: &[Token<'_>], place: usize, looser: &[&str]) -> usize {
+    const AFTER: [&str; 6] = ["then", "do", "end", "else", "elseif", ","];
+    let mut depth = 0;
+    let ends = |number: &usize| {
+        let (number, token) = (*number, &tokens[*number]);
+        depth -= closes(token);
+        let outside = AFTER.contains(&token.text) || looser.contains(&token.text);
+        let other = number > place && depth == 0 && is_other_statement(source, tokens, number);
+        depth < 0 || depth == 0 && outside || other
+    };
+    let end = (place..tokens.len()).find(ends);
+    end.map_or(tokens.len() - 1, |end| end.max(place + 1) - 1)
+}
+
+/// Whether another statement begins with this token: on a line of its own, without an operator.
+fn is_other_statement(source: &str, tokens: &[Token<'_>], number: usize) -> bool {
+    let (before, token) = (&tokens[number - 1], &tokens[number]);
+    let joins = |text: &str| {
+        let letter = text.as_bytes()[0];
+        let is_word = letter.is_ascii_alphanumeric() || b"_'\"".contains(&letter);
+        ["and", "or", "not"].contains(&text) || !is_word && !")}]".contains(text)
+    };
+    let line_ends = source[before.end()..token.at].contains('\n');
+    line_ends && !joins(before.text) && !joins(token.text)
+}
+
+/// 1 for a closing bracket, -1 for an opening one.
+fn closes(token: &Token<'_>) -> i32 {
+    match token.text {
+        ")" | "}" | "]" => 1,
+        "(" | "{" | "[" => -1,
+        _ => 0,
+    }
 }
 
 /// Statements that are left out: calls, assignments, and jumps.
@@ -315,6 +401,8 @@ mod tests {
             changed("if a < 5 then\nb = 'x < 1'\nend\n", 0),
             [
                 "if not (a < 5) then\nb = 'x < 1'\nend\n",
+                "if true then\nb = 'x < 1'\nend\n",
+                "if false then\nb = 'x < 1'\nend\n",
                 "if a <= 5 then\nb = 'x < 1'\nend\n",
                 "if a < 6 then\nb = 'x < 1'\nend\n",
                 "if a < 4 then\nb = 'x < 1'\nend\n",
@@ -329,6 +417,23 @@ mod tests {
             changed("f(a,\nnot b)\nbreak\n", 0),
             ["f(a,\n b)\nbreak\n", "break\n", "f(a,\nnot b)\n"]
         );
+    }
+
+    #[test]
+    fn operands_and_values_change() {
+        let with_and_or = changed("if a and (b or c == d) or e then\n", 0);
+        for text in ["a or e", "(b or c == d) or e", "a and (b or c == d)", "e", "true", "false"] {
+            let text = format!("if {text} then\n");
+            assert!(with_and_or.contains(&text), "{text} is not among {with_and_or:?}");
+        }
+        assert!(with_and_or.contains(&"if a and (b) or e then\n".to_owned()), "{with_and_or:?}");
+        let lines = changed("local a = b and\nc\nreturn f(a)\n", 0);
+        for text in ["local a = b\nreturn f(a)\n", "local a = c\nreturn f(a)\n"] {
+            assert!(lines.contains(&text.to_owned()), "{text} is not among {lines:?}");
+        }
+        for text in ["local a = 0\nreturn f(a)\n", "local a = b and\nc\nreturn false\n"] {
+            assert!(lines.contains(&text.to_owned()), "{text} is not among {lines:?}");
+        }
     }
 
     #[test]

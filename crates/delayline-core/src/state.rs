@@ -7,7 +7,6 @@ mod entry;
 mod hand_off;
 mod history;
 mod invariants;
-mod known;
 mod read;
 mod ready;
 mod relay;
@@ -15,6 +14,7 @@ mod results;
 mod ring;
 #[cfg(feature = "serde")]
 mod stored;
+mod updates;
 mod windows;
 
 use std::collections::{BTreeMap, HashMap};

@@ -70,9 +70,10 @@ impl Place {
 /// Runs the suite of [`delayline_testkit`] on private servers, over one driver. Call it from `main`
 /// in a test target with `harness = false`. Reads the program's arguments, like other Rust tests.
 ///
-/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs 1,000 random
-/// sequences, every other way 250, unless `DELAYLINE_CASES` says otherwise: the scripts are the
-/// same whichever way they are reached.
+/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs all of the suite with
+/// 1,000 random sequences, every other way 250 unless `DELAYLINE_CASES` says otherwise. The scripts
+/// are the same whichever way they are reached, so the named cases run there only with a user of
+/// least privilege: their commands are not permitted as a matter of course.
 ///
 /// Returns success if every trial has passed.
 ///
@@ -108,6 +109,9 @@ pub fn conformance<C: Connect>(driver: &str, place: Place, resp: Resp) -> ExitCo
 /// The scripts are the same whichever way they are reached, and 1,000 sequences have tested them.
 const OTHER_WAY_CASES: u32 = 250;
 
+/// The trials that have every operation.
+const EVERY_OPERATION: [&str; 3] = ["regressions::", "differential::", "histories::"];
+
 struct RedisFixture<C: Connect> {
     options: ConnectOptions,
     shared: OnceCell<ScriptBackend<C::Transport>>,
@@ -120,6 +124,11 @@ struct RedisFixture<C: Connect> {
 
 #[async_trait]
 impl<C: Connect> Fixture for RedisFixture<C> {
+    fn wants(&self, trial: &str) -> bool {
+        let is_full = self.cases != OTHER_WAY_CASES || self.place == Place::LeastPrivilege;
+        is_full || EVERY_OPERATION.iter().any(|kind| trial.starts_with(kind))
+    }
+
     fn random_cases(&self) -> u32 {
         self.cases
     }

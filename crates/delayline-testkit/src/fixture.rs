@@ -49,6 +49,16 @@ pub trait Fixture: Send + Sync + 'static {
         true
     }
 
+    /// Returns whether the suite has the trial of this name, such as `cases::dead` or
+    /// `regressions::every_operation`. By default it has all.
+    ///
+    /// For one more way to a backend that another run tests in full, the trials that begin with
+    /// `regressions::`, `differential::` and `histories::` are enough: they have every operation.
+    fn wants(&self, trial: &str) -> bool {
+        let _ = trial;
+        true
+    }
+
     /// The number of random sequences in a run, unless `DELAYLINE_CASES` says otherwise: 1000. They
     /// take most of a run's time. Fewer are enough for one more way to a backend that another run
     /// tests.

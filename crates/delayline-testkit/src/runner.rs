@@ -133,6 +133,7 @@ impl<F: Fixture> Suite<F> {
                 reopen::replay(runtime, fixture, text)
             })
         }));
+        trials.retain(|trial| self.fixture.wants(&trial.name));
         trials
     }
 

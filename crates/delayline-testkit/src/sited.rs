@@ -25,6 +25,10 @@ impl<F: Fixture> Fixture for Sited<F> {
         self.0.hints()
     }
 
+    fn wants(&self, trial: &str) -> bool {
+        self.0.wants(trial)
+    }
+
     fn random_cases(&self) -> u32 {
         self.0.random_cases()
     }

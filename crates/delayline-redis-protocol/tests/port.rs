@@ -29,7 +29,7 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
 
 /// The files with functions of `State`, in an order that the scripts have, too.
 const STATE: [&str; 6] =
-    ["ready.rs", "known.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
+    ["ready.rs", "updates.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
 
 /// Audits that only tests run.
 const NOT_PORTED: &str = "invariants.rs";

@@ -164,6 +164,8 @@ mod local;
 mod merge;
 mod queue;
 mod relayer;
+#[cfg(feature = "schedules")]
+pub mod schedules;
 #[cfg(feature = "signal")]
 mod shutdown;
 pub mod telemetry;

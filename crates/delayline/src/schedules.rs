@@ -1,0 +1,601 @@
+//! Recurring messages: schedules by cron line or interval.
+//!
+//! A schedule is a message in a queue of its own. Its id is the name, its payload the [`Spec`], and
+//! it is due when the next tick has to be created. A [scheduler](Schedules::worker) is a worker of
+//! that queue: it claims the schedule, sends the messages of its ticks into the target queue, and
+//! snoozes the schedule until the next one. So the lease elects one of many schedulers, and lists,
+//! history, the dashboard and the command work for schedules as for any message.
+//!
+//! Each tick becomes exactly one message, with the id `NAME@TICK`, where `TICK` is its instant in
+//! milliseconds since 1970. It is due exactly then. A tick that is missed because all schedulers
+//! were down is sent late, once, within the [grace](Spec::grace).
+//!
+//! ```
+//! use delayline::schedules::{Schedules, Spec};
+//! use delayline::{Job, Queue, Worker};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let connection = delayline::connect("memory:").await?;
+//! let schedules = Schedules::open(&connection).await?;
+//! // At each start of the program: what is unchanged keeps its next instant, and schedules that
+//! // are gone from the list are removed.
+//! schedules
+//!     .declare("shop", [
+//!         ("daily-report", Spec::cron("30 8 * * *", "Europe/Berlin", "reports")?.payload("sales")?),
+//!         ("sync", Spec::every(std::time::Duration::from_secs(60), "sync")?),
+//!     ])
+//!     .await?;
+//!
+//! // In any number of processes:
+//! let scheduler = schedules.worker().build()?;
+//! let stop = scheduler.handle();
+//! let scheduler = tokio::spawn(scheduler.run(schedules.handler()));
+//! // And the workers of the target queues, as always.
+//! let reports: Queue<String> = connection.queue("reports").await?;
+//! # stop.stop(std::time::Duration::ZERO);
+//! # scheduler.await?;
+//! # drop(reports);
+//! # Ok(())
+//! # }
+//! ```
+
+mod cron;
+mod fire;
+mod spec;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use delayline_core::limits::MAX_ATTEMPT_LIMIT;
+use delayline_core::{
+    Cancelled, Enqueued, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled,
+    Status, UpdateContent, Violation,
+};
+
+pub use self::spec::{Overlap, Spec};
+use crate::queue::UpdateDue;
+use crate::{
+    Connection, Draft, Error, Found, Job, Json, Listed, Outcome, Queue, Raw, Sent, Worker,
+    WorkerBuilder,
+};
+
+/// The schedules of a queue: see the [module](self).
+///
+/// Clones are cheap and share the connection.
+#[derive(Clone)]
+pub struct Schedules {
+    connection: Connection,
+    queue: Queue<Spec>,
+    /// The queues that have been sent to, by name.
+    targets: Arc<Mutex<HashMap<QueueName, Queue<Bytes, Raw>>>>,
+}
+
+/// What [`Schedules::put`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Put {
+    /// There was no schedule of this name. Its first tick is the first instant from now.
+    Created,
+    /// The schedule was the same, and keeps its next tick.
+    Unchanged,
+    /// The schedule was another one. If its instants are others, they count from now.
+    Changed,
+}
+
+/// What [`Schedules::declare`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Declared {
+    /// How many schedules were created.
+    pub created: usize,
+    /// How many were changed.
+    pub changed: usize,
+    /// How many were the same.
+    pub unchanged: usize,
+    /// How many others of the owner were removed.
+    pub removed: usize,
+}
+
+/// A schedule, as [`Schedules::list`] returns it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name: after [`Schedules::declare`] `OWNER/NAME`.
+    pub name: String,
+    /// What it does.
+    pub spec: Spec,
+    /// Whether it is paused.
+    pub is_paused: bool,
+    /// The next instants, at most ten; none if it is paused.
+    pub next: Vec<SystemTime>,
+}
+
+impl Schedules {
+    /// Opens the schedules in the queue `schedules`.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Connection::queue`].
+    pub async fn open(connection: &Connection) -> Result<Self, Error> {
+        Self::open_named(connection, "schedules").await
+    }
+
+    /// Opens the schedules in a queue of this name, which must hold nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Connection::queue`].
+    pub async fn open_named(connection: &Connection, queue: &str) -> Result<Self, Error> {
+        let queue = connection.queue(queue).await?;
+        Ok(Self { connection: connection.clone(), queue, targets: Arc::default() })
+    }
+
+    /// The queue of the schedules, to explain, list or watch them.
+    #[must_use]
+    pub const fn queue(&self) -> &Queue<Spec> {
+        &self.queue
+    }
+
+    /// Creates a schedule, or changes the one of this name. A name has 1 to 100 bytes, and no `@`.
+    ///
+    /// If two programs put different specs under one name, the last one counts. A change cancels
+    /// the messages that the old spec has created [ahead](Spec::lead). A paused schedule stays
+    /// paused.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call may have taken effect, or not. Repeating it completes it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for the name or a payload beyond the limits; else like
+    /// [`Draft::send`].
+    pub async fn put(&self, name: &str, spec: &Spec) -> Result<Put, Error> {
+        let name = valid_name(name)?;
+        let now = self.now().await?;
+        let sent = self.draft(name, spec, now)?.reuse_finished_id().send().await?;
+        self.complete(name, spec, now, sent.outcome).await
+    }
+
+    /// Creates or changes the schedules of an owner, such as a service, and removes its others.
+    /// They are named `OWNER/NAME`. The owner's name contains no `/`.
+    ///
+    /// Call it when the program starts: unchanged schedules keep their next ticks, however often
+    /// this is called.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// The first error of a schedule, like [`put`](Self::put). The others have been tried; nothing
+    /// is removed then.
+    pub async fn declare<N: AsRef<str>>(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = (N, Spec)>,
+    ) -> Result<Declared, Error> {
+        if owner.is_empty() || owner.contains('/') {
+            let reason = "an owner's name is not empty and contains no `/`".to_owned();
+            let (what, value) = ("the owner", owner.to_owned());
+            return Err(Violation::Malformed { what, value, reason }.into());
+        }
+        let now = self.now().await?;
+        let mut named = Vec::new();
+        for (name, spec) in schedules {
+            named.push((format!("{owner}/{}", name.as_ref()), spec));
+        }
+        let drafts = named
+            .iter()
+            .map(|(name, spec)| Ok(self.draft(valid_name(name)?, spec, now)?.reuse_finished_id()));
+        let drafts = drafts.collect::<Result<Vec<_>, Error>>()?;
+        let mut declared = Declared::default();
+        let mut failure = None;
+        let sent = self.queue.send_many(drafts).await;
+        for (sent, (name, spec)) in sent.into_iter().zip(&named) {
+            let put = match sent {
+                Ok(sent) => self.complete(name, spec, now, sent.outcome).await,
+                Err(error) => Err(error),
+            };
+            match put {
+                Ok(Put::Created) => declared.created += 1,
+                Ok(Put::Changed) => declared.changed += 1,
+                Ok(Put::Unchanged) => declared.unchanged += 1,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let kept: HashSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+        let prefix = format!("{owner}/");
+        for name in self.names().await? {
+            if name.starts_with(&prefix) && !kept.contains(name.as_str()) {
+                declared.removed += usize::from(self.remove(&name).await?);
+            }
+        }
+        Ok(declared)
+    }
+
+    /// Removes a schedule, and cancels the messages that it has created ahead. Returns `false` if
+    /// there is none of this name.
+    ///
+    /// If a scheduler holds the schedule now, it is removed when that has finished.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::cancel`].
+    pub async fn remove(&self, name: &str) -> Result<bool, Error> {
+        let old = self.spec(name).await?;
+        let removed = match self.queue.cancel(name).await? {
+            Cancelled::InFlight => {
+                self.settled(name).await?;
+                true
+            }
+            cancelled => cancelled == Cancelled::Cancelled && old.is_some(),
+        };
+        if let Some(old) = old {
+            self.cancel_ahead(name, &old).await?;
+        }
+        Ok(removed)
+    }
+
+    /// Returns all schedules, with their next ten instants, in the order of their names.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::list`]. [`ErrorKind::Decode`] if the queue holds something else.
+    pub async fn list(&self) -> Result<Vec<Entry>, Error> {
+        let now = self.now().await?;
+        let names = self.names().await?;
+        let mut entries = Vec::new();
+        for names in names.chunks(LOOK_UP) {
+            let found = self.queue.get_many(names.iter().map(String::as_str)).await?;
+            for (name, found) in names.iter().zip(found) {
+                let (info, spec) = match found {
+                    Found::Live(message) => (message.info, message.payload),
+                    Found::Undecodable { error, .. } => return Err(Error::decode(error)),
+                    // It has been removed meanwhile.
+                    _ => continue,
+                };
+                let is_paused = info.due.as_ms() >= PAUSED_MS;
+                // Ticks that were created ahead are still to come.
+                let upcoming = spec.upcoming(system_time(now)).take(if is_paused { 0 } else { 10 });
+                let next = upcoming.collect();
+                entries.push(Entry { name: name.clone(), spec, is_paused, next });
+            }
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if there
+    /// is no schedule of this name.
+    ///
+    /// The id is `NAME@NOW.now`; or `NAME@` if the schedule [skips](Overlap::Skip), so that the
+    /// message is a duplicate while an earlier one is not finished.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`Draft::send`].
+    ///
+    /// # Errors
+    ///
+    /// Like [`Draft::send`].
+    pub async fn run_now(&self, name: &str) -> Result<Option<Sent>, Error> {
+        let Some(spec) = self.spec(name).await? else { return Ok(None) };
+        let now = self.now().await?;
+        let draft = self.message(name, &spec, now).await?;
+        let draft = match spec.overlap_rule() {
+            Overlap::Skip => draft.id(format!("{name}@")).reuse_finished_id(),
+            Overlap::Allow => draft.id(format!("{name}@{now}.now")),
+        };
+        draft.send().await.map(Some)
+    }
+
+    /// Stops the ticks of a schedule until [`resume`](Self::resume), and cancels the messages that
+    /// it has created ahead. Returns `false` if there is none of this name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::reschedule_at`]. [`ErrorKind::Timeout`] if a scheduler holds the schedule for
+    /// more than five seconds.
+    pub async fn pause(&self, name: &str) -> Result<bool, Error> {
+        let Some(spec) = self.spec(name).await? else { return Ok(false) };
+        let paused = self.move_to(name, PAUSED_MS).await?;
+        self.cancel_ahead(name, &spec).await?;
+        Ok(paused)
+    }
+
+    /// Resumes the ticks of a schedule: the next one is the first instant from now. Resuming one
+    /// that is not paused changes nothing. Returns `false` if there is none of this name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// Like [`pause`](Self::pause).
+    pub async fn resume(&self, name: &str) -> Result<bool, Error> {
+        let Found::Live(message) = self.queue.get(name).await? else { return Ok(false) };
+        if message.info.due.as_ms() < PAUSED_MS {
+            return Ok(true);
+        }
+        let due = first_due(&message.payload, self.now().await?);
+        self.move_to(name, due).await
+    }
+
+    /// Configures a scheduler: a worker of the queue of schedules, to run with
+    /// [`handler`](Self::handler). Any number of them can run, in any number of processes.
+    ///
+    /// If a target queue cannot be sent to, its schedules keep their slots and are tried again with
+    /// a backoff of up to 30 seconds; so a scheduler has 64 slots by default.
+    pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
+        Worker::builder(self.queue.clone()).concurrency(SLOTS)
+    }
+
+    /// Returns the handler of a [scheduler](Self::worker).
+    pub fn handler(
+        &self,
+    ) -> impl Fn(Job<Spec>) -> futures_util::future::BoxFuture<'static, Result<Outcome, Error>>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let schedules = self.clone();
+        move |job| {
+            let schedules = schedules.clone();
+            Box::pin(async move { Ok(schedules.fire(job).await) })
+        }
+    }
+
+    async fn now(&self) -> Result<u64, Error> {
+        Ok(self.queue.server_time().await?.as_ms())
+    }
+
+    /// The message of a schedule itself.
+    fn draft(&self, name: &str, spec: &Spec, now: u64) -> Result<Draft, Error> {
+        let (payload, _) = spec.content()?;
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            let (what, unit) = ("the payload of a schedule", "bytes");
+            let (actual, limit) = (payload.len(), MAX_PAYLOAD_BYTES);
+            return Err(Violation::TooLong { what, unit, actual, limit }.into());
+        }
+        let draft = self.queue.message(spec).id(name).due_at(system_time(first_due(spec, now)));
+        Ok(draft
+            .priority(Priority::High)
+            .max_failures(MAX_ATTEMPT_LIMIT)
+            .max_crashes(MAX_ATTEMPT_LIMIT))
+    }
+
+    /// The message of a tick, without an id.
+    async fn message(&self, name: &str, spec: &Spec, tick: u64) -> Result<Draft, Error> {
+        let target = self.target(spec.queue_name()).await?;
+        let (payload, kind) = spec.content()?;
+        let draft = target
+            .message(&payload)
+            .header(NAME_HEADER, name.to_owned())
+            .header(TICK_HEADER, tick.to_string())
+            .due_at(system_time(tick));
+        Ok(match kind {
+            Some(kind) => draft.kind(kind),
+            None => draft,
+        })
+    }
+
+    async fn target(&self, name: &QueueName) -> Result<Queue<Bytes, Raw>, Error> {
+        let known = self.targets.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(queue) = known {
+            return Ok(queue);
+        }
+        let queue: Queue<Bytes, Raw> = self.connection.queue_with_codec(name.as_str(), Raw).await?;
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(targets.entry(name.clone()).or_insert(queue).clone())
+    }
+
+    /// Completes a put, whose plain send had this outcome.
+    async fn complete(
+        &self,
+        name: &str,
+        spec: &Spec,
+        now: u64,
+        outcome: Enqueued,
+    ) -> Result<Put, Error> {
+        let is_dead = match outcome {
+            Enqueued::Created { .. } => return Ok(Put::Created),
+            Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
+                status == Status::Dead
+            }
+            _ => return Err(Error::unexpected_reply()),
+        };
+        let old = self.queue.get(name).await?;
+        let mut keeps_times = false;
+        let due = match &old {
+            Found::Live(message) => {
+                let leased_till_change = matches!(
+                    message.info.state,
+                    MessageState::Leased { cancel_requested: true, .. }
+                ) || message.follower.is_some();
+                let is_same = matches!(outcome, Enqueued::Duplicate { .. });
+                if is_same && !is_dead && !leased_till_change {
+                    return Ok(Put::Unchanged);
+                }
+                let is_paused = message.info.due.as_ms() >= PAUSED_MS;
+                keeps_times = !is_dead && !is_paused && message.payload.has_times_of(spec);
+                if keeps_times || is_paused { UpdateDue::Keep } else { UpdateDue::Set }
+            }
+            _ => UpdateDue::Set,
+        };
+        let update = self.draft(name, spec, now)?.update(UpdateContent::Replace, due);
+        let put = match update.send().await?.outcome {
+            Enqueued::Created { .. } => Put::Created,
+            Enqueued::Following { .. } => {
+                self.settled(name).await?;
+                Put::Changed
+            }
+            _ => Put::Changed,
+        };
+        if let Found::Live(message) = old {
+            let old = message.payload;
+            if !keeps_times || old.queue_name() != spec.queue_name() {
+                self.cancel_ahead(name, &old).await?;
+            }
+            if keeps_times {
+                self.replace_ahead(name, spec).await?;
+            }
+        }
+        Ok(put)
+    }
+
+    /// The instants of a spec whose messages exist already.
+    async fn ahead(&self, spec: &Spec) -> Result<Vec<u64>, Error> {
+        if spec.lead_ms() == 0 {
+            return Ok(Vec::new());
+        }
+        let now = self.now().await?;
+        let ticks = std::iter::successors(spec.next(now), |&tick| spec.next(tick));
+        Ok(ticks.take_while(|&tick| tick <= now.saturating_add(spec.lead_ms())).collect())
+    }
+
+    /// Cancels the messages that a spec has created before their instants. If a later spec has the
+    /// same instants, they get [other ids](fire::tick_id).
+    async fn cancel_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
+        let ahead = self.ahead(spec).await?;
+        let ids: Vec<_> = ahead
+            .into_iter()
+            .flat_map(|tick| (0..fire::MOST_REVISIONS).map(move |n| fire::tick_id(name, tick, n)))
+            .collect();
+        if !ids.is_empty() {
+            self.target(spec.queue_name()).await?.cancel_many(ids).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the messages that exist before their instants the content of a new spec.
+    async fn replace_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
+        for tick in self.ahead(spec).await? {
+            self.create(name, spec, tick, spec.next(tick), true).await?;
+        }
+        Ok(())
+    }
+
+    async fn spec(&self, name: &str) -> Result<Option<Spec>, Error> {
+        match self.queue.get(name).await? {
+            Found::Live(message) => Ok(Some(message.payload)),
+            Found::Undecodable { error, .. } => Err(Error::decode(error)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The names of all schedules. One that is being handled may change its status meanwhile, so
+    /// the statuses are in the order of its life, and the first one is read twice.
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        let order = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
+        let mut names = Vec::new();
+        let mut seen = HashSet::new();
+        for status in order.into_iter().chain([Listed::Scheduled]) {
+            let mut pages = self.queue.list(status);
+            while let Some(page) = pages.next_page().await? {
+                let page = page.into_iter().filter_map(|info| text(&info.id));
+                names.extend(page.filter(|name| seen.insert(name.clone())));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Moves a schedule to another due time, also one that a scheduler is about to finish with.
+    async fn move_to(&self, name: &str, due: u64) -> Result<bool, Error> {
+        loop {
+            match self.queue.reschedule_at(name, system_time(due)).await? {
+                Rescheduled::Done { .. } => return Ok(true),
+                Rescheduled::InFlight => self.settled(name).await?,
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// Waits until no scheduler holds the schedule.
+    async fn settled(&self, name: &str) -> Result<(), Error> {
+        let give_up = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let held = match self.queue.get(name).await? {
+                Found::Live(message) => matches!(message.info.state, MessageState::Leased { .. }),
+                _ => false,
+            };
+            if !held {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= give_up {
+                return Err(delayline_core::Error::new(ErrorKind::Timeout).into());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl fmt::Debug for Schedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schedules").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// The first due time of a schedule. It lies in the past if its first tick is nearer than its lead,
+/// so that the due time always tells which tick is the next to be created.
+fn first_due(spec: &Spec, now: u64) -> u64 {
+    spec.next(now).unwrap_or(PAUSED_MS).saturating_sub(spec.lead_ms())
+}
+
+fn valid_name(name: &str) -> Result<&str, Error> {
+    let reason = if name.contains('@') {
+        "the name of a schedule contains no `@`"
+    } else if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        "the name of a schedule has 1 to 100 bytes"
+    } else {
+        return Ok(name);
+    };
+    let value = name.chars().take(MAX_NAME_BYTES).collect();
+    Err(Violation::Malformed { what: "the name", value, reason: reason.to_owned() }.into())
+}
+
+fn text(id: &MessageId) -> Option<String> {
+    std::str::from_utf8(id.as_bytes()).ok().map(str::to_owned)
+}
+
+fn system_time(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
+}
+
+/// The header with the name of the schedule.
+const NAME_HEADER: &str = "delayline-schedule";
+/// The header with the instant of the tick, in milliseconds since 1970.
+const TICK_HEADER: &str = "delayline-tick";
+/// The due time of a paused schedule: in the year 9900.
+const PAUSED_MS: u64 = 250_246_540_800_000;
+/// With `@` and the digits of a tick it is an id.
+const MAX_NAME_BYTES: usize = 100;
+/// A changed spec is an update of its message, which has at most 16 KiB.
+const MAX_PAYLOAD_BYTES: usize = 15 * 1024;
+/// How many schedules one call looks up.
+const LOOK_UP: usize = 256;
+const SLOTS: usize = 64;
+/// How long to wait for a scheduler that holds a schedule.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);

@@ -1,0 +1,142 @@
+//! What a scheduler does with a schedule that is due.
+
+use std::time::Duration;
+
+use delayline_core::{Backoff, Enqueued, Status, UpdateContent};
+
+use super::{Overlap, Schedules, Spec, system_time};
+use crate::queue::UpdateDue;
+use crate::{Draft, Error, Found, Job, Outcome};
+
+/// The ticks to create now, and the one after them.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    ticks: Vec<u64>,
+    next: Option<u64>,
+}
+
+impl Plan {
+    /// The due time of a schedule is one lead before its next tick, whatever has happened. So all
+    /// ticks before that one have been created, and none after it.
+    fn new(spec: &Spec, due: u64, now: u64) -> Self {
+        let lead = spec.lead_ms();
+        let oldest = now.saturating_sub(spec.grace_ms()).max(due.saturating_add(lead));
+        let mut plan = Self { ticks: Vec::new(), next: spec.next(oldest.saturating_sub(1)) };
+        let mut missed = None;
+        while let Some(tick) = plan.next.filter(|&tick| tick <= now.saturating_add(lead)) {
+            if tick <= now {
+                missed = Some(tick);
+            } else {
+                plan.ticks.push(tick);
+            }
+            plan.next = spec.next(tick);
+        }
+        // After a downtime, only the latest tick that was missed is sent.
+        plan.ticks.splice(..0, missed);
+        plan
+    }
+}
+
+impl Schedules {
+    pub(super) async fn fire(&self, job: Job<Spec>) -> Outcome {
+        let spec = job.payload();
+        let due = job.due().as_ms();
+        let late = u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX);
+        let now = due.saturating_add(late);
+        let plan = Plan::new(spec, due, now);
+        let mut backoff = RETRY;
+        while let Err(error) = self.create_all(&job, &plan).await {
+            let name = job.id();
+            tracing::warn!(schedule = %name, queue = spec.queue(), %error, "a tick was not sent");
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next(fastrand::u32(..))) => {}
+                // It stays due, for another scheduler.
+                () = job.cancellation().cancelled() => return Outcome::Release,
+            }
+        }
+        match plan.next {
+            Some(next) => Outcome::SnoozeUntil(system_time(next.saturating_sub(spec.lead_ms()))),
+            None => Outcome::reject("the schedule has no more instants"),
+        }
+    }
+
+    async fn create_all(&self, job: &Job<Spec>, plan: &Plan) -> Result<(), Error> {
+        let name = job.id().to_string();
+        for (index, &tick) in plan.ticks.iter().enumerate() {
+            let next = plan.ticks.get(index + 1).copied().or(plan.next);
+            // The lease has been lost, so another scheduler has the schedule.
+            if job.cancellation().is_cancelled() {
+                return Ok(());
+            }
+            self.create(&name, job.payload(), tick, next, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the message of a tick unless it exists. With `replace` it gets the spec's content if
+    /// it waits already.
+    pub(super) async fn create(
+        &self,
+        name: &str,
+        spec: &Spec,
+        tick: u64,
+        next: Option<u64>,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
+        if spec.overlap_rule() == Overlap::Skip {
+            let draft = self.message(name, spec, tick).await?.id(format!("{name}@"));
+            let window = (interval / 2).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
+            return throttled(draft.reuse_finished_id(), window).await.map(drop);
+        }
+        let window = interval.saturating_mul(INTERVALS).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
+        for revision in 0..MOST_REVISIONS {
+            let id = tick_id(name, tick, revision);
+            let draft = self.message(name, spec, tick).await?.id(id.as_str());
+            let outcome = if replace {
+                draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await?.outcome
+            } else {
+                throttled(draft, window).await?
+            };
+            let is_cancelled = match outcome {
+                Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
+                    status == Status::Cancelled
+                }
+                Enqueued::Throttled { .. } => {
+                    let target = self.target(spec.queue_name()).await?;
+                    matches!(target.get(id).await?, Found::Finished(Status::Cancelled))
+                }
+                _ => false,
+            };
+            if !is_cancelled {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The id of a tick's message. A message that was cancelled by a change of the spec leaves its id to
+/// nothing else, so the same instant of a later spec has the next revision.
+pub(super) fn tick_id(name: &str, tick: u64, revision: u32) -> String {
+    if revision == 0 { format!("{name}@{tick}") } else { format!("{name}@{tick}.{revision}") }
+}
+
+/// Sends a message at most once in a window: a scheduler that was suspended for long must not send
+/// an old tick again, and ids of finished messages are remembered for hours only.
+async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
+    let outcome = draft.clone().throttle(window).send().await?.outcome;
+    if outcome == Enqueued::TooManyThrottled {
+        return Ok(draft.send().await?.outcome);
+    }
+    Ok(outcome)
+}
+
+/// Pauses while a target queue cannot be sent to.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+/// For how many intervals a tick cannot be created a second time.
+const INTERVALS: u32 = 5_000;
+const SHORTEST_WINDOW: Duration = Duration::from_millis(1);
+const LONGEST_WINDOW: Duration = Duration::from_millis(delayline_core::limits::MAX_THROTTLE_MS);
+/// How often a spec can be changed just before one of its ticks.
+pub(super) const MOST_REVISIONS: u32 = 8;

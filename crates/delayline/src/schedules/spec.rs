@@ -1,0 +1,348 @@
+//! What a schedule does, and when.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use delayline_core::{Headers, Millis, QueueName, Violation};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::cron::Cron;
+use crate::{Encode, Error, Json, Kind};
+
+/// What a schedule sends, where, and when: for [`Schedules::put`](super::Schedules::put).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use delayline::schedules::{Overlap, Spec};
+///
+/// # fn main() -> Result<(), delayline::Error> {
+/// let report = Spec::cron("30 8 * * mon-fri", "Europe/Berlin", "reports")?
+///     .payload(&"sales")?
+///     .grace(Duration::from_secs(6 * 3_600))?;
+/// let sync = Spec::every(Duration::from_secs(60), "sync")?.overlap(Overlap::Skip);
+/// # assert!(report.upcoming(std::time::SystemTime::now()).take(10).count() == 10);
+/// # assert_eq!(sync.queue(), "sync");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Form", into = "Form")]
+pub struct Spec {
+    when: When,
+    queue: QueueName,
+    payload: Value,
+    kind: Option<String>,
+    overlap: Overlap,
+    lead: Option<Millis>,
+    grace: Millis,
+}
+
+/// Whether a tick is sent while the message of an earlier one is not finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Overlap {
+    /// It is sent, under an id of its own: `NAME@TICK`, with the tick in milliseconds since 1970.
+    #[default]
+    Allow,
+    /// It is left out. All ticks have the id `NAME@`. They are sent when they are due, without a
+    /// lead.
+    Skip,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum When {
+    Every(Millis),
+    Cron { line: String, zone: String, parsed: Cron, time_zone: TimeZone },
+}
+
+/// A spec as it is stored: the fields that have their defaults are left out.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    every_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    zone: Option<String>,
+    queue: String,
+    #[serde(default)]
+    payload: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    overlap: Overlap,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lead_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grace_ms: Option<u64>,
+}
+
+impl Spec {
+    /// A schedule for the instants that a cron line matches in an IANA time zone, such as
+    /// `Europe/Berlin` or `UTC`.
+    ///
+    /// A line has five fields: minute, hour, day of the month, month, day of the week (0 and 7 are
+    /// Sunday), with lists, ranges, steps and English names; or it is `@hourly`, `@daily`,
+    /// `@weekly`, `@monthly` or `@yearly`. If neither kind of day begins with `*`, one of the two is
+    /// enough. Where a clock change skips a fixed time, the tick is at the change; a repeated one
+    /// counts once. Lines with `*` or `/` in the minutes or hours follow the elapsed time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a malformed line, one that matches no
+    /// date, an unknown time zone, or an invalid queue name.
+    pub fn cron(line: &str, zone: &str, queue: &str) -> Result<Self, Error> {
+        Ok(Self::new(When::cron(line, zone)?, QueueName::new(queue)?))
+    }
+
+    /// A schedule with a fixed interval of 1 second to 366 days, counted from 1970: `every` minute
+    /// is at the full minute of UTC.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an interval outside its limits, or an
+    /// invalid queue name.
+    pub fn every(interval: Duration, queue: &str) -> Result<Self, Error> {
+        Ok(Self::new(When::every(Millis::try_from(interval)?)?, QueueName::new(queue)?))
+    }
+
+    fn new(when: When, queue: QueueName) -> Self {
+        let (payload, kind, overlap) = (Value::Null, None, Overlap::default());
+        Self { when, queue, payload, kind, overlap, lead: None, grace: DEFAULT_GRACE }
+    }
+
+    /// Sets the payload of the messages, as JSON. Without it, the payload is `null`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value cannot be JSON.
+    pub fn payload<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Self, Error> {
+        let encoded = Json.encode(value).map_err(Error::encode)?;
+        self.payload = serde_json::from_slice(&encoded).map_err(|_| not_json())?;
+        Ok(self)
+    }
+
+    /// Sets the payload and its kind, for workers of [`Jobs`](crate::Jobs).
+    ///
+    /// # Errors
+    ///
+    /// Like [`payload`](Self::payload).
+    pub fn job<T: Serialize + Kind + ?Sized>(self, value: &T) -> Result<Self, Error> {
+        Ok(Self { kind: Some(T::KIND.to_owned()), ..self.payload(value)? })
+    }
+
+    /// Sets whether a tick is sent while the message of an earlier one is not finished.
+    #[must_use]
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// Sets how long before its instant the message of a tick is created, so that no scheduler has
+    /// to be alive at the instant: 0 to 1 hour, and at most 100 intervals. The default is one
+    /// minute, or 100 intervals if that is less. A [skipping](Overlap::Skip) schedule has no lead.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond these limits.
+    pub fn lead(mut self, lead: Duration) -> Result<Self, Error> {
+        self.lead = Some(self.when.valid_lead(Millis::try_from(lead)?)?);
+        Ok(self)
+    }
+
+    /// Sets how late a tick may be sent, up to 31 days; the default is one day. After a downtime,
+    /// the latest tick that was missed is sent once if it is not older than this.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond this limit.
+    pub fn grace(mut self, grace: Duration) -> Result<Self, Error> {
+        self.grace = valid_grace(Millis::try_from(grace)?)?;
+        Ok(self)
+    }
+
+    /// The name of the queue that gets the messages.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        self.queue.as_str()
+    }
+
+    /// The instants after `after`, in order. There are none if `after` is outside the years 1970 to
+    /// 9999.
+    pub fn upcoming(&self, after: SystemTime) -> impl Iterator<Item = SystemTime> + '_ {
+        let after = delayline_core::Timestamp::try_from(after).ok().map(|after| after.as_ms());
+        let next = move |ms: &u64| self.when.next(*ms);
+        std::iter::successors(after.and_then(|after| self.when.next(after)), next)
+            .map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
+    }
+
+    /// Whether it has the same instants, created at the same times, as another one.
+    pub(super) fn has_times_of(&self, other: &Self) -> bool {
+        self.when == other.when && self.lead_ms() == other.lead_ms()
+    }
+
+    pub(super) const fn overlap_rule(&self) -> Overlap {
+        self.overlap
+    }
+
+    pub(super) const fn queue_name(&self) -> &QueueName {
+        &self.queue
+    }
+
+    /// The payload and headers of each message.
+    pub(super) fn content(&self) -> Result<(Bytes, Option<&str>), Error> {
+        let payload = Json.encode(&self.payload).map_err(Error::encode)?;
+        Ok((payload, self.kind.as_deref()))
+    }
+
+    /// How long before its instant a tick is created, in milliseconds.
+    pub(super) fn lead_ms(&self) -> u64 {
+        match (self.overlap, self.lead) {
+            (Overlap::Skip, _) => 0,
+            (Overlap::Allow, Some(lead)) => lead.as_ms(),
+            (Overlap::Allow, None) => DEFAULT_LEAD_MS.min(self.when.longest_lead()),
+        }
+    }
+
+    pub(super) const fn grace_ms(&self) -> u64 {
+        self.grace.as_ms()
+    }
+
+    /// The first instant after `ms`, both in milliseconds since 1970.
+    pub(super) fn next(&self, ms: u64) -> Option<u64> {
+        self.when.next(ms)
+    }
+}
+
+impl When {
+    fn every(interval: Millis) -> Result<Self, Violation> {
+        if (SHORTEST_INTERVAL_MS..=LONGEST_INTERVAL_MS).contains(&interval.as_ms()) {
+            return Ok(Self::Every(interval));
+        }
+        let reason = "a schedule has an interval of 1 second to 366 days".to_owned();
+        Err(Violation::Malformed { what: "the interval", value: interval.to_string(), reason })
+    }
+
+    fn cron(line: &str, zone: &str) -> Result<Self, Violation> {
+        let parsed = Cron::parse(line)?;
+        let time_zone = TimeZone::get(zone).map_err(|_| Violation::Malformed {
+            what: "the time zone",
+            value: zone.chars().take(100).collect(),
+            reason: "it is not in the time zone database; write a name such as Europe/Berlin"
+                .to_owned(),
+        })?;
+        let (line, zone) = (line.to_owned(), zone.to_owned());
+        Ok(Self::Cron { line, zone, parsed, time_zone })
+    }
+
+    fn next(&self, after_ms: u64) -> Option<u64> {
+        match self {
+            Self::Every(interval) => {
+                let interval = interval.as_ms();
+                (after_ms / interval).checked_add(1)?.checked_mul(interval)
+            }
+            Self::Cron { parsed, time_zone, .. } => {
+                let after = i64::try_from(after_ms).ok()?;
+                let next = parsed.next(time_zone, Timestamp::from_millisecond(after).ok()?)?;
+                u64::try_from(next.as_millisecond()).ok()
+            }
+        }
+    }
+
+    /// In milliseconds.
+    fn longest_lead(&self) -> u64 {
+        match self {
+            Self::Every(interval) => LONGEST_LEAD_MS.min(interval.as_ms() * MOST_AHEAD),
+            Self::Cron { .. } => LONGEST_LEAD_MS,
+        }
+    }
+
+    fn valid_lead(&self, lead: Millis) -> Result<Millis, Violation> {
+        if lead.as_ms() <= self.longest_lead() {
+            return Ok(lead);
+        }
+        let reason = "a schedule has a lead of at most 1 hour and 100 intervals".to_owned();
+        Err(Violation::Malformed { what: "the lead", value: lead.to_string(), reason })
+    }
+}
+
+fn valid_grace(grace: Millis) -> Result<Millis, Violation> {
+    if grace.as_ms() <= LONGEST_GRACE_MS {
+        return Ok(grace);
+    }
+    let reason = "a schedule has a grace of at most 31 days".to_owned();
+    Err(Violation::Malformed { what: "the grace", value: grace.to_string(), reason })
+}
+
+fn not_json() -> Error {
+    Error::encode(crate::CodecError::new("it is not JSON"))
+}
+
+impl TryFrom<Form> for Spec {
+    type Error = Violation;
+
+    fn try_from(form: Form) -> Result<Self, Violation> {
+        let when = match (form.every_ms, form.cron, form.zone) {
+            (Some(every), None, None) => When::every(millis(every)?)?,
+            (None, Some(line), zone) => When::cron(&line, zone.as_deref().unwrap_or("UTC"))?,
+            _ => {
+                return Err(Violation::Malformed {
+                    what: "the schedule",
+                    value: form.queue.chars().take(100).collect(),
+                    reason: "it needs either `every_ms` or `cron`, with a `zone`".to_owned(),
+                });
+            }
+        };
+        let lead = form.lead_ms.map(|lead| when.valid_lead(millis(lead)?)).transpose()?;
+        let grace = form.grace_ms.map_or(Ok(DEFAULT_GRACE), |grace| valid_grace(millis(grace)?))?;
+        if let Some(kind) = &form.kind {
+            Headers::new().set_kind(kind)?;
+        }
+        let (payload, kind, overlap) = (form.payload, form.kind, form.overlap);
+        Ok(Self { when, queue: QueueName::new(form.queue)?, payload, kind, overlap, lead, grace })
+    }
+}
+
+impl From<Spec> for Form {
+    fn from(spec: Spec) -> Self {
+        let (every_ms, cron, zone) = match spec.when {
+            When::Every(interval) => (Some(interval.as_ms()), None, None),
+            When::Cron { line, zone, .. } => (None, Some(line), Some(zone)),
+        };
+        Self {
+            every_ms,
+            cron,
+            zone,
+            queue: spec.queue.as_str().to_owned(),
+            payload: spec.payload,
+            kind: spec.kind,
+            overlap: spec.overlap,
+            lead_ms: spec.lead.map(Millis::as_ms),
+            grace_ms: (spec.grace != DEFAULT_GRACE).then(|| spec.grace.as_ms()),
+        }
+    }
+}
+
+fn millis(ms: u64) -> Result<Millis, Violation> {
+    Millis::try_from(Duration::from_millis(ms))
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+const SHORTEST_INTERVAL_MS: u64 = 1_000;
+const LONGEST_INTERVAL_MS: u64 = 366 * 86_400_000;
+/// Longer than the default lease, so that ticks exist before a scheduler's death could matter.
+const DEFAULT_LEAD_MS: u64 = 60_000;
+const LONGEST_LEAD_MS: u64 = 3_600_000;
+/// Maximum number of intervals of a lead.
+const MOST_AHEAD: u64 = 100;
+const DEFAULT_GRACE: Millis = Millis::saturating(86_400_000);
+const LONGEST_GRACE_MS: u64 = 31 * 86_400_000;

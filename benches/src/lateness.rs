@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
-use delayline::{Bytes, Job, Queue, Raw, Worker};
+use delayline::codec::Raw;
+use delayline::{Bytes, Job, Queue, Worker};
 use delayline_benches::payload;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;

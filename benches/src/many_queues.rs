@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use cpu_time::ProcessTime;
-use delayline::{Bytes, Connect, Job, Queue, Raw, Worker, Workers};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connect, Job, Queue, Worker, Workers};
 use delayline_benches::{cpu_time, payload};
 use indicatif::ProgressBar;
 use tokio::sync::Semaphore;
@@ -47,7 +48,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
 
 async fn rates_over(transport: Transport, count: usize, messages: usize) -> Result<[f64; 2]> {
     let server = transport.start()?;
-    let connection = Connect::new(&server.url())?.driver(transport.driver).connect().await?;
+    let connection = Connect::new(&server.url())?.client(transport.driver).connect().await?;
     let mut queues: Vec<Queue<Bytes, Raw>> = Vec::new();
     for n in 0..count {
         let name = format!("bench-{n}");

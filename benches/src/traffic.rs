@@ -1,7 +1,8 @@
 //! What programs do with a queue: send in bulk, send one by one, and work.
 
 use anyhow::Result;
-use delayline::{Bytes, Error, Job, Queue, Raw, Worker};
+use delayline::codec::Raw;
+use delayline::{Bytes, Error, Job, Queue, Worker};
 use tokio::task::JoinSet;
 
 use crate::PAYLOAD_BYTES;

@@ -3,21 +3,22 @@
 use std::fmt;
 
 use anyhow::Result;
-use delayline::{Bytes, Connect, Driver, Queue, Raw};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connect, Queue, RedisClient};
 use delayline_test_server::Server;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transport {
-    pub(crate) driver: Driver,
+    pub(crate) driver: RedisClient,
     pub(crate) resp3: bool,
     pub(crate) tcp: bool,
 }
 
 /// The defaults of both drivers, over a unix socket.
 pub(crate) const DRIVERS: [Transport; 2] = [
-    Transport { driver: Driver::Redis, resp3: false, tcp: false },
-    Transport { driver: Driver::Fred, resp3: false, tcp: false },
+    Transport { driver: RedisClient::Redis, resp3: false, tcp: false },
+    Transport { driver: RedisClient::Fred, resp3: false, tcp: false },
 ];
 
 /// The queue that is measured.
@@ -37,13 +38,13 @@ impl Transport {
     pub(crate) async fn open_at(self, url: &str) -> Result<Queue<Bytes, Raw>> {
         let protocol = if self.resp3 { "?protocol=resp3" } else { "" };
         let url = format!("{url}{protocol}");
-        let connection = Connect::new(&url)?.driver(self.driver).connect().await?;
+        let connection = Connect::new(&url)?.client(self.driver).connect().await?;
         Ok(connection.queue_with_codec(QUEUE, Raw).await?)
     }
 
     pub(crate) const fn driver_name(self) -> &'static str {
         match self.driver {
-            Driver::Redis => "redis-rs",
+            RedisClient::Redis => "redis-rs",
             _ => "fred",
         }
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use delayline::{Bytes, MessageId, Millis, Priority, Queue, Raw, Timestamp};
+use delayline::backend::Millis;
+use delayline::codec::Raw;
+use delayline::message::Priority;
+use delayline::{Bytes, MessageId, Queue, Timestamp};
 use delayline_core::{
     At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement,
 };
@@ -78,7 +81,7 @@ impl Sample {
         Ok(())
     }
 
-    async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::Lease, u64)>> {
+    async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::backend::Lease, u64)>> {
         let mut token = [0; ClaimId::BYTES];
         token[..8].copy_from_slice(&self.backend.now().as_ms().to_be_bytes());
         let claim = Claim::new(

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use delayline::{Error, Job, Jobs, Kind, Outcome, Status, with_state};
+use delayline::message::Status;
+use delayline::{Error, Job, Jobs, Kind, Outcome, with_state};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline::{Error, Found, Job, MessageId, Queue, Status, Worker};
+use delayline::message::Status;
+use delayline::{Error, Found, Job, MessageId, Queue, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -12,7 +12,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use delayline::{DeathReason, Job, Listed, MessageState, Queue, RetryPolicy, Undecodable, Worker};
+use delayline::admin::Listed;
+use delayline::message::{DeathReason, MessageState};
+use delayline::worker::Undecodable;
+use delayline::{Job, Queue, RetryPolicy, Worker};
 use serde::{Deserialize, Serialize};
 
 /// How soon a message is retried; in production, leave the default, which spans hours.

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline::{Cancelled, Error, Jitter, Job, Queue, RetryPolicy, Summary, Worker};
+use delayline::worker::{Jitter, Summary};
+use delayline::{Cancelled, Error, Job, Queue, RetryPolicy, Worker};
 use serde::{Deserialize, Serialize};
 
 /// In production, two minutes.

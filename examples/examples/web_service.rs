@@ -17,10 +17,14 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{Method, Request, StatusCode};
 use axum::routing::{get, post};
-use delayline::{Bytes, CancellationToken, Cancelled, Job, Queue, Raw, Stats, Summary, Worker};
+use delayline::admin::Stats;
+use delayline::codec::Raw;
+use delayline::worker::Summary;
+use delayline::{Bytes, Cancelled, Job, Queue, Worker};
 use delayline_web::{Access, Dashboard, Role};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tower::ServiceExt;
 
 #[derive(Serialize, Deserialize)]
@@ -39,9 +43,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(payloads).router()?;
     let app = service(orders.clone()).nest("/admin/q", dashboard);
 
-    // Fires when the customers are done; yours fires on a signal alone.
-    let stop = CancellationToken::new();
-    let customers = tokio::spawn(customers(app.clone(), orders.clone(), stop.clone()));
+    // The sender is dropped when the customers are done, however they end.
+    let (busy, done) = oneshot::channel();
+    let customers = tokio::spawn(customers(app.clone(), orders.clone(), busy));
+    let stop = async {
+        tokio::select! {
+            () = delayline::shutdown_signal() => {}
+            _ = done => {}
+        }
+    };
     let summary = serve(orders.clone(), app, stop).await?;
     customers.await?;
     assert_eq!((summary.acked, summary.failed), (2, 0), "two orders of three were closed");
@@ -50,22 +60,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Answers requests and handles what is due, until Ctrl-C, SIGTERM or `stop`.
+/// Answers requests and handles what is due, until `stop`.
 async fn serve(
     orders: Queue<CloseOrder>,
     app: Router,
-    stop: CancellationToken,
+    stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Summary, Box<dyn std::error::Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/admin/q", listener.local_addr()?);
     let worker = Worker::builder(orders).concurrency(16).build()?;
-    let working = tokio::spawn(worker.run_until(stop.clone().cancelled_owned(), close_order));
-    let signal = delayline::shutdown_signal();
+    let handle = worker.handle();
+    let working = tokio::spawn(worker.run(close_order));
     let until = async move {
-        tokio::select! {
-            () = signal => stop.cancel(),
-            () = stop.cancelled() => {}
-        }
+        stop.await;
+        handle.stop(Duration::from_secs(20));
     };
     axum::serve(listener, app).with_graceful_shutdown(until).await?;
     // The worker claims nothing more, and lets running handlers end.
@@ -118,9 +126,7 @@ async fn close_order(job: Job<CloseOrder>) -> Result<(), std::io::Error> {
 }
 
 /// Stands in for customers, and checks what they see.
-async fn customers(app: Router, orders: Queue<CloseOrder>, done: CancellationToken) {
-    // However this ends, the program does too.
-    let _done = done.drop_guard();
+async fn customers(app: Router, orders: Queue<CloseOrder>, _busy: oneshot::Sender<()>) {
     let ask = async |method: Method, path: &str| {
         let request = Request::builder().method(method).uri(path).body(Body::empty());
         let Ok(request) = request else { return StatusCode::BAD_REQUEST };

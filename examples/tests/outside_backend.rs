@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{
-    Applied, At, Backend, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery,
-    Enqueued, Error, ErrorKind, Extended, Follower, Forecast, Found, HandedOff, History,
+    Applied, At, Backend, Cancelled, Checked, Claim, Claimed, Completion, Death, DeathReason,
+    Delivery, Enqueued, Error, ErrorKind, Extended, Follower, Forecast, Found, HandedOff, History,
     HistoryPoint, Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Op, Outcome,
-    Page, Progress, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Settlement, Stats,
-    Status, Timestamp, Wakeup, async_trait,
+    Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Settlement, Stats, Status,
+    Timestamp, Wakeup, async_trait,
 };
 use delayline::{Bytes, Job, Queue, Worker};
 use delayline_testkit::workload;
@@ -89,8 +89,8 @@ impl Kept {
             // It keeps no results.
             Op::Progress(ids) => {
                 let told = ids.iter().map(|id| match self.find(id) {
-                    Some(_) => Progress::Pending,
-                    None => Progress::Unknown,
+                    Some(_) => Completion::Pending,
+                    None => Completion::Unknown,
                 });
                 Reply::Progress(told.collect())
             }

@@ -3,7 +3,8 @@
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use axum::response::Response;
-use delayline::{Bytes, Queue, Raw};
+use delayline::codec::Raw;
+use delayline::{Bytes, Queue};
 use delayline_web::{Access, Dashboard, Role};
 use tower::ServiceExt as _;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use allocation_counter::AllocationInfo;
 use anyhow::Result;
 use cpu_time::ProcessTime;
-use delayline::Driver;
+use delayline::RedisClient;
 use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 use tokio::runtime::Builder;
@@ -146,7 +146,7 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
 fn transports() -> Vec<Transport> {
     let mut transports = Vec::new();
     for (tcp, resp3) in [(false, false), (false, true), (true, false), (true, true)] {
-        for driver in [Driver::Redis, Driver::Fred] {
+        for driver in [RedisClient::Redis, RedisClient::Fred] {
             transports.push(Transport { driver, resp3, tcp });
         }
     }

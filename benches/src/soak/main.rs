@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use delayline::{Driver, QueueName};
+use delayline::RedisClient;
+use delayline::admin::QueueName;
 use delayline_benches::{Requests, settings};
 use delayline_test_server::Server;
 use tokio::sync::oneshot;
@@ -128,7 +129,7 @@ fn start_programs(
     let mut chance = fastrand::Rng::with_seed(seed);
     let (ready, started) = mpsc::channel();
     let (mut programs, mut schedules) = (Vec::new(), Vec::new());
-    for (driver, driver_name) in [(Driver::Redis, "redis-rs"), (Driver::Fred, "fred")] {
+    for (driver, driver_name) in [(RedisClient::Redis, "redis-rs"), (RedisClient::Fred, "fred")] {
         for shape in Shape::ALL {
             let server = Server::builder().own_clock().try_start()?;
             let count = shape.queues(args.queues);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use cpu_time::ThreadTime;
-use delayline::{
-    Bytes, Connect, Driver, Job, Outcome, Queue, QueueName, Raw, RetryPolicy, Summary, Worker,
-    WorkerBuilder, WorkerHandle, Workers,
-};
+use delayline::admin::QueueName;
+use delayline::codec::Raw;
+use delayline::worker::{Summary, WorkerBuilder, WorkerHandle};
+use delayline::{Bytes, Connect, Job, Outcome, Queue, RedisClient, RetryPolicy, Worker, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -22,7 +22,7 @@ use crate::shape::Shape;
 
 /// A program with its own thread and runtime, so that its processor time can be measured.
 pub(crate) struct Program {
-    pub(crate) driver: Driver,
+    pub(crate) driver: RedisClient,
     pub(crate) shape: Shape,
     pub(crate) url: String,
     pub(crate) queues: usize,
@@ -93,7 +93,7 @@ impl Program {
         for number in 0..self.queues {
             let name = queue_name(self.shape, number)?;
             if connection.is_none() || self.shape == Shape::Single {
-                connection = Some(Connect::new(&self.url)?.driver(self.driver).connect().await?);
+                connection = Some(Connect::new(&self.url)?.client(self.driver).connect().await?);
             }
             let Some(connection) = &connection else { continue };
             let queue = connection.queue_with_codec(name.as_str(), Raw).await?;

@@ -340,7 +340,7 @@ mod tests {
             account: Account::default(),
             waves: Waves { messages: 10, cpu: Duration::from_millis(1) },
             rests: vec![Rest { waiting: 0, tasks: 7, cpu: 0.0 }; 2],
-            summary: delayline::Summary::default(),
+            summary: delayline::worker::Summary::default(),
         };
         report.summary.acked = 9;
         let usage = Usage { clients: 3.0, used_bytes: 1e6, keys_of_messages: 0 };

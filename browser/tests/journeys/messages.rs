@@ -1,6 +1,7 @@
 //! One message: where it is and why, and what can be done about it.
 
-use delayline::{Found, Status};
+use delayline::Found;
+use delayline::message::Status;
 use delayline_browser::Settings;
 
 use crate::support::{HOUR, Raws, orders, send, visit};

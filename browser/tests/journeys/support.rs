@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{Bytes, Connection, Job, Outcome, Queue, Raw, Worker};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connection, Job, Outcome, Queue, Worker};
 use delayline_browser::{Page, Settings, Site, with_browser};
 use delayline_web::Role;
 

@@ -33,11 +33,11 @@ pub(crate) struct Queue {
 }
 
 /// A queue of bytes, as programs have it.
-type Bare = delayline::Queue<Bytes, delayline::Raw>;
+type Bare = delayline::Queue<Bytes, delayline::codec::Raw>;
 
 impl Queue {
     fn bare(&self) -> Vec<Bare> {
-        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::Raw);
+        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::codec::Raw);
         self.clients.iter().map(open).collect()
     }
 

@@ -22,8 +22,10 @@ mod work;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
-use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue, QueueName, Raw};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue};
 use delayline_json::harmless_line;
 
 pub(crate) use self::cancel::Cancel;
@@ -289,9 +291,9 @@ impl Target {
     /// How to get to another place, all else being the same.
     pub(crate) fn connect_to(&self, url: &str, driver: Driver) -> Result<Connect, Failure> {
         let mut connect = Connect::new(url)?
-            .driver(match driver {
-                Driver::Redis => delayline::Driver::Redis,
-                Driver::Fred => delayline::Driver::Fred,
+            .client(match driver {
+                Driver::Redis => delayline::RedisClient::Redis,
+                Driver::Fred => delayline::RedisClient::Fred,
             })
             .allow_eviction(self.allow_eviction);
         if url == self.url
@@ -337,7 +339,7 @@ impl Target {
             Err(error) => return Err(error.into()),
         };
         // Without its control record, a queue has no revision, but may have messages.
-        let holds = |stats: &delayline::Stats| {
+        let holds = |stats: &delayline::admin::Stats| {
             stats.scheduled > 0 || stats.ready > 0 || stats.leased > 0 || stats.dead > 0
         };
         Ok(applied.revision > 0 || matches!(&applied.reply, Reply::Stats(stats) if holds(stats)))
@@ -377,7 +379,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-impl From<Priority> for delayline::Priority {
+impl From<Priority> for delayline::message::Priority {
     fn from(priority: Priority) -> Self {
         match priority {
             Priority::Urgent => Self::Urgent,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
-use delayline::NewMessage;
+use delayline::backend::NewMessage;
 
 use crate::args::Args;
 use crate::input;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Found, MessageId, Queue, Raw, Timestamp};
+use delayline::codec::Raw;
+use delayline::{Bytes, Found, MessageId, Queue, Timestamp};
 use delayline_json::{self as json, harmless_line, rfc3339};
 use serde_json::{Map, Value};
 

@@ -90,7 +90,7 @@ pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
     Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
 };
-pub use results::{NewResult, Progress};
+pub use results::{Completion, NewResult};
 pub use retry::{Jitter, RetryPolicy};
 pub use state::State;
 pub use status::{DeathReason, MessageState, Status};

@@ -4,8 +4,8 @@
 //! faults.
 
 use crate::{
-    DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo, Position, Progress,
-    Status, Timestamp, Totals,
+    Completion, DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo,
+    Position, Status, Timestamp, Totals,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -68,7 +68,7 @@ pub enum Reply {
     /// To [`Op::Get`](crate::Op::Get).
     Get(Vec<Found>),
     /// To [`Op::Progress`](crate::Op::Progress): for each id, in order; perhaps not for the last ones.
-    Progress(Vec<Progress>),
+    Progress(Vec<Completion>),
     /// To [`Op::List`](crate::Op::List).
     List(Page),
     /// To [`Op::Stats`](crate::Op::Stats).

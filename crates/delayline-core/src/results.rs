@@ -58,7 +58,7 @@ impl fmt::Debug for NewResult {
 /// Its `Debug` output omits results.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum Completion {
     /// It is scheduled, ready or leased.
     Pending,
     /// It is a dead letter. A redrive makes it pending again.
@@ -76,7 +76,7 @@ pub enum Progress {
     Unknown,
 }
 
-impl Progress {
+impl Completion {
     /// A message that is finished as `status`, without a result.
     #[must_use]
     pub const fn finished(status: Status) -> Self {
@@ -99,7 +99,7 @@ impl Progress {
     }
 }
 
-impl fmt::Debug for Progress {
+impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pending => f.write_str("Pending"),

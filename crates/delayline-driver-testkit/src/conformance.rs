@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use delayline_core::{Error, QueueBackend, QueueName};
-use delayline_redis_protocol::{ConnectOptions, Keys, Resp, Role, ScriptBackend};
+use delayline_redis_protocol::{AclRole, ConnectOptions, Keys, Resp, ScriptBackend};
 use delayline_test_server::{Cluster, Sentinels, Server};
 use delayline_testkit::{Fixture, async_trait};
 use tokio::sync::OnceCell;
@@ -178,7 +178,7 @@ fn user_of(server: &Server, queue: &QueueName) -> String {
     rules.extend(keys.all().iter().map(|key| format!("~{}", String::from_utf8_lossy(key))));
     // The suite's destinations of relays.
     rules.extend(["a-list", "a-stream"].map(|key| format!("~{key}{{{queue}}}")));
-    rules.extend(Role::Admin.commands().into_iter().map(|command| format!("+{command}")));
+    rules.extend(AclRole::Admin.commands().into_iter().map(|command| format!("+{command}")));
     server.command(&rules);
     user
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use delayline::{Listed, Position, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::{Listed, Position};
 
 /// A place in the list of a state: its beginning, or a position in it. Written like `dead` or
 /// `dead:5:1796112000007:42`.

@@ -7,8 +7,9 @@ mod topology;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use delayline::admin::{AclRole, Inspection, Survey};
 use delayline::backend::{At, Op, QueueBackend};
-use delayline::{Connect, Error, Inspection, Role, Survey};
+use delayline::{Connect, Error};
 use serde_json::{Value, json};
 
 pub use self::tables::Table;
@@ -217,15 +218,15 @@ fn password(is_exposed: bool, findings: &mut Findings) {
 fn permissions(inspection: &Inspection, findings: &mut Findings) {
     let version = inspection.info.get("redis_version");
     let asked = !version.is_some_and(|version| version.starts_with("6."));
-    for role in Role::ALL {
+    for role in AclRole::ALL {
         let lacks = inspection.denials.iter().filter(|denial| denial.role == role);
         let lacks: Vec<_> =
             lacks.map(|denial| format!("{} on {}", denial.command, denial.key)).collect();
         let what = match role {
-            Role::Producer => "as producer",
-            Role::Worker => "as worker",
-            Role::Relay => "as relay",
-            Role::Admin => "as admin",
+            AclRole::Producer => "as producer",
+            AclRole::Worker => "as worker",
+            AclRole::Relay => "as relay",
+            AclRole::Admin => "as admin",
         };
         // A user need not have every role.
         let verdict = if lacks.is_empty() && asked { Verdict::Good } else { Verdict::Beware };

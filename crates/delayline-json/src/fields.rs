@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use delayline::backend::{Millis, NewMessage, Schedule};
 use delayline::backend::{Op, UpdateDue};
-use delayline::{
-    Bytes, Headers, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
-    UpdateContent, UpdateToken,
-};
+use delayline::message::{Headers, Priority};
+use delayline::update::{Known, Update, UpdateContent, UpdateToken};
+use delayline::{Bytes, MessageId, Timestamp};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -163,7 +163,7 @@ impl Fields {
             message.throttle = Some(Millis::try_from(window).map_err(text)?);
         }
         if self.reuse_finished_id || update.is_some() || message.throttle.is_some() {
-            message.finished_ids = delayline::FinishedIds::Reuse;
+            message.finished_ids = delayline::message::FinishedIds::Reuse;
         }
         let op = Op::Enqueue(vec![message]);
         op.validate().map_err(text)?;
@@ -360,7 +360,7 @@ mod tests {
             let sent = sent.unwrap();
             let token = UpdateToken::from_bytes([0, 0, 0, 0, 0, 0, 0, 255]);
             assert_eq!(sent.known, Known::Update(Update::new(content, due, token)), "{fields}");
-            assert_eq!(sent.finished_ids, delayline::FinishedIds::Reuse);
+            assert_eq!(sent.finished_ids, delayline::message::FinishedIds::Reuse);
         }
         let line = r#"{"id": "a", "payload": 1, "update": "coalesce"}"#;
         assert_ne!(message(line).unwrap().known, message(line).unwrap().known, "random tokens");

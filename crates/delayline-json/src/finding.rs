@@ -1,6 +1,6 @@
 //! What an audit has found.
 
-use delayline::Finding;
+use delayline::admin::Finding;
 use serde_json::{Value, json};
 
 /// The kind of a finding, and what it is about.

@@ -1,6 +1,7 @@
 //! The past of a queue.
 
-use delayline::{History, HistoryPoint, Millis, Resolution, Stats, Totals};
+use delayline::admin::{History, HistoryPoint, Resolution, Stats, Totals};
+use delayline::backend::Millis;
 use serde_json::{Value, json};
 
 use crate::rfc3339;

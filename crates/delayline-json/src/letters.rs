@@ -5,7 +5,9 @@ mod rate_limit;
 
 use std::collections::VecDeque;
 
-use delayline::{Error, Listing, MessageId, MessageInfo, MessageState};
+use delayline::admin::Listing;
+use delayline::message::{MessageInfo, MessageState};
+use delayline::{Error, MessageId};
 
 pub use self::filter::{LetterFilter, Wanted};
 pub use self::rate_limit::RateLimit;

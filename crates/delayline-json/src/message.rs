@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{
-    Bytes, Explanation, Headers, Message, MessageId, MessageInfo, MessageState, Progress, Status,
-};
+use delayline::admin::Explanation;
+use delayline::message::{Headers, Message, MessageInfo, MessageState, Status};
+use delayline::{Bytes, Completion, MessageId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -92,10 +92,10 @@ pub fn explanation(message: &MessageId, explanation: &Explanation) -> Value {
 /// How far a message has come: its `state`, the `reason` of a dead letter, and the result of an ack
 /// under `result` or `result_base64`.
 #[must_use]
-pub fn progress(message: &MessageId, progress: &Progress) -> Value {
+pub fn progress(message: &MessageId, progress: &Completion) -> Value {
     let mut object = id(message);
     object.insert("state".to_owned(), progress_name(progress).into());
-    if let Progress::Dead(reason) = progress {
+    if let Completion::Dead(reason) = progress {
         object.insert("reason".to_owned(), reason.name().into());
     }
     if let Some(result) = progress.result() {
@@ -106,11 +106,11 @@ pub fn progress(message: &MessageId, progress: &Progress) -> Value {
 
 /// `pending`, `dead`, `unknown`, or the name of the status of a finished message.
 #[must_use]
-pub const fn progress_name(progress: &Progress) -> &'static str {
+pub const fn progress_name(progress: &Completion) -> &'static str {
     match progress {
-        Progress::Dead(_) => Status::Dead.name(),
-        Progress::Finished { status, .. } => status.name(),
-        Progress::Unknown => "unknown",
+        Completion::Dead(_) => Status::Dead.name(),
+        Completion::Finished { status, .. } => status.name(),
+        Completion::Unknown => "unknown",
         _ => "pending",
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{Forecast, Millis, Stats, Totals};
+use delayline::admin::{Forecast, Stats, Totals};
+use delayline::backend::Millis;
 use serde_json::{Value, json};
 
 use crate::{duration, rfc3339};

@@ -60,7 +60,7 @@ pub(crate) fn quoted(text: &str) -> String {
 const MOST_QUOTED: usize = 40;
 
 fn steers(character: char) -> bool {
-    !delayline::is_printable(character)
+    !delayline::backend::is_printable(character)
 }
 
 #[cfg(test)]

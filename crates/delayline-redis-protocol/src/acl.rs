@@ -22,7 +22,7 @@ use crate::transport::{CallError, Transport};
 /// almost all that a worker needs. The rules keep a program to its queue; they do not keep a
 /// producer from claiming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum AclRole {
     /// Enqueues, cancels, reschedules, looks up ids, counts.
     Producer,
     /// Claims, settles, extends, waits, counts.
@@ -33,7 +33,7 @@ pub enum Role {
     Admin,
 }
 
-impl Role {
+impl AclRole {
     /// All roles.
     pub const ALL: [Self; 4] = [Self::Producer, Self::Worker, Self::Relay, Self::Admin];
 
@@ -101,7 +101,7 @@ fn calls_of(source: &str) -> impl Iterator<Item = String> {
 #[non_exhaustive]
 pub struct Denial {
     /// The role that needs it.
-    pub role: Role,
+    pub role: AclRole,
     /// The command, in upper case.
     pub command: String,
     /// The name of the queue's key, as in [`KEY_NAMES`](crate::KEY_NAMES).
@@ -120,16 +120,16 @@ async fn denials(
     queue: &QueueName,
 ) -> Result<Vec<Denial>, Error> {
     let keys = Keys::new(queue);
-    let needs = |role: Role| -> BTreeSet<Need> {
+    let needs = |role: AclRole| -> BTreeSet<Need> {
         let scripts = role.scripts().into_iter().flat_map(|script| script.needs.clone());
         let wait = role.waits().then(|| ("BLPOP".to_owned(), BELL));
         // Nothing is known here of destinations.
         scripts.chain(wait).filter(|(command, key)| keys.need(command, key)).collect()
     };
-    let all: Vec<_> = needs(Role::Admin).into_iter().collect();
+    let all: Vec<_> = needs(AclRole::Admin).into_iter().collect();
     let denied = ask(transport, &keys, &all).await.map_err(CallError::into_error)?;
     let mut denials = Vec::new();
-    for role in Role::ALL {
+    for role in AclRole::ALL {
         for (command, key) in needs(role).intersection(&denied) {
             denials.push(Denial { role, command: command.clone(), key });
         }
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn roles_have_the_names_that_the_command_takes() {
-        assert_eq!(Role::ALL.map(Role::name), ["producer", "worker", "relay", "admin"]);
+        assert_eq!(AclRole::ALL.map(AclRole::name), ["producer", "worker", "relay", "admin"]);
     }
 
     #[test]
     fn roles_need_what_their_scripts_call_and_no_more() {
-        let [producer, worker, relay, admin] = Role::ALL.map(Role::commands);
+        let [producer, worker, relay, admin] = AclRole::ALL.map(AclRole::commands);
         assert!(producer.contains("zadd") && producer.contains("evalsha"));
         assert!(!producer.contains("blpop") && worker.contains("blpop"));
         assert!(producer.is_subset(&admin) && worker.is_subset(&admin));
@@ -228,7 +228,7 @@ mod tests {
                 assert!(!commands.contains(never), "{never}");
             }
         }
-        let rules = Role::Worker.rules(&QueueName::new("orders").unwrap());
+        let rules = AclRole::Worker.rules(&QueueName::new("orders").unwrap());
         assert!(rules.starts_with("on resetkeys ~delayline:{orders}:* -@all +"));
     }
 }

@@ -7,10 +7,10 @@ mod removal;
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
-    Applied, Cancelled, Checked, Claim, Claimed, Death, DeathReason, Delivery, Enqueued, Error,
-    ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History, Message,
-    MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Progress, Purged, Redriven,
-    Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
+    Applied, Cancelled, Checked, Claim, Claimed, Completion, Death, DeathReason, Delivery,
+    Enqueued, Error, ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff,
+    History, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Purged,
+    Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use self::head::results;
@@ -120,21 +120,21 @@ impl Reader {
         Ok(handed_off)
     }
 
-    fn progress(&mut self, most: usize) -> Result<Vec<Progress>, Error> {
+    fn progress(&mut self, most: usize) -> Result<Vec<Completion>, Error> {
         let mut all = Vec::new();
         while all.len() < most && self.0.len() > 0 {
             all.push(match self.int()? {
-                progress::PENDING => Progress::Pending,
-                progress::UNKNOWN => Progress::Unknown,
+                progress::PENDING => Completion::Pending,
+                progress::UNKNOWN => Completion::Unknown,
                 code if code < 0 => {
                     let reason = u8::try_from(-code).ok().and_then(death_reason);
-                    Progress::Dead(reason.ok_or_else(|| unreadable("the reason of a death"))?)
+                    Completion::Dead(reason.ok_or_else(|| unreadable("the reason of a death"))?)
                 }
                 code => match (status_of(code)?, code == i64::from(status::ACKED)) {
-                    (status, false) => Progress::finished(status),
+                    (status, false) => Completion::finished(status),
                     (status, true) => match self.value()? {
-                        Value::Bytes(result) => Progress::acked_with(result),
-                        _ => Progress::finished(status),
+                        Value::Bytes(result) => Completion::acked_with(result),
+                        _ => Completion::finished(status),
                     },
                 },
             });

@@ -32,7 +32,7 @@ pub mod tls;
 mod totals;
 mod transport;
 
-pub use acl::{Denial, Inspection, Role, inspect};
+pub use acl::{AclRole, Denial, Inspection, inspect};
 pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
 pub use decode::{Removal, decode};

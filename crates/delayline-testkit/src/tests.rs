@@ -138,7 +138,7 @@ fn what_a_backend_does_not_write_is_missed_after_reopening() {
 /// The trace shows everything at once.
 #[test]
 fn the_trace_of_what_is_stored_has_all_of_it() {
-    use delayline_core::{At, Backend, Op, Progress, Reply, Status};
+    use delayline_core::{At, Backend, Completion, Op, Reply, Status};
     let trace = include_str!("../regressions/what_is_stored.trace").parse::<Trace>().unwrap();
     // The queue is opened again after these.
     let steps = &trace.steps[..3 * REOPEN_EVERY];
@@ -174,7 +174,7 @@ fn the_trace_of_what_is_stored_has_all_of_it() {
         let finished = |wanted: Status| {
             progress.iter().any(|progress| {
                 matches!(progress,
-            Progress::Finished { status, .. } if *status == wanted)
+            Completion::Finished { status, .. } if *status == wanted)
             })
         };
         for status in [Status::Acked, Status::Cancelled, Status::Purged, Status::Relayed] {

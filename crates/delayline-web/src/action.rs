@@ -1,9 +1,10 @@
 //! What can be done to messages.
 
+use delayline::admin::{Purged, Redriven};
+use delayline::backend::Schedule;
 use delayline::backend::{Op, Reply};
-use delayline::{
-    Bytes, Cancelled, MessageId, Purged, Queue, Raw, Redriven, Rescheduled, Schedule, Timestamp,
-};
+use delayline::codec::Raw;
+use delayline::{Bytes, Cancelled, MessageId, Queue, Rescheduled, Timestamp};
 
 use crate::Role;
 use crate::failure::Failure;

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use delayline::{DeathReason, is_printable, limits};
+use delayline::backend::is_printable;
+use delayline::limits;
+use delayline::message::DeathReason;
 use delayline_json::LetterFilter;
 use serde_json::{Map, Value};
 

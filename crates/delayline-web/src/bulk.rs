@@ -5,7 +5,8 @@ pub(crate) mod run;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use delayline::{Schedule, Timestamp};
+use delayline::Timestamp;
+use delayline::backend::Schedule;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;

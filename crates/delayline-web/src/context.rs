@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use delayline::{Bytes, Found, MessageId, MessageInfo, Queue, Raw};
+use delayline::codec::Raw;
+use delayline::message::MessageInfo;
+use delayline::{Bytes, Found, MessageId, Queue};
 
 use crate::directory::Known;
 use crate::failure::Failure;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use delayline::{Bytes, Connect, Connection, Message, Queue, QueueName, Raw};
+use delayline::admin::QueueName;
+use delayline::codec::Raw;
+use delayline::message::Message;
+use delayline::{Bytes, Connect, Connection, Queue};
 
 use crate::body::Bodies;
 use crate::brake::Brake;

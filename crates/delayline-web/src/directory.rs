@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{Bytes, Connection, Error, ErrorClass, QueueName, Raw};
+use delayline::admin::QueueName;
+use delayline::codec::Raw;
+use delayline::{Bytes, Connection, Error, ErrorClass};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;

@@ -3,7 +3,8 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use delayline::{Stats, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::Stats;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use axum::Router;
-//! use delayline::{Bytes, Queue, Raw};
+//! use delayline::codec::Raw;
+//! use delayline::{Bytes, Queue};
 //! use delayline_web::{Access, Dashboard, Role};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

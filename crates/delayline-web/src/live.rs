@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use delayline::Stats;
+use delayline::admin::Stats;
 use futures_util::stream;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use xxhash_rust::xxh3::xxh3_64;

@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use delayline::{DeathReason, Stats, Timestamp, Totals};
+use delayline::Timestamp;
+use delayline::admin::{Stats, Totals};
+use delayline::message::DeathReason;
 use tokio::time::timeout;
 
 use crate::context::Context;

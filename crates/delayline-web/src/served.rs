@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use delayline::admin::{Forecast, History, Resolution, Stats};
 use delayline::backend::{Op, Reply};
-use delayline::{Bytes, Forecast, History, Queue, Raw, Resolution, Stats, Timestamp};
+use delayline::codec::Raw;
+use delayline::{Bytes, Queue, Timestamp};
 use delayline_json::{FORECAST_DELAYS, forecast_delays};
 
 use crate::bulk::Slot;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use delayline::{Bytes, Message, MessageInfo};
+use delayline::Bytes;
+use delayline::message::{Message, MessageInfo};
 
 use crate::body::Bodies;
 use crate::brake::Brake;

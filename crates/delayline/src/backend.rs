@@ -1,9 +1,10 @@
 //! The contract behind a queue, for backends of your own and for raw operations.
 //!
-//! This is all of [`delayline_core`]: every operation ([`Op`]) and what it is made of, every
+//! These are the names of [`delayline_core`]: every operation ([`Op`]) and what it is made of, every
 //! [`Reply`], the traits [`Backend`] and [`Wakeup`], and [`State`], which says what an operation
-//! does. A name that is also in the crate root is the same type, with one exception: handlers
-//! return [`delayline::Outcome`](crate::Outcome), and [`Settlement`] has the core's [`Outcome`].
+//! does. A name that this crate also has elsewhere is the same type, but for four: [`Error`],
+//! [`Found`], [`Message`] and [`UpdateDue`] are the contract's, with payloads as bytes and times as
+//! [`Millis`], and a [`Settlement`] has the contract's [`Outcome`].
 //!
 //! [`Queue::apply`](crate::Queue::apply) sends an operation for which a queue has no method:
 //!
@@ -27,4 +28,14 @@
 
 pub use async_trait::async_trait;
 #[doc(no_inline)]
-pub use delayline_core::*;
+pub use delayline_core::{
+    Applied, At, Backend, Backlog, Backoff, Cancelled, Check, Checked, Claim, ClaimId, Claimed,
+    Completion, ConsumerName, Death, DeathReason, Delivery, Destination, DestinationKey,
+    Durability, Element, Enqueued, Error, ErrorClass, ErrorKind, Extend, Extended, Finding,
+    FinishedIds, Follower, Forecast, Found, GroupName, HandOff, HandedOff, Headers, History,
+    HistoryPoint, Jitter, Known, Lease, List, Message, MessageId, MessageInfo, MessageState,
+    Millis, NewMessage, NewResult, Op, Outcome, Page, Position, Priority, Purged, QueueBackend,
+    QueueName, Redrive, Redriven, Relay, Relayed, Reply, Reschedule, Rescheduled, Resolution,
+    RetryPolicy, Schedule, Settled, Settlement, State, Stats, Status, Timestamp, Totals, Update,
+    UpdateContent, UpdateDue, UpdateToken, Violation, Wakeup, is_printable,
+};

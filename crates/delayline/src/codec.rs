@@ -25,7 +25,8 @@ use bytes::Bytes;
 /// A codec of your own may hold keys or compression levels. All clones of a queue share it.
 ///
 /// ```
-/// use delayline::{Bytes, CodecError, Decode, Encode};
+/// use delayline::Bytes;
+/// use delayline::codec::{CodecError, Decode, Encode};
 ///
 /// /// A number as its 8 bytes, big-endian.
 /// struct BigEndian;
@@ -63,7 +64,9 @@ pub trait Encode<T: ?Sized>: Send + Sync + 'static {
 /// A codec that only encodes has no worker:
 ///
 /// ```compile_fail,E0277
-/// use delayline::{Bytes, CodecError, Encode, Error, Job, Queue, Summary, Worker};
+/// use delayline::codec::{CodecError, Encode};
+/// use delayline::worker::Summary;
+/// use delayline::{Bytes, Error, Job, Queue, Worker};
 ///
 /// struct BigEndian;
 ///
@@ -85,7 +88,7 @@ pub trait Encode<T: ?Sized>: Send + Sync + 'static {
 pub trait Decode<T>: Send + Sync + 'static {
     /// Returns the value of a payload, which may contain any bytes. If this fails, a worker retries
     /// the message until its last allowed failure: see
-    /// [`WorkerBuilder::on_undecodable`](crate::WorkerBuilder::on_undecodable).
+    /// [`WorkerBuilder::on_undecodable`](crate::worker::WorkerBuilder::on_undecodable).
     ///
     /// # Errors
     ///

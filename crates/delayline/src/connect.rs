@@ -16,7 +16,7 @@ use crate::{Connection, Error};
 /// The Redis client that carries the calls. Both behave the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Driver {
+pub enum RedisClient {
     /// The `redis` crate. Needs the feature `redis`.
     Redis,
     /// The `fred` crate. Needs the feature `fred`.
@@ -57,7 +57,7 @@ pub enum Driver {
 #[must_use = "nothing is connected until `connect`"]
 pub struct Connect {
     place: Place,
-    driver: Driver,
+    client: RedisClient,
     /// The first option that does not fit the URL.
     misfit: Option<Error>,
 }
@@ -92,13 +92,13 @@ impl Connect {
                 .into());
             }
         };
-        Ok(Self { place, driver: Driver::default(), misfit: None })
+        Ok(Self { place, client: RedisClient::default(), misfit: None })
     }
 
     /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, else
     /// `fred`. Has no effect on a `memory:` URL.
-    pub const fn driver(mut self, driver: Driver) -> Self {
-        self.driver = driver;
+    pub const fn client(mut self, client: RedisClient) -> Self {
+        self.client = client;
         self
     }
 
@@ -201,7 +201,7 @@ impl Connect {
         }
         match self.place {
             Place::Memory => Err(unsupported("a survey of a queue in memory")),
-            Place::Server(options) => self.driver.survey(&options).await,
+            Place::Server(options) => self.client.survey(&options).await,
         }
     }
 
@@ -224,7 +224,7 @@ impl Connect {
             Place::Memory => memory(),
             #[cfg(any(feature = "redis", feature = "fred"))]
             Place::Server(options) => {
-                let transport = self.driver.connect(&options).await?;
+                let transport = self.client.connect(&options).await?;
                 Ok(Way::Server { transport, allow_eviction: options.allow_eviction })
             }
         };
@@ -233,7 +233,7 @@ impl Connect {
 }
 
 #[cfg(any(feature = "redis", feature = "fred"))]
-impl Driver {
+impl RedisClient {
     async fn connect(self, options: &ConnectOptions) -> Result<Arc<dyn Transport>, Error> {
         match self {
             #[cfg(feature = "redis")]
@@ -258,7 +258,7 @@ impl Driver {
 }
 
 /// The `redis` crate if it is part of the build, else `fred`.
-impl Default for Driver {
+impl Default for RedisClient {
     fn default() -> Self {
         if cfg!(feature = "fred") && !cfg!(feature = "redis") { Self::Fred } else { Self::Redis }
     }

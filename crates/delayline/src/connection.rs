@@ -8,9 +8,10 @@ use delayline_core::{QueueBackend, QueueName};
 use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport, inspect};
 
 use crate::cancels::Cancels;
+use crate::codec::Json;
 #[cfg(feature = "memory")]
 use crate::local::Memory;
-use crate::{Connect, Error, Json, Queue};
+use crate::{Connect, Error, Queue};
 
 /// Connects to a URL with the default options of [`Connect`].
 ///
@@ -92,12 +93,13 @@ impl Connection {
         self.queue_with_codec(name, Json).await
     }
 
-    /// Opens a queue with payloads encoded by `codec`, such as [`Raw`](crate::Raw).
+    /// Opens a queue with payloads encoded by `codec`, such as [`Raw`](crate::codec::Raw).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
-    /// use delayline::{Bytes, Queue, Raw};
+    /// use delayline::codec::Raw;
+    /// use delayline::{Bytes, Queue};
     ///
     /// let connection = delayline::connect("memory:").await?;
     /// let images: Queue<Bytes, Raw> = connection.queue_with_codec("images", Raw).await?;

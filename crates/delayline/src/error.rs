@@ -5,7 +5,7 @@ use std::fmt;
 
 use delayline_core::{ErrorClass, ErrorKind, MessageId, Violation};
 
-use crate::CodecError;
+use crate::codec::CodecError;
 
 /// Why a call failed.
 ///

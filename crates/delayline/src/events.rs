@@ -146,7 +146,8 @@ pub enum EventKind {
 /// [`missed`](Self::missed) counts them. No call ever waits for a listener.
 ///
 /// ```
-/// # use delayline::{EventKind, Queue};
+/// # use delayline::Queue;
+/// # use delayline::events::EventKind;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;

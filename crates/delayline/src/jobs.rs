@@ -10,10 +10,9 @@ use delayline_core::{Headers, Violation};
 use futures_util::future::{BoxFuture, FutureExt};
 use tracing::Span;
 
-use crate::{
-    CodecError, Decode, Draft, Encode, Error, HandlerError, Job, Json, Outcome, Queue, Worker,
-    WorkerBuilder,
-};
+use crate::codec::{CodecError, Decode, Encode, Json};
+use crate::worker::{HandlerError, WorkerBuilder};
+use crate::{Draft, Error, Job, Outcome, Queue, Worker};
 
 /// A type of payload that shares its queue with others: see [`Jobs`].
 pub trait Kind {

@@ -142,15 +142,16 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+pub mod admin;
 pub mod backend;
 mod batches;
 mod cancels;
 mod client;
-mod codec;
+pub mod codec;
 mod connect;
 mod connection;
 mod error;
-mod events;
+pub mod events;
 mod jobs;
 // The examples of these pages need more than this crate does; `delayline-examples` compiles them.
 #[cfg(all(doc, not(doctest)))]
@@ -162,7 +163,9 @@ pub mod guides;
 #[cfg(feature = "memory")]
 mod local;
 mod merge;
+pub mod message;
 mod queue;
+pub mod relay;
 mod relayer;
 #[cfg(feature = "schedules")]
 pub mod schedules;
@@ -171,41 +174,25 @@ mod shutdown;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod update;
 mod waiters;
-mod worker;
+pub mod worker;
 
 pub use bytes::Bytes;
 pub use delayline_core::{
-    Backlog, Cancelled, DeathReason, Destination, DestinationKey, Durability, Element, Enqueued,
-    ErrorClass, ErrorKind, Finding, FinishedIds, Follower, Forecast, GroupName, Headers, History,
-    HistoryPoint, Jitter, Known, Lease, MessageId, MessageInfo, MessageState, Millis, NewMessage,
-    Position, Priority, Progress, Purged, QueueName, Redriven, Relayed, Rescheduled, Resolution,
-    RetryPolicy, Schedule, Stats, Status, Timestamp, Totals, Update, UpdateContent, UpdateToken,
-    Violation, is_printable, limits,
+    Cancelled, Completion, Durability, Enqueued, ErrorClass, ErrorKind, MessageId, Rescheduled,
+    RetryPolicy, Timestamp, Violation, limits,
 };
-#[cfg(any(feature = "redis", feature = "fred"))]
-pub use delayline_redis_protocol::{
-    Denial, Inspection, Removal, Role, SentinelReport, SentinelView, ServerReport, Survey,
-    TopologyKind,
-};
-pub use tokio_util::sync::CancellationToken;
 
-pub use self::codec::{Codec, CodecError, Decode, Encode, Json, Raw};
-pub use self::connect::{Connect, Driver};
-pub use self::connection::{Connection, FoundQueues, connect};
+pub use self::connect::{Connect, RedisClient};
+pub use self::connection::{Connection, connect};
 pub use self::error::Error;
-pub use self::events::{Event, EventKind, Events};
-pub use self::jobs::{AnyKind, Jobs, Kind, Undecoded};
-pub use self::queue::{
-    Audit, Draft, Explanation, Found, Listed, Listing, Message, Queue, Sendable, Sent, UpdateDue,
-};
-pub use self::relayer::Relayer;
+pub use self::jobs::{Jobs, Kind};
+pub use self::queue::{Draft, Found, Queue};
 #[cfg(feature = "signal")]
 pub use self::shutdown::shutdown_signal;
-pub use self::telemetry::TraceContext;
-#[cfg(feature = "tower")]
-pub use self::worker::service_handler;
-pub use self::worker::{
-    CancelReason, HandlerError, Job, Outcome, Outcomes, Stuck, Summary, Undecodable, Worker,
-    WorkerBuilder, WorkerHandle, Workers, batch_handler, with_state,
-};
+pub use self::worker::job::Job;
+pub use self::worker::one::Worker;
+pub use self::worker::outcome::Outcome;
+pub use self::worker::state::with_state;
+pub use self::worker::workers::Workers;

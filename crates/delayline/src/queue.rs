@@ -36,10 +36,13 @@ pub use self::listing::{Audit, Listing};
 pub use self::sendable::Sendable;
 pub(crate) use self::sendable::same_queue;
 pub use self::update::UpdateDue;
+use crate::Error;
 use crate::cancels::Cancels;
 use crate::client::Client;
+use crate::codec::{CodecError, Decode, Encode, Json};
 use crate::error::message_id;
-use crate::{CodecError, Decode, Encode, Error, Events, Json, TraceContext};
+use crate::events::Events;
+use crate::telemetry::TraceContext;
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
@@ -132,7 +135,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to what
     /// workers of the queue settle. It does not apply to claims and extended leases: if one is
     /// lost, the message is redelivered, which can happen anyway. For claims, see
-    /// [`WorkerBuilder::claim_durability`](crate::WorkerBuilder::claim_durability).
+    /// [`WorkerBuilder::claim_durability`](crate::worker::WorkerBuilder::claim_durability).
     ///
     /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience)
     /// and confirmed again, after a failover on another server. If that fails too, the error is
@@ -174,7 +177,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///
     /// ```
-    /// # use delayline::{Found, Queue, TraceContext};
+    /// # use delayline::telemetry::TraceContext;
+    /// # use delayline::{Found, Queue};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
@@ -213,7 +217,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// has it, its handler is asked to stop ([`Job::cancellation`](crate::Job::cancellation)); see
     /// [`Cancelled::InFlight`]. The handler learns of it after a round trip if its worker uses a
     /// clone of this queue or the same [`Connection`](crate::Connection). Otherwise it does within a
-    /// third of its lease, or within [`WorkerBuilder::cancel_within`](crate::WorkerBuilder::cancel_within).
+    /// third of its lease, or within [`WorkerBuilder::cancel_within`](crate::worker::WorkerBuilder::cancel_within).
     ///
     /// # Cancel safety
     ///

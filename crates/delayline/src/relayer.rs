@@ -25,7 +25,8 @@ use crate::{Error, Queue};
 /// lost what it popped. A group of a stream keeps what its consumers have not acknowledged.
 ///
 /// ```no_run
-/// # use delayline::{Destination, DestinationKey, Queue};
+/// # use delayline::Queue;
+/// # use delayline::relay::{Destination, DestinationKey};
 /// # async fn example() -> Result<(), delayline::Error> {
 /// let connection = delayline::connect("redis://127.0.0.1:6379").await?;
 /// let orders: Queue<String> = connection.queue("orders").await?;
@@ -95,7 +96,7 @@ impl Relayer {
     }
 
     /// Moves messages as they fall due, until `shutdown` completes. Returns how many were moved, but
-    /// for those of operations whose reply was lost: [`Totals::relayed`](crate::Totals::relayed)
+    /// for those of operations whose reply was lost: [`Totals::relayed`](crate::admin::Totals::relayed)
     /// counts all.
     ///
     /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at

@@ -57,11 +57,12 @@ use delayline_core::{
 };
 
 pub use self::spec::{Overlap, Spec};
+use crate::admin::Listed;
+use crate::codec::{Json, Raw};
+use crate::message::Sent;
 use crate::queue::UpdateDue;
-use crate::{
-    Connection, Draft, Error, Found, Job, Json, Listed, Outcome, Queue, Raw, Sent, Worker,
-    WorkerBuilder,
-};
+use crate::worker::WorkerBuilder;
+use crate::{Connection, Draft, Error, Found, Job, Outcome, Queue, Worker};
 
 /// The schedules of a queue: see the [module](self).
 ///

@@ -21,7 +21,7 @@ use tokio::signal;
 ///
 /// Without it, such a signal ends the process at once: messages stay leased until their leases
 /// expire, and each counts as a crash. Give the process more time than
-/// [`WorkerBuilder::stop_grace`](crate::WorkerBuilder::stop_grace) before it is killed.
+/// [`WorkerBuilder::stop_grace`](crate::worker::WorkerBuilder::stop_grace) before it is killed.
 ///
 /// On Unix, signals count from this call on, not from the first poll. All futures that exist at the time of
 /// a signal complete. If the operating system refuses to register a signal, the error is logged, and

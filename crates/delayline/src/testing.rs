@@ -12,7 +12,8 @@
 //! use std::time::Duration;
 //!
 //! use delayline::testing::TestQueue;
-//! use delayline::{Job, Outcome, Queue, Status};
+//! use delayline::message::Status;
+//! use delayline::{Job, Outcome, Queue};
 //!
 //! // The code under test.
 //! async fn order_placed(queue: &Queue<u64>, order: u64) -> Result<(), delayline::Error> {
@@ -59,8 +60,9 @@ pub use self::drain::{Drained, Handled};
 use self::recorder::Recorder;
 pub use self::sent::SentMessage;
 pub use self::workers::TestWorkers;
+use crate::codec::{Decode, Json};
 use crate::worker::Retry;
-use crate::{Decode, Error, Json, Queue};
+use crate::{Error, Queue};
 
 /// A queue in memory that remembers what was sent, with a clock that the test moves.
 ///
@@ -110,7 +112,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     }
 
     /// Sets how long a message that fails in a drain waits: like a worker's
-    /// [`retry`](crate::WorkerBuilder::retry), but with jitter always at its maximum, so that tests
+    /// [`retry`](crate::worker::WorkerBuilder::retry), but with jitter always at its maximum, so that tests
     /// are deterministic. By default 1 s, 2 s, 4 s and so on up to one hour.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
@@ -118,7 +120,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
         self
     }
 
-    /// The same with a function, like a worker's [`retry_with`](crate::WorkerBuilder::retry_with).
+    /// The same with a function, like a worker's [`retry_with`](crate::worker::WorkerBuilder::retry_with).
     #[must_use]
     pub fn retry_with(
         mut self,
@@ -157,7 +159,8 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     /// would.
     ///
     /// ```
-    /// # use delayline::{Destination, DestinationKey, Error, testing::TestQueue};
+    /// # use delayline::relay::{Destination, DestinationKey};
+    /// # use delayline::{Error, testing::TestQueue};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// let test = TestQueue::new();

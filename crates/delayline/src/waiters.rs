@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{ErrorKind, MessageId, Op, Progress, Reply};
+use delayline_core::{Completion, ErrorKind, MessageId, Op, Reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -51,7 +51,7 @@ enum Seen {
     Nothing,
     /// The message was pending at this instant, and the wait goes on.
     Pending(Instant),
-    Answer(Result<Progress, Error>),
+    Answer(Result<Completion, Error>),
 }
 
 impl Waiters {
@@ -66,7 +66,7 @@ impl Waiters {
         client: &Client,
         id: MessageId,
         limit: Duration,
-    ) -> Result<Progress, Error> {
+    ) -> Result<Completion, Error> {
         let since = Instant::now();
         let until = since + limit.min(LONGEST_WAIT);
         let end = (until + LAST_REPLY).max(since + FIRST_REPLY);
@@ -172,7 +172,7 @@ impl Look {
                         waiting.enter(now, waiter);
                         continue;
                     }
-                    Some(Progress::Pending) if now < waiter.until => {
+                    Some(Completion::Pending) if now < waiter.until => {
                         waiter.answer.send_replace(Seen::Pending(now));
                         waiting.enter(next_look(now, &waiter), waiter);
                         continue;
@@ -197,10 +197,10 @@ impl Drop for Look {
 }
 
 /// The answer to a caller whose last look was not answered in time.
-fn at_the_limit(seen: &Seen) -> Result<Progress, Error> {
+fn at_the_limit(seen: &Seen) -> Result<Completion, Error> {
     match seen {
         Seen::Answer(answer) => answer.clone(),
-        Seen::Pending(at) if at.elapsed() <= RECENT => Ok(Progress::Pending),
+        Seen::Pending(at) if at.elapsed() <= RECENT => Ok(Completion::Pending),
         Seen::Nothing | Seen::Pending(_) => Err(Error::from(delayline_core::Error::with_detail(
             ErrorKind::Timeout,
             "no reply before the limit of the wait",

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Found, Op};
-use delayline::{
-    Job, Outcome, Outcomes, Queue, RetryPolicy, Status, Summary, Worker, WorkerBuilder,
-    batch_handler,
-};
+use delayline::message::Status;
+use delayline::worker::{Outcomes, Summary, WorkerBuilder, batch_handler};
+use delayline::{Job, Outcome, Queue, RetryPolicy, Worker};
 use support::Faulty;
 use tokio::time::{Instant, sleep};
 

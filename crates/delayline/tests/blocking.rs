@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::backend::{Found, Op};
-use delayline::{
-    CancelReason, Job, MessageState, Queue, RetryPolicy, Stuck, Worker, WorkerBuilder,
-};
+use delayline::message::MessageState;
+use delayline::worker::{CancelReason, Stuck, WorkerBuilder};
+use delayline::{Job, Queue, RetryPolicy, Worker};
 use support::Faulty;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};

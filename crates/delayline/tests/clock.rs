@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use delayline::{Connect, Driver, Job, Queue, Worker};
+use delayline::{Connect, Job, Queue, RedisClient, Worker};
 use delayline_test_server::Server;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-const DRIVERS: &[Driver] = &[
+const DRIVERS: &[RedisClient] = &[
     #[cfg(feature = "redis")]
-    Driver::Redis,
+    RedisClient::Redis,
     #[cfg(feature = "fred")]
-    Driver::Fred,
+    RedisClient::Fred,
 ];
 
 const SECOND: i64 = 1_000;
@@ -36,9 +36,9 @@ async fn a_server_whose_clock_jumps_by_years_loses_nothing() {
     }
 }
 
-async fn jumps(driver: Driver) {
+async fn jumps(driver: RedisClient) {
     let server = Server::builder().own_clock().start();
-    let connect = Connect::new(&server.url()).unwrap().driver(driver);
+    let connect = Connect::new(&server.url()).unwrap().client(driver);
     let connection = connect.connect().await.unwrap();
     let queue: Queue<u64> = connection.queue("numbers").await.unwrap();
     let (sender, mut handled) = mpsc::unbounded_channel();

@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use delayline::{
-    Bytes, Codec, CodecError, Connection, Decode, Encode, ErrorClass, ErrorKind, Found, Json,
-    Listed, Queue, Raw,
-};
+use delayline::admin::Listed;
+use delayline::codec::{Codec, CodecError, Decode, Encode, Json, Raw};
+use delayline::{Bytes, Connection, ErrorClass, ErrorKind, Found, Queue};
 
 #[derive(serde::Serialize)]
 struct Receipt<'a> {

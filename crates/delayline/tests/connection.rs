@@ -17,7 +17,7 @@ async fn in_memory_a_name_is_a_queue() {
     assert_eq!(again.stats().await.unwrap().ready, 1);
     let names = connection.queues().await.unwrap();
     assert_eq!(
-        names.iter().map(delayline::QueueName::as_str).collect::<Vec<_>>(),
+        names.iter().map(delayline::admin::QueueName::as_str).collect::<Vec<_>>(),
         ["orders", "texts"]
     );
     let found = connection.find_queues(0).await.unwrap();
@@ -27,7 +27,10 @@ async fn in_memory_a_name_is_a_queue() {
     let elsewhere: Queue<u64> = elsewhere.queue("orders").await.unwrap();
     assert_eq!(elsewhere.stats().await.unwrap().ready, 0);
 
-    assert_eq!(orders.backend().queue_name().map(delayline::QueueName::as_str), Some("orders"));
+    assert_eq!(
+        orders.backend().queue_name().map(delayline::admin::QueueName::as_str),
+        Some("orders")
+    );
     assert!(connection.backend("a b").await.is_err());
     assert!(connection.queue::<u64>("").await.is_err());
     assert_eq!(format!("{connection:?}"), "Connection(Memory(memory:))");
@@ -38,14 +41,14 @@ mod on_a_server {
     use std::mem;
     use std::time::Duration;
 
-    use delayline::{Connect, Driver, ErrorKind, Job, Queue, Worker};
+    use delayline::{Connect, ErrorKind, Job, Queue, RedisClient, Worker};
     use delayline_test_server::Server;
 
-    const DRIVERS: &[Driver] = &[
+    const DRIVERS: &[RedisClient] = &[
         #[cfg(feature = "redis")]
-        Driver::Redis,
+        RedisClient::Redis,
         #[cfg(feature = "fred")]
-        Driver::Fred,
+        RedisClient::Fred,
     ];
 
     /// How many connections the server has accepted since it was started, that of this question
@@ -59,7 +62,7 @@ mod on_a_server {
         for &driver in DRIVERS {
             let server = Server::builder().password("hunter2").start();
             let url = server.url_with_login("", "hunter2");
-            let connect = || Connect::new(&url).unwrap().driver(driver).connect();
+            let connect = || Connect::new(&url).unwrap().client(driver).connect();
             let mut before = accepted(&server);
             let mut opened = || {
                 let now = accepted(&server);
@@ -67,7 +70,7 @@ mod on_a_server {
             };
             let connection = connect().await.unwrap();
             // fred shows with one more that the password is required.
-            let once = if matches!(driver, Driver::Redis) { 1 } else { 2 };
+            let once = if matches!(driver, RedisClient::Redis) { 1 } else { 2 };
             assert_eq!(opened(), once, "{driver:?}");
 
             let orders: Queue<u64> = connection.queue("orders").await.unwrap();
@@ -105,7 +108,7 @@ mod on_a_server {
             let server = Server::start();
             server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
             server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-            let connect = Connect::new(&server.url()).unwrap().driver(driver);
+            let connect = Connect::new(&server.url()).unwrap().client(driver);
             let connection = connect.clone().connect().await.unwrap();
             let error = connection.backend("orders").await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Evicting { .. }), "{error:?}");
@@ -113,7 +116,7 @@ mod on_a_server {
             connection.backend("orders").await.unwrap();
 
             let nobody = Connect::new("unix:/nowhere/redis.sock").unwrap();
-            let error = nobody.driver(driver).connect().await.unwrap_err();
+            let error = nobody.client(driver).connect().await.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error:?}");
         }
     }

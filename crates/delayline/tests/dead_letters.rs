@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::admin::Redriven;
 use delayline::backend::{At, Backend, Op, Reply, Wakeup};
-use delayline::{
-    Error, Job, MessageState, Millis, NewMessage, Outcome, Queue, Redriven, Timestamp, Worker,
-};
+use delayline::backend::{Millis, NewMessage};
+use delayline::message::MessageState;
+use delayline::{Error, Job, Outcome, Queue, Timestamp, Worker};
 use delayline_core::{Applied, Claim, ClaimId, Outcome as Settle, Settlement};
 use delayline_memory::MemoryBackend;
 use support::{Fault, Faulty};
@@ -137,7 +138,7 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     let mut letters = queue.dead_letters().await?;
     let now = queue.server_time().await?;
     assert_eq!(letters.until(), Some(now));
-    assert_eq!(queue.list(delayline::Listed::Dead).until(), None);
+    assert_eq!(queue.list(delayline::admin::Listed::Dead).until(), None);
     backend.move_clock(1);
     // Somebody else is at work as well, and one dies in the place of another.
     queue.purge("0").await?;

@@ -5,10 +5,9 @@
 
 use std::time::SystemTime;
 
+use delayline::backend::NewMessage;
 use delayline::testing::{TestConnection, TestQueue};
-use delayline::{
-    Error, ErrorKind, Found, Job, MessageId, NewMessage, Outcome, Queue, Violation, Worker,
-};
+use delayline::{Error, ErrorKind, Found, Job, MessageId, Outcome, Queue, Violation, Worker};
 
 /// The names of the queue of a draft and of the queue that has refused it.
 fn names(error: &Error) -> (&str, &str) {

@@ -7,8 +7,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayline::admin::Redriven;
 use delayline::backend::{Op, QueueBackend};
-use delayline::{Durability, Enqueued, Error, ErrorClass, ErrorKind, Job, Queue, Redriven, Worker};
+use delayline::{Durability, Enqueued, Error, ErrorClass, ErrorKind, Job, Queue, Worker};
 use support::{Fault, Faulty};
 
 const ONE: Durability = Durability::Replicas(1);

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayline::backend::Op;
-use delayline::{
-    DeathReason, Enqueued, EventKind, Found, Job, Millis, NewMessage, Outcome, Queue, Schedule,
-    TraceContext, Worker,
-};
+use delayline::backend::{Millis, NewMessage, Schedule};
+use delayline::events::EventKind;
+use delayline::message::DeathReason;
+use delayline::telemetry::TraceContext;
+use delayline::{Enqueued, Found, Job, Outcome, Queue, Worker};
 use delayline_core::{Claim, ClaimId};
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty, logged, spans};

@@ -6,8 +6,11 @@ mod support;
 
 use std::time::Duration;
 
+use delayline::admin::Explanation;
 use delayline::backend::{Claim, ClaimId, Op, Reply};
-use delayline::{ErrorKind, Explanation, Lease, Millis, Queue, Status, limits};
+use delayline::backend::{Lease, Millis};
+use delayline::message::Status;
+use delayline::{ErrorKind, Queue, limits};
 use delayline_core::{Outcome, Schedule, Settlement};
 use support::Faulty;
 use tokio::time::sleep;

@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use delayline::backend::Op;
-use delayline::{
-    Draft, Error, ErrorKind, EventKind, Found, Job, MessageId, MessageState, Outcome, Queue,
-    Status, Worker, limits,
-};
+use delayline::events::EventKind;
+use delayline::message::{MessageState, Status};
+use delayline::{Draft, Error, ErrorKind, Found, Job, MessageId, Outcome, Queue, Worker, limits};
 use support::{Fault, Faulty};
 
 fn over(backend: &Arc<Faulty>) -> Queue<u64> {

@@ -7,8 +7,10 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use delayline::message::Status;
 use delayline::testing::TestQueue;
-use delayline::{Job, Outcome, Queue, Status, Worker, batch_handler, with_state};
+use delayline::worker::batch_handler;
+use delayline::{Job, Outcome, Queue, Worker, with_state};
 
 type Log = Arc<Mutex<Vec<u64>>>;
 

@@ -7,11 +7,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use delayline::backend::NewMessage;
+use delayline::codec::{CodecError, Decode, Encode, Raw};
+use delayline::events::EventKind;
+use delayline::message::{DeathReason, Headers, MessageState, Status};
 use delayline::testing::{TestConnection, TestQueue};
+use delayline::worker::{AnyKind, Undecodable};
 use delayline::{
-    AnyKind, Bytes, CodecError, DeathReason, Decode, Encode, ErrorKind, EventKind, Found, Headers,
-    Job, Jobs, Kind, MessageState, NewMessage, Outcome, Queue, Raw, RetryPolicy, Status,
-    Undecodable, Worker, Workers, with_state,
+    Bytes, ErrorKind, Found, Job, Jobs, Kind, Outcome, Queue, RetryPolicy, Worker, Workers,
+    with_state,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,16 +97,16 @@ async fn each_kind_has_its_handler() {
 #[cfg(any(feature = "redis", feature = "fred"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_has_its_handler_on_a_server() {
-    use delayline::{Connect, Driver};
+    use delayline::{Connect, RedisClient};
 
     let server = delayline_test_server::Server::start();
     for driver in [
         #[cfg(feature = "redis")]
-        Driver::Redis,
+        RedisClient::Redis,
         #[cfg(feature = "fred")]
-        Driver::Fred,
+        RedisClient::Fred,
     ] {
-        let connection = Connect::new(&server.url()).unwrap().driver(driver).connect().await;
+        let connection = Connect::new(&server.url()).unwrap().client(driver).connect().await;
         let name = format!("{driver:?}").to_lowercase();
         each_kind_once(Jobs::new(connection.unwrap().queue(&name).await.unwrap())).await;
     }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use delayline::backend::Millis;
 use delayline::backend::{Found, Op, Reply};
-use delayline::{
-    CancelReason, Cancelled, EventKind, Job, MessageState, Millis, Queue, Summary, Worker,
-    WorkerBuilder,
-};
+use delayline::events::EventKind;
+use delayline::message::MessageState;
+use delayline::worker::{CancelReason, Summary, WorkerBuilder};
+use delayline::{Cancelled, Job, Queue, Worker};
 use delayline_core::{Claim, ClaimId, ConsumerName};
 use support::{Fault, Faulty};
 use tokio::sync::Notify;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::admin::QueueName;
 use delayline::backend::{At, Backend, Op, QueueBackend, Wakeup};
-use delayline::{
-    ErrorKind, Job, Jobs, Kind, Lease, Millis, NewMessage, Outcome, Queue, QueueName, RetryPolicy,
-    Undecodable, Worker, WorkerBuilder, telemetry,
-};
+use delayline::backend::{Lease, Millis, NewMessage};
+use delayline::worker::{Undecodable, WorkerBuilder};
+use delayline::{ErrorKind, Job, Jobs, Kind, Outcome, Queue, RetryPolicy, Worker, telemetry};
 use delayline_core::{Applied, ClaimId, Error, Extend, Outcome as Settle, Settlement};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use support::{Fault, Faulty};

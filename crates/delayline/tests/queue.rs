@@ -6,11 +6,15 @@ mod support;
 
 use std::time::{Duration, SystemTime};
 
+use delayline::admin::{Listed, Purged, Redriven};
+use delayline::backend::NewMessage;
 use delayline::backend::{Op, Relay};
+use delayline::codec::Raw;
+use delayline::message::{DeathReason, MessageState, Priority, Status};
+use delayline::relay::{Destination, DestinationKey};
 use delayline::{
-    Cancelled, DeathReason, Destination, DestinationKey, Enqueued, Error, ErrorClass, ErrorKind,
-    Found, Job, Listed, MessageId, MessageState, NewMessage, Priority, Purged, Queue, Raw,
-    Redriven, Rescheduled, Status, Worker, limits,
+    Cancelled, Enqueued, Error, ErrorClass, ErrorKind, Found, Job, MessageId, Queue, Rescheduled,
+    Worker, limits,
 };
 use futures_util::StreamExt as _;
 use support::{Fault, Faulty};

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::Wakeup;
-use delayline::{
-    Connect, Destination, DestinationKey, Driver, Element, ErrorClass, ErrorKind, EventKind, Queue,
-    Status, Timestamp,
-};
+use delayline::events::EventKind;
+use delayline::message::Status;
+use delayline::relay::{Destination, DestinationKey, Element};
+use delayline::{Connect, ErrorClass, ErrorKind, Queue, RedisClient, Timestamp};
 use delayline_test_server::{Reply, Server};
 use support::{Fault, Faulty, logged};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-const DRIVERS: &[Driver] = &[
+const DRIVERS: &[RedisClient] = &[
     #[cfg(feature = "redis")]
-    Driver::Redis,
+    RedisClient::Redis,
     #[cfg(feature = "fred")]
-    Driver::Fred,
+    RedisClient::Fred,
 ];
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -217,7 +217,7 @@ async fn a_paused_queue_is_not_empty() {
 async fn several_relays_share_the_messages_of_a_server() {
     for &driver in DRIVERS {
         let server = Server::start();
-        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let connect = Connect::new(&server.url()).unwrap().client(driver);
         let queue: Queue<u64> = connect.connect().await.unwrap().queue("q").await.unwrap();
         let mut events = queue.events();
         let relays = (0..3).map(|_| {
@@ -255,7 +255,7 @@ async fn several_relays_share_the_messages_of_a_server() {
 async fn a_stream_gets_what_was_sent() {
     for &driver in DRIVERS {
         let server = Server::start();
-        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let connect = Connect::new(&server.url()).unwrap().client(driver);
         let queue: Queue<String> = connect.connect().await.unwrap().queue("q").await.unwrap();
         let draft = queue.message(&"hello".to_owned()).id("a").header("tenant", "7");
         assert!(draft.send().await.unwrap().is_accepted());
@@ -263,7 +263,7 @@ async fn a_stream_gets_what_was_sent() {
         let to = Destination::Stream { key, backlog: None };
         assert_eq!(queue.relay(to).once().await.unwrap().ids.len(), 1);
         let explained = queue.explain("a").await.unwrap();
-        assert_eq!(explained, delayline::Explanation::Finished(Status::Relayed));
+        assert_eq!(explained, delayline::admin::Explanation::Finished(Status::Relayed));
         let shown = format!("{:?}", server.command(&["XRANGE", "due", "-", "+"]));
         for text in [Element::ID, Element::DUE, Element::PAYLOAD, "header:tenant", "\\\"hello"] {
             let bytes = format!("{:?}", text.trim_start_matches('\\').as_bytes());

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::Op;
-use delayline::{
-    DeathReason, Error, ErrorKind, EventKind, Headers, Job, MessageId, Outcome, Progress, Queue,
-    Status, Worker, limits,
-};
+use delayline::events::EventKind;
+use delayline::message::{DeathReason, Headers, Status};
+use delayline::{Completion, Error, ErrorKind, Job, MessageId, Outcome, Queue, Worker, limits};
 use futures_util::future::join_all;
 use support::{Fault, Faulty};
 
@@ -42,7 +41,7 @@ async fn a_wait_ends_with_the_result() {
         async move { queue.wait_for(id, HOUR).await }
     });
     work(&queue).await;
-    assert_eq!(waiter.await.unwrap().unwrap(), Progress::acked_with("7"));
+    assert_eq!(waiter.await.unwrap().unwrap(), Completion::acked_with("7"));
     // Within an eighth of the time that was waited.
     let noticed = backend.elapsed();
     assert!(noticed >= MINUTE && noticed < MINUTE + Duration::from_secs(8), "{noticed:?}");
@@ -56,7 +55,7 @@ async fn a_result_that_nobody_asked_for_is_dropped() {
     let sent = queue.message(&7).send().await.unwrap();
     work(&queue).await;
     let ended = queue.wait_for(sent.id, Duration::ZERO).await.unwrap();
-    assert_eq!(ended, Progress::finished(Status::Acked));
+    assert_eq!(ended, Completion::finished(Status::Acked));
     assert_eq!(backend.sent("hand_off").len(), 0);
     // A header that is no number of milliseconds within the limit asks for nothing.
     for (n, value) in ["", "-1", "1s", "0", "604800001", "99999999999999999999"].iter().enumerate()
@@ -80,19 +79,19 @@ async fn every_end_ends_a_wait() {
         let queue = queue.clone();
         tokio::spawn(async move { queue.wait_for(name, 10 * MINUTE).await.unwrap() })
     };
-    assert_eq!(wait("nobody").await.unwrap(), Progress::Unknown);
+    assert_eq!(wait("nobody").await.unwrap(), Completion::Unknown);
     let (cancelled, dead, pending) = (wait("cancelled"), wait("dead"), wait("pending"));
     queue.cancel("cancelled").await.unwrap();
-    assert_eq!(cancelled.await.unwrap(), Progress::finished(Status::Cancelled));
+    assert_eq!(cancelled.await.unwrap(), Completion::finished(Status::Cancelled));
     queue.reschedule_in("pending", HOUR).await.unwrap();
     let worker = Worker::builder(queue.clone()).build().unwrap();
     let handle = worker.handle();
     let running = tokio::spawn(worker.run(async |_: Job<u64>| Err::<(), _>("no")));
-    assert_eq!(dead.await.unwrap(), Progress::Dead(DeathReason::MaxFailures));
+    assert_eq!(dead.await.unwrap(), Completion::Dead(DeathReason::MaxFailures));
     handle.stop(Duration::ZERO);
     running.await.unwrap();
     let before = backend.elapsed();
-    assert_eq!(pending.await.unwrap(), Progress::Pending);
+    assert_eq!(pending.await.unwrap(), Completion::Pending);
     assert!(backend.elapsed() > before && backend.elapsed() <= 10 * MINUTE, "{before:?}");
 }
 
@@ -109,7 +108,7 @@ async fn all_who_wait_share_their_looks() {
     });
     let (ended, ()) = tokio::join!(join_all(waits), work(&queue));
     for (n, progress) in ended {
-        assert_eq!(progress.unwrap(), Progress::acked_with(n.to_string()));
+        assert_eq!(progress.unwrap(), Completion::acked_with(n.to_string()));
     }
     let looks = backend.sent("progress");
     // Three operations for all of them, about a hundred times.
@@ -151,7 +150,7 @@ async fn a_lost_reply_to_an_ack_loses_no_result() {
     let sent = queue.message(&7).keep_result(HOUR).send().await.unwrap();
     work(&queue).await;
     assert_eq!(backend.sent("hand_off").len(), 3);
-    assert_eq!(queue.wait_for(sent.id, MINUTE).await.unwrap(), Progress::acked_with("7"));
+    assert_eq!(queue.wait_for(sent.id, MINUTE).await.unwrap(), Completion::acked_with("7"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +165,7 @@ async fn a_wait_that_cannot_look_fails_and_the_next_one_works() {
     let error = queue.wait_for(sent.id.clone(), HOUR).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Busy), "{error}");
     backend.set_plan(|_| Fault::None);
-    assert_eq!(queue.wait_for(sent.id, Duration::from_secs(1)).await.unwrap(), Progress::Pending);
+    assert_eq!(queue.wait_for(sent.id, Duration::from_secs(1)).await.unwrap(), Completion::Pending);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +187,7 @@ async fn a_wait_ends_at_its_limit_while_the_server_is_away() {
     }
 
     // The server goes away one second before the limit, or nine before.
-    for (left, expected) in [(1, Ok(Progress::Pending)), (9, Err(ErrorKind::Timeout))] {
+    for (left, expected) in [(1, Ok(Completion::Pending)), (9, Err(ErrorKind::Timeout))] {
         backend.set_plan(|_| Fault::None);
         let going = async {
             tokio::time::sleep(MINUTE - Duration::from_secs(left)).await;
@@ -220,7 +219,7 @@ async fn a_result_that_is_too_large_fails_the_handling() {
         "what the handler returned cannot be sent: the result is 65537 bytes long; at \
          most 65536 are allowed"
     );
-    let dead = Progress::Dead(DeathReason::MaxFailures);
+    let dead = Completion::Dead(DeathReason::MaxFailures);
     assert_eq!(queue.wait_for(sent.id, Duration::ZERO).await.unwrap(), dead);
 }
 
@@ -287,7 +286,7 @@ async fn what_cannot_be_asked_for_is_refused_before_anything_is_sent() {
 async fn results_do_not_appear_in_debug_output() {
     let outcome = Outcome::AckWith("secret".into());
     assert_eq!(format!("{outcome:?}"), "AckWith { bytes: 6 }");
-    let progress = Progress::acked_with("secret");
+    let progress = Completion::acked_with("secret");
     assert!(!format!("{progress:?}").contains("secret"), "{progress:?}");
 }
 
@@ -300,7 +299,7 @@ fn a_wait_survives_the_runtime_that_looked() {
     let id = first.block_on(queue.message(&7).due_in(HOUR).send()).unwrap().id;
     // The task that looks belongs to the first runtime.
     let looks = || first.block_on(queue.wait_for(id.clone(), Duration::from_millis(1)));
-    assert_eq!(looks().unwrap(), Progress::Pending);
+    assert_eq!(looks().unwrap(), Completion::Pending);
     let waiting = first.spawn({
         let (queue, id): (_, MessageId) = (queue.clone(), id.clone());
         async move { queue.wait_for(id, HOUR).await }
@@ -308,5 +307,5 @@ fn a_wait_survives_the_runtime_that_looked() {
     first.block_on(tokio::task::yield_now());
     drop((waiting, first));
     let wait = queue.wait_for(id, Duration::from_millis(20));
-    assert_eq!(second.block_on(wait).unwrap(), Progress::Pending);
+    assert_eq!(second.block_on(wait).unwrap(), Completion::Pending);
 }

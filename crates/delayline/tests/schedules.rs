@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use delayline::message::Status;
 use delayline::schedules::{Overlap, Put, Schedules, Spec};
 use delayline::testing::{TestConnection, TestQueue};
-use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, Status, with_state};
+use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, with_state};
 use serde::Serialize;
 
 const MINUTE: Duration = Duration::from_secs(60);

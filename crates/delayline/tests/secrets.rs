@@ -9,7 +9,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::{Connect, Driver, Job, Listed, Outcome, Queue, Undecodable, Worker};
+use delayline::admin::Listed;
+use delayline::worker::Undecodable;
+use delayline::{Connect, Job, Outcome, Queue, RedisClient, Worker};
 use delayline_test_server::Server;
 use metrics_util::debugging::DebuggingRecorder;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -17,11 +19,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 const SECRET: &str = "canary";
 
-const DRIVERS: &[Driver] = &[
+const DRIVERS: &[RedisClient] = &[
     #[cfg(feature = "redis")]
-    Driver::Redis,
+    RedisClient::Redis,
     #[cfg(feature = "fred")]
-    Driver::Fred,
+    RedisClient::Fred,
 ];
 
 /// All that was written anywhere.
@@ -72,7 +74,7 @@ async fn secrets_are_told_nowhere() {
         let server = Server::builder().tcp().password(&password).start();
         let connect = |password: &str| {
             let url = server.url_with_login("", password);
-            Connect::new(&url).unwrap().driver(driver)
+            Connect::new(&url).unwrap().client(driver)
         };
         heard.shown(connect(&format!("{SECRET}-wrong")).connect().await.unwrap_err());
         used(&heard, connect(&password)).await;

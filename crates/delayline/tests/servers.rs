@@ -7,24 +7,26 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::{Connect, Driver, ErrorClass, Job, Outcome, Progress, Queue, Worker, Workers};
+use delayline::{
+    Completion, Connect, ErrorClass, Job, Outcome, Queue, RedisClient, Worker, Workers,
+};
 use delayline_test_server::{Reply, Server};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 
-const DRIVERS: &[Driver] = &[
+const DRIVERS: &[RedisClient] = &[
     #[cfg(feature = "redis")]
-    Driver::Redis,
+    RedisClient::Redis,
     #[cfg(feature = "fred")]
-    Driver::Fred,
+    RedisClient::Fred,
 ];
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-async fn open(server: &Server, driver: Driver) -> Queue<u64> {
-    let connect = Connect::new(&server.url()).unwrap().driver(driver);
+async fn open(server: &Server, driver: RedisClient) -> Queue<u64> {
+    let connect = Connect::new(&server.url()).unwrap().client(driver);
     connect.connect().await.unwrap().queue("numbers").await.unwrap()
 }
 
@@ -51,7 +53,7 @@ async fn an_idle_worker_is_woken_at_once_and_asks_rarely() {
     on_every_driver(idleness).await;
 }
 
-async fn idleness(driver: Driver) {
+async fn idleness(driver: RedisClient) {
     let server = Server::start();
     let queue = open(&server, driver).await;
     let (handled, mut seen) = mpsc::unbounded_channel();
@@ -91,7 +93,7 @@ async fn idleness(driver: Driver) {
 async fn many_idle_queues_cost_no_more_than_one() {
     on_every_driver(async |driver| {
         let server = Server::start();
-        let connect = Connect::new(&server.url()).unwrap().driver(driver);
+        let connect = Connect::new(&server.url()).unwrap().client(driver);
         let connection = connect.connect().await.unwrap();
         let mut workers = Workers::sharing(4).unwrap();
         let (handled, mut seen) = mpsc::unbounded_channel();
@@ -173,7 +175,7 @@ impl Seen {
 }
 
 /// Handles 200 messages while something happens to the server: none is lost, none is early.
-async fn disturbed(driver: Driver, server: &Server, disturb: impl AsyncFnOnce(&Seen)) {
+async fn disturbed(driver: RedisClient, server: &Server, disturb: impl AsyncFnOnce(&Seen)) {
     let queue = open(server, driver).await;
     let drafts = (0..200).map(|n| queue.message(&n).due_in(ms(n * 15)));
     assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
@@ -257,7 +259,7 @@ async fn a_broken_server_is_asked_less_than_twenty_times_a_second() {
 }
 
 /// Idle processes send half a command a second at the most (G21), of whatever kind.
-async fn assert_at_most_half_a_command_a_second(server: &Server, driver: Driver) {
+async fn assert_at_most_half_a_command_a_second(server: &Server, driver: RedisClient) {
     let (asked, time) = asked(server, ms(20_000)).await;
     assert!(asked <= time.as_secs_f64() / 2.0, "{driver:?}: {asked} commands in {time:?}");
 }
@@ -340,7 +342,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LESS_THAN_POLLS: Duration = Duration::from_secs(4);
 
 /// Runs a test on all drivers at once.
-async fn on_every_driver(test: impl AsyncFn(Driver)) {
+async fn on_every_driver(test: impl AsyncFn(RedisClient)) {
     futures_util::future::join_all(DRIVERS.iter().map(|&driver| test(driver))).await;
 }
 
@@ -349,7 +351,7 @@ async fn a_full_server_is_emptied_although_it_refuses_results() {
     on_every_driver(full).await;
 }
 
-async fn full(driver: Driver) {
+async fn full(driver: RedisClient) {
     let server = Server::start();
     let queue = open(&server, driver).await.patience(Duration::ZERO);
     server.command(&["CONFIG", "SET", "maxmemory", "6mb"]);
@@ -379,7 +381,7 @@ async fn a_server_that_falls_silent_holds_up_no_queue_of_another() {
     on_every_driver(silent).await;
 }
 
-async fn silent(driver: Driver) {
+async fn silent(driver: RedisClient) {
     let (healthy, frozen) = (Server::start(), Server::start());
     let (queue, other) = (open(&healthy, driver).await, open(&frozen, driver).await);
     // Its worker always has a claim or a settlement under way.
@@ -421,11 +423,11 @@ async fn a_wait_ends_at_its_limit_while_the_server_is_silent() {
     on_every_driver(wait_in_silence).await;
 }
 
-async fn wait_in_silence(driver: Driver) {
+async fn wait_in_silence(driver: RedisClient) {
     let server = Server::start();
     let queue = open(&server, driver).await;
     let id = queue.send_in(&7, Duration::from_secs(600)).await.unwrap();
-    assert_eq!(queue.wait_for(id.clone(), ms(50)).await.unwrap(), Progress::Pending);
+    assert_eq!(queue.wait_for(id.clone(), ms(50)).await.unwrap(), Completion::Pending);
     server.pause();
     let start = Instant::now();
     let error = queue.wait_for(id.clone(), ms(1_500)).await.unwrap_err();
@@ -433,5 +435,5 @@ async fn wait_in_silence(driver: Driver) {
     assert!(ms(1_500) <= waited && waited < ms(4_000), "{driver:?}: {waited:?}");
     assert_ne!(error.class(), ErrorClass::Rejected, "{driver:?}: {error}");
     server.resume();
-    assert_eq!(queue.wait_for(id, ms(5_000)).await.unwrap(), Progress::Pending);
+    assert_eq!(queue.wait_for(id, ms(5_000)).await.unwrap(), Completion::Pending);
 }

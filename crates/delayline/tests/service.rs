@@ -12,10 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use delayline::backend::Found;
-use delayline::{
-    DeathReason, Job, MessageState, Outcome, Queue, RetryPolicy, Summary, Worker, WorkerBuilder,
-    service_handler,
-};
+use delayline::message::{DeathReason, MessageState};
+use delayline::worker::{Summary, WorkerBuilder, service_handler};
+use delayline::{Job, Outcome, Queue, RetryPolicy, Worker};
 use support::Faulty;
 use tokio::time::sleep;
 use tower::load_shed::error::Overloaded;

@@ -9,11 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use delayline::backend::NewMessage;
+use delayline::codec::Raw;
+use delayline::events::EventKind;
+use delayline::message::{DeathReason, MessageState, Priority, Status};
 use delayline::testing::{TestConnection, TestQueue};
-use delayline::{
-    Cancelled, DeathReason, EventKind, Found, Job, MessageState, NewMessage, Outcome, Outcomes,
-    Priority, Queue, Raw, RetryPolicy, Status, Worker, Workers, batch_handler,
-};
+use delayline::worker::{Outcomes, batch_handler};
+use delayline::{Cancelled, Found, Job, Outcome, Queue, RetryPolicy, Worker, Workers};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -163,7 +165,7 @@ async fn draining_moves_the_clock_from_one_message_to_the_next_and_waits_for_not
 #[tokio::test]
 async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() {
     let go = async || {
-        let test = TestQueue::starting_at(SystemTime::UNIX_EPOCH + HOUR, delayline::Json);
+        let test = TestQueue::starting_at(SystemTime::UNIX_EPOCH + HOUR, delayline::codec::Json);
         for n in 0..4 {
             send(test.queue(), &n.to_string(), Duration::ZERO, n).await;
         }

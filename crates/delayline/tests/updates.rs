@@ -7,10 +7,11 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::{
-    Cancelled, Enqueued, ErrorClass, EventKind, Found, Job, Message, Millis, Queue, Status,
-    UpdateContent, UpdateDue, Worker,
-};
+use delayline::backend::Millis;
+use delayline::events::EventKind;
+use delayline::message::{Message, Status};
+use delayline::update::{UpdateContent, UpdateDue};
+use delayline::{Cancelled, Enqueued, ErrorClass, Found, Job, Queue, Worker};
 use support::{Fault, Faulty};
 use tokio::sync::Notify;
 use tokio::time::sleep;

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use delayline::backend::NewMessage;
 use delayline::backend::{Found, Op};
-use delayline::{
-    DeathReason, Enqueued, Headers, Job, MessageState, NewMessage, Outcome, Queue, RetryPolicy,
-    Summary, Undecodable, Worker, WorkerBuilder, batch_handler, limits,
-};
+use delayline::message::{DeathReason, Headers, MessageState};
+use delayline::worker::{Summary, Undecodable, WorkerBuilder, batch_handler};
+use delayline::{Enqueued, Job, Outcome, Queue, RetryPolicy, Worker, limits};
 use support::{Fault, Faulty, logged};
 use tokio::time::{Instant, sleep};
 

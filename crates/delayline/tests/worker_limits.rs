@@ -7,7 +7,8 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayline::{CancelReason, Job, Queue, Worker};
+use delayline::worker::CancelReason;
+use delayline::{Job, Queue, Worker};
 use support::Faulty;
 use tokio::time::sleep;
 

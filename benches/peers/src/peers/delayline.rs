@@ -1,7 +1,8 @@
 //! Delayline, by both of its drivers.
 
 use anyhow::Result;
-use delayline::{Bytes, Connect, Driver, Queue, Raw};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connect, Queue, RedisClient};
 use delayline_benches::{send_in_bulk, send_singly, work};
 use delayline_test_server::Server;
 
@@ -18,8 +19,8 @@ pub(crate) type ByFred = Delayline<true>;
 
 impl<const FRED: bool> Peer for Delayline<FRED> {
     async fn open(server: &Server) -> Result<Self> {
-        let driver = if FRED { Driver::Fred } else { Driver::Redis };
-        let connection = Connect::new(&server.url())?.driver(driver).connect().await?;
+        let driver = if FRED { RedisClient::Fred } else { RedisClient::Redis };
+        let connection = Connect::new(&server.url())?.client(driver).connect().await?;
         Ok(Self(connection.queue_with_codec("bench", Raw).await?))
     }
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use delayline::{Job, Listed, Outcome, RetryPolicy, Summary, Worker, WorkerHandle};
+use delayline::admin::Listed;
+use delayline::worker::{Summary, WorkerHandle};
+use delayline::{Job, Outcome, RetryPolicy, Worker};
 use delayline_core::{At, Lease, MessageId, NewMessage, Op, QueueBackend};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};

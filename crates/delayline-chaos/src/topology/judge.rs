@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::{
-    Applied, Cancelled, Claim, Claimed, Enqueued, Extended, Found, Lease, MessageId, NewMessage,
-    Op, Progress, Reply, Settled, Settlement, Status, Timestamp,
+    Applied, Cancelled, Claim, Claimed, Completion, Enqueued, Extended, Found, Lease, MessageId,
+    NewMessage, Op, Reply, Settled, Settlement, Status, Timestamp,
 };
 
 pub(super) use self::relays::{Read, judge_relays};
@@ -96,10 +96,10 @@ pub(super) fn kept(entries: &[Entry], losses: &[Loss]) -> BTreeMap<MessageId, By
 pub(super) fn has_result(
     id: &MessageId,
     bytes: &Bytes,
-    progress: Option<&Progress>,
+    progress: Option<&Completion>,
 ) -> Result<(), String> {
     match progress {
-        Some(Progress::Finished { status: Status::Acked, result: Some(it) }) if it == bytes => {
+        Some(Completion::Finished { status: Status::Acked, result: Some(it) }) if it == bytes => {
             Ok(())
         }
         _ => Err(format!("G32: {id} was acked with a result that was kept, and is {progress:?}")),

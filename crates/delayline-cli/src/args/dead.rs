@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
-use delayline::DeathReason;
+use delayline::message::DeathReason;
 
 use super::Paging;
 

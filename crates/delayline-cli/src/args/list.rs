@@ -1,7 +1,7 @@
 //! `delayline list`.
 
 use clap::ValueEnum;
-use delayline::Listed;
+use delayline::admin::Listed;
 
 /// List messages
 ///

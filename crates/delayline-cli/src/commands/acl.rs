@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use delayline::QueueName;
+use delayline::admin::QueueName;
 
 use crate::args::Target;
 use crate::failure::Failure;
@@ -63,10 +63,10 @@ pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let queue =
         QueueName::new(target.queue()?).map_err(|error| Failure::usage(error.to_string()))?;
     let role = match args.role {
-        Role::Producer => delayline::Role::Producer,
-        Role::Worker => delayline::Role::Worker,
-        Role::Relay => delayline::Role::Relay,
-        Role::Admin => delayline::Role::Admin,
+        Role::Producer => delayline::admin::AclRole::Producer,
+        Role::Worker => delayline::admin::AclRole::Worker,
+        Role::Relay => delayline::admin::AclRole::Relay,
+        Role::Admin => delayline::admin::AclRole::Admin,
     };
     let destinations: String = args.destination.iter().map(|key| format!(" ~{key}")).collect();
     write(&format!("ACL SETUSER {name} {}{destinations}\n", role.rules(&queue)))?;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use delayline::Audit;
+use delayline::admin::Audit;
 use delayline_json::{finding as finding_of, harmless_line};
 use serde_json::json;
 

@@ -5,7 +5,10 @@ mod action;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use delayline::{Bytes, Found, Listed, MessageId, MessageInfo, Queue, Raw, Status};
+use delayline::admin::Listed;
+use delayline::codec::Raw;
+use delayline::message::{MessageInfo, Status};
+use delayline::{Bytes, Found, MessageId, Queue};
 use delayline_json::{Cursor, LetterFilter, Letters, RateLimit, duration};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use delayline::Removal;
+use delayline::admin::Removal;
 use delayline_json::harmless_line;
 use serde_json::json;
 

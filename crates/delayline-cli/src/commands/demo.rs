@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use delayline::{Cancelled, Job, Listed, Outcome, Queue, Summary, Worker};
+use delayline::admin::Listed;
+use delayline::worker::Summary;
+use delayline::{Cancelled, Job, Outcome, Queue, Worker};
 
 use crate::failure::Failure;
 use crate::print::write;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use delayline::Explanation;
+use delayline::admin::Explanation;
 use delayline_json::{self as json, harmless_line};
 
 use crate::args::{Explain, Target};

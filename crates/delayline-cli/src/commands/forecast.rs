@@ -21,7 +21,7 @@ pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(queue: &str, within: &str, forecast: &delayline::Forecast) -> String {
+fn table(queue: &str, within: &str, forecast: &delayline::admin::Forecast) -> String {
     let mut rows = vec![("ready".to_owned(), forecast.ready)];
     let delays = within.split(',').map(|delay| format!("within {}", delay.trim()));
     rows.extend(delays.zip(json::falling_due(forecast)));

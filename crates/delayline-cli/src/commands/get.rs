@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Found, Message, MessageId, MessageState};
+use delayline::message::{Message, MessageState};
+use delayline::{Bytes, Found, MessageId};
 use delayline_json::{self as json, harmless, harmless_line, rfc3339};
 
 use crate::args::{Get, Target};

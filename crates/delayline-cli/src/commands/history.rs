@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use delayline::Resolution;
+use delayline::admin::Resolution;
 use delayline_json::{self as json, Series, harmless, rfc3339};
 
 use crate::args::{History, Target};
@@ -22,7 +22,7 @@ pub(crate) async fn run(target: &Target, args: History) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-fn plot(queue: &str, resolution: Resolution, history: &delayline::History) -> String {
+fn plot(queue: &str, resolution: Resolution, history: &delayline::admin::History) -> String {
     let span = match resolution {
         Resolution::Minutes => "6 hours, 6 minutes a column",
         _ => "31 days, 12 hours a column",

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use delayline::{Enqueued, MessageId, NewMessage, Queue, Raw, Schedule, Timestamp};
+use delayline::backend::{NewMessage, Schedule};
+use delayline::codec::Raw;
+use delayline::{Enqueued, MessageId, Queue, Timestamp};
 use delayline_json::{harmless_line, rfc3339};
 use indicatif::ProgressBar;
 use ring::digest::{SHA256, digest};

@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use delayline::{Bytes, Listed, Listing, MessageInfo, Queue, Raw, limits};
+use delayline::admin::{Listed, Listing};
+use delayline::codec::Raw;
+use delayline::message::MessageInfo;
+use delayline::{Bytes, Queue, limits};
 use delayline_json::{self as json, Cursor};
 use serde_json::json;
 

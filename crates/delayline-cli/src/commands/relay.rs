@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use delayline::{Backlog, Destination, DestinationKey, Error, GroupName};
+use delayline::Error;
+use delayline::relay::{Backlog, Destination, DestinationKey, GroupName};
 use serde_json::json;
 
 use crate::args::{Relay, Target};

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use delayline::backend::NewMessage;
+use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
-use delayline::{Bytes, Enqueued, Error, NewMessage, Queue, Raw, Sent, Status};
+use delayline::message::{Sent, Status};
+use delayline::{Bytes, Enqueued, Error, Queue};
 use delayline_json::{Fields, harmless, rfc3339};
 use indicatif::ProgressBar;
 use serde_json::json;

@@ -14,7 +14,9 @@ use axum::http::StatusCode;
 use axum::http::header::HOST;
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
-use delayline::{Bytes, Error, Queue, QueueName, Raw};
+use delayline::admin::QueueName;
+use delayline::codec::Raw;
+use delayline::{Bytes, Error, Queue};
 use delayline_web::{Access, Dashboard};
 use tokio::net::TcpListener;
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use console::Term;
-use delayline::{Bytes, Queue, Raw};
+use delayline::codec::Raw;
+use delayline::{Bytes, Queue};
 use delayline_json::{self as json, duration, harmless, rfc3339};
 use tokio::time::MissedTickBehavior;
 
@@ -80,7 +81,7 @@ async fn watch(
     }
 }
 
-fn table(queue: &str, stats: &delayline::Stats) -> String {
+fn table(queue: &str, stats: &delayline::admin::Stats) -> String {
     let mut table = format!("{:<24}{}\n", "queue", harmless(queue));
     for (name, count) in json::counts(stats) {
         let name = name.replace('_', " ");
@@ -92,7 +93,7 @@ fn table(queue: &str, stats: &delayline::Stats) -> String {
     table
 }
 
-fn line(stats: &delayline::Stats) -> String {
+fn line(stats: &delayline::admin::Stats) -> String {
     // What has never happened is left out.
     let counts = json::counts(stats)
         .into_iter()

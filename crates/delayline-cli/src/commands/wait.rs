@@ -3,7 +3,8 @@
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::ExitCode;
 
-use delayline::{MessageId, Progress, Status};
+use delayline::message::Status;
+use delayline::{Completion, MessageId};
 use delayline_json::{self as json, duration};
 
 use crate::args::{Target, Wait};
@@ -22,13 +23,13 @@ pub(crate) async fn run(target: &Target, args: Wait) -> Result<ExitCode, Failure
         write(&line.map_err(|error| Failure::other("no JSON", &error))?)?;
     } else {
         match &progress {
-            Progress::Dead(reason) => eprintln!("dead: {}", reason.name()),
+            Completion::Dead(reason) => eprintln!("dead: {}", reason.name()),
             _ => eprintln!("{}", json::progress_name(&progress)),
         }
         if let Some(result) = progress.result() {
             write_bytes(result).map(drop)?;
         }
     }
-    let is_acked = matches!(progress, Progress::Finished { status: Status::Acked, .. });
+    let is_acked = matches!(progress, Completion::Finished { status: Status::Acked, .. });
     Ok(if is_acked { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }

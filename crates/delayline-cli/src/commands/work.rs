@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use delayline::limits::MAX_RESULT_BYTES;
-use delayline::{Job, Outcome, Worker, WorkerHandle};
+use delayline::worker::WorkerHandle;
+use delayline::{Job, Outcome, Worker};
 use delayline_json::duration;
 
 use self::exec::Command;

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::thread;
 
-use delayline::NewMessage;
+use delayline::backend::NewMessage;
 use delayline_json::Fields;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;

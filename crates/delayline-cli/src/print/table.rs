@@ -1,7 +1,7 @@
 //! Messages in columns.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
-use delayline::{MessageInfo, MessageState};
+use delayline::message::{MessageInfo, MessageState};
 
 use delayline_json::harmless_line;
 use delayline_json::rfc3339;

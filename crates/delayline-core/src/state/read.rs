@@ -8,8 +8,8 @@ use super::entry::{Next, Place};
 use super::{Index, State, first};
 use crate::limits::MAX_BATCH_BYTES;
 use crate::{
-    Check, Checked, Forecast, Found, History, HistoryPoint, List, Message, MessageId, Millis, Page,
-    Position, Priority, Progress, Resolution, Stats, Status, Timestamp,
+    Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, Message, MessageId,
+    Millis, Page, Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead.
@@ -28,29 +28,29 @@ impl State {
     }
 
     /// Tells of each message how far it has come, and stops before results exceed [`MAX_BATCH_BYTES`].
-    pub(super) fn progress(&self, now: Timestamp, ids: &[MessageId]) -> Vec<Progress> {
+    pub(super) fn progress(&self, now: Timestamp, ids: &[MessageId]) -> Vec<Completion> {
         let mut bytes = 0;
-        let fits = |progress: &Progress| {
+        let fits = |progress: &Completion| {
             bytes += progress.result().map_or(0, Bytes::len);
             bytes <= MAX_BATCH_BYTES
         };
         ids.iter().map(|id| self.progress_of(now, id)).take_while(fits).collect()
     }
 
-    fn progress_of(&self, now: Timestamp, id: &MessageId) -> Progress {
+    fn progress_of(&self, now: Timestamp, id: &MessageId) -> Completion {
         if let Some(entry) = self.entries.get(id) {
             return match entry.place {
-                Place::Dead { reason, .. } => Progress::Dead(reason),
-                Place::Waiting | Place::Leased { .. } => Progress::Pending,
+                Place::Dead { reason, .. } => Completion::Dead(reason),
+                Place::Waiting | Place::Leased { .. } => Completion::Pending,
             };
         }
         let kept = self.results.get(now, id);
         match self.finished.get(now, id) {
             Some(past) => {
                 let own = kept.filter(|kept| past.lease == Some(kept.lease));
-                Progress::Finished { status: past.status, result: own.map(|it| it.bytes.clone()) }
+                Completion::Finished { status: past.status, result: own.map(|it| it.bytes.clone()) }
             }
-            None => kept.map_or(Progress::Unknown, |kept| Progress::Finished {
+            None => kept.map_or(Completion::Unknown, |kept| Completion::Finished {
                 status: Status::Acked,
                 result: Some(kept.bytes.clone()),
             }),

@@ -1,7 +1,7 @@
 //! A primary and replicas that stop and resume.
 
 use delayline_core::{Durability, Enqueued, ErrorKind, QueueName};
-use delayline_redis_protocol::Role;
+use delayline_redis_protocol::AclRole;
 use delayline_test_server::Reply;
 
 use super::{
@@ -75,7 +75,7 @@ pub async fn a_missing_permission_is_told_at_once<C: Connect>() {
     let primary = primary();
     let _replicas = replicas_of(&primary, 1).await;
     let allow = |more: &str| {
-        let rules = Role::Producer.rules(&QueueName::new(QUEUE).unwrap());
+        let rules = AclRole::Producer.rules(&QueueName::new(QUEUE).unwrap());
         let rules = format!("ACL SETUSER app nopass {rules}{more}");
         primary.command(&rules.split(' ').collect::<Vec<_>>());
     };

@@ -8,7 +8,7 @@ use delayline_core::{
     At, Backend as _, Destination, DestinationKey, ErrorClass, ErrorKind, Op, QueueName, Relay,
     Reply as ApiReply, Wakeup,
 };
-use delayline_redis_protocol::{Role, ScriptBackend, Transport as _};
+use delayline_redis_protocol::{AclRole, ScriptBackend, Transport as _};
 use delayline_test_server::{Cluster, Reply, Server};
 
 use super::{
@@ -283,7 +283,7 @@ pub async fn the_documented_permissions_are_enough<C: Connect>() {
     let cluster = Cluster::start();
     let name = QueueName::new("q").unwrap();
     let allow = |more: &str| {
-        let rules = format!("ACL SETUSER app nopass {}{more}", Role::Worker.rules(&name));
+        let rules = format!("ACL SETUSER app nopass {}{more}", AclRole::Worker.rules(&name));
         let words: Vec<_> = rules.split(' ').collect();
         cluster.nodes().iter().for_each(|node| drop(node.command(&words)));
     };

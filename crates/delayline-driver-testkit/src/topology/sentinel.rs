@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use delayline_core::QueueName;
-use delayline_redis_protocol::Role;
+use delayline_redis_protocol::AclRole;
 use delayline_test_server::{Reply, Sentinels};
 
 use super::cluster::replicas_are_level;
@@ -116,7 +116,7 @@ pub async fn the_documented_permissions_are_enough<C: Connect>() {
     let mut options = options(&sentinels.url());
     options.username = Some("app".to_owned());
     for more in ["", " +role"] {
-        let rules = format!("ACL SETUSER app nopass {}{more}", Role::Producer.rules(&name));
+        let rules = format!("ACL SETUSER app nopass {}{more}", AclRole::Producer.rules(&name));
         let words: Vec<_> = rules.split(' ').collect();
         sentinels.servers().iter().for_each(|server| drop(server.command(&words)));
         let queue = open::<C>(&options, "q").await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use delayline::{ErrorKind, ServerReport, Survey, TopologyKind};
+use delayline::ErrorKind;
+use delayline::admin::{ServerReport, Survey, TopologyKind};
 
 use super::{Findings, Verdict, good_if, good_unless};
 

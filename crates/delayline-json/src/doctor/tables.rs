@@ -1,6 +1,6 @@
 //! The servers and the sentinels, one a line.
 
-use delayline::{SentinelReport, ServerReport, Survey, TopologyKind};
+use delayline::admin::{SentinelReport, ServerReport, Survey, TopologyKind};
 use serde_json::{Map, Value, json};
 
 use super::servers::{field, is_primary, number, persistence, version_of};

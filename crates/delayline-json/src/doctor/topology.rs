@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delayline::{SentinelView, ServerReport, Survey, TopologyKind};
+use delayline::admin::{SentinelView, ServerReport, Survey, TopologyKind};
 
 use super::servers::{field, is_primary, number, version_of};
 use super::{Findings, Verdict, good_if, good_unless};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use delayline::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::Position;
+use delayline::message::{DeathReason, MessageInfo, MessageState};
 
 use crate::{duration, instant};
 

@@ -6,8 +6,8 @@ use delayline_core::limits::{
     MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MAX_PAYLOAD_BYTES,
 };
 use delayline_core::{
-    Check, ErrorClass, ErrorKind, Extend, Extended, Headers, List, MessageId, NewMessage, Op,
-    Outcome, Progress, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule,
+    Check, Completion, ErrorClass, ErrorKind, Extend, Extended, Headers, List, MessageId,
+    NewMessage, Op, Outcome, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule,
     Settled, Settlement, Status, Violation,
 };
 
@@ -163,7 +163,7 @@ async fn the_largest_batches_are_carried_out(queue: &Queue) {
     let redriven = Redriven::Done { due: at(10) };
     assert_eq!(apply(4).await, Reply::Redrive(vec![redriven; MAX_BATCH]));
     assert_eq!(apply(5).await, Reply::Purge(vec![Purged::NotDead; MAX_BATCH]));
-    assert_eq!(apply(6).await, Reply::Progress(vec![Progress::Pending; MAX_BATCH]));
+    assert_eq!(apply(6).await, Reply::Progress(vec![Completion::Pending; MAX_BATCH]));
 }
 
 async fn the_largest_message_is_kept(queue: &Queue) {

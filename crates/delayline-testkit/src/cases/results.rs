@@ -4,8 +4,8 @@ use delayline_core::limits::{
     MAX_BATCH_BYTES, MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES,
 };
 use delayline_core::{
-    DeathReason, Enqueued, ErrorKind, FinishedIds, HandOff, HandedOff, Known, Lease, MessageId,
-    Millis, NewMessage, NewResult, Op, Outcome, Progress, Reply, Settled, Settlement, Status,
+    Completion, DeathReason, Enqueued, ErrorKind, FinishedIds, HandOff, HandedOff, Known, Lease,
+    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Reply, Settled, Settlement, Status,
     Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
@@ -37,19 +37,19 @@ async fn hand_off(queue: &Queue, ms: u64, items: Vec<HandOff>) -> Vec<HandedOff>
     }
 }
 
-async fn progress_of_all(queue: &Queue, ms: u64, ids: Vec<MessageId>) -> Vec<Progress> {
+async fn progress_of_all(queue: &Queue, ms: u64, ids: Vec<MessageId>) -> Vec<Completion> {
     match queue.apply(ms, &Op::Progress(ids)).await.reply {
         Reply::Progress(answers) => answers,
         other => panic!("the reply to a look-up is {other:?}"),
     }
 }
 
-async fn progress(queue: &Queue, ms: u64, name: &str) -> Progress {
+async fn progress(queue: &Queue, ms: u64, name: &str) -> Completion {
     one(progress_of_all(queue, ms, vec![id(name)]).await)
 }
 
-fn acked() -> Progress {
-    Progress::finished(Status::Acked)
+fn acked() -> Completion {
+    Completion::finished(Status::Acked)
 }
 
 const HOUR: u64 = 3_600_000;
@@ -59,7 +59,7 @@ async fn an_ack_leaves_its_result(queue: &Queue) {
     let item = || with_result("a", held, b"\0 42\r\n", 1_000);
     let first = one(hand_off(queue, 10, vec![item()]).await);
     assert_eq!(first, HandedOff::from(done(Status::Acked)).with_result_kept(true));
-    assert_eq!(progress(queue, 1_009, "a").await, Progress::acked_with(&b"\0 42\r\n"[..]));
+    assert_eq!(progress(queue, 1_009, "a").await, Completion::acked_with(&b"\0 42\r\n"[..]));
     let again = one(hand_off(queue, 1_009, vec![item()]).await);
     assert_eq!(again, HandedOff::from(ended(Status::Acked)).with_result_kept(true));
     assert_eq!(progress(queue, 1_010, "a").await, acked());
@@ -70,9 +70,9 @@ async fn an_ack_leaves_its_result(queue: &Queue) {
 async fn a_result_outlives_the_finished_id(queue: &Queue) {
     let held = queue.leased(0, message("a"), 60_000).await;
     hand_off(queue, 1, vec![with_result("a", held, b"", MAX_RESULT_RETENTION_MS)]).await;
-    assert_eq!(progress(queue, 3 * HOUR, "a").await, Progress::acked_with(""));
-    assert_eq!(progress(queue, MAX_RESULT_RETENTION_MS, "a").await, Progress::acked_with(""));
-    assert_eq!(progress(queue, MAX_RESULT_RETENTION_MS + 1, "a").await, Progress::Unknown);
+    assert_eq!(progress(queue, 3 * HOUR, "a").await, Completion::acked_with(""));
+    assert_eq!(progress(queue, MAX_RESULT_RETENTION_MS, "a").await, Completion::acked_with(""));
+    assert_eq!(progress(queue, MAX_RESULT_RETENTION_MS + 1, "a").await, Completion::Unknown);
 }
 
 async fn every_end_is_told(queue: &Queue) {
@@ -82,26 +82,26 @@ async fn every_end_is_told(queue: &Queue) {
     let names = ["later", "due", "dead", "nobody"].map(id);
     assert_eq!(
         progress_of_all(queue, 1, names.to_vec()).await,
-        [Progress::Pending, Progress::Pending, Progress::Pending, Progress::Unknown]
+        [Completion::Pending, Completion::Pending, Completion::Pending, Completion::Unknown]
     );
     queue.end(1, "dead", held, reject("no")).await;
     queue.cancel(1, "later").await;
     let held = one(queue.claim(1, claim(2, 1, 60_000)).await.deliveries).lease;
     queue.end(1, "due", held, Outcome::Ack).await;
     let ends = || {
-        let cancelled = Progress::finished(Status::Cancelled);
-        vec![cancelled, acked(), Progress::Dead(DeathReason::Rejected), Progress::Unknown]
+        let cancelled = Completion::finished(Status::Cancelled);
+        vec![cancelled, acked(), Completion::Dead(DeathReason::Rejected), Completion::Unknown]
     };
     assert_eq!(progress_of_all(queue, 2, names.to_vec()).await, ends());
     queue.purge(3, "dead").await;
-    assert_eq!(progress(queue, 3, "dead").await, Progress::finished(Status::Purged));
+    assert_eq!(progress(queue, 3, "dead").await, Completion::finished(Status::Purged));
     // Never claimed before its end.
     queue.enqueue_one(4, message("expired").expires(after(1))).await;
     queue.claim(5, claim(3, 1, 60_000)).await;
-    assert_eq!(progress(queue, 5, "expired").await, Progress::Dead(DeathReason::Expired));
+    assert_eq!(progress(queue, 5, "expired").await, Completion::Dead(DeathReason::Expired));
     queue.redrive(6, "expired", after(0)).await;
-    assert_eq!(progress(queue, 6, "expired").await, Progress::Pending);
-    assert_eq!(progress(queue, 3 * HOUR, "due").await, Progress::Unknown);
+    assert_eq!(progress(queue, 6, "expired").await, Completion::Pending);
+    assert_eq!(progress(queue, 3 * HOUR, "due").await, Completion::Unknown);
 }
 
 async fn a_lease_that_is_not_current_leaves_no_result(queue: &Queue) {
@@ -111,8 +111,8 @@ async fn a_lease_that_is_not_current_leaves_no_result(queue: &Queue) {
     assert_eq!(one(hand_off(queue, 1, vec![with_result("a", other, b"1", 1_000)]).await), stale);
     let missing = HandedOff::from(Settled::Missing);
     assert_eq!(one(hand_off(queue, 1, vec![with_result("x", held, b"1", 1_000)]).await), missing);
-    assert_eq!(progress(queue, 1, "a").await, Progress::Pending);
-    assert_eq!(progress(queue, 1, "x").await, Progress::Unknown);
+    assert_eq!(progress(queue, 1, "a").await, Completion::Pending);
+    assert_eq!(progress(queue, 1, "x").await, Completion::Unknown);
     queue.end(2, "a", held, Outcome::Ack).await;
     assert_eq!(progress(queue, 2, "a").await, acked());
 }
@@ -122,12 +122,12 @@ async fn a_result_belongs_to_its_lease(queue: &Queue) {
     let held = queue.leased(0, reused(), 60_000).await;
     hand_off(queue, 1, vec![with_result("a", held, b"first", HOUR)]).await;
     let held = queue.leased_as(2, 2, reused(), 60_000).await;
-    assert_eq!(progress(queue, 3, "a").await, Progress::Pending);
+    assert_eq!(progress(queue, 3, "a").await, Completion::Pending);
     queue.end(3, "a", held, Outcome::Ack).await;
     assert_eq!(progress(queue, 4, "a").await, acked());
     let held = queue.leased_as(3, 4, reused(), 60_000).await;
     hand_off(queue, 5, vec![with_result("a", held, b"third", 10)]).await;
-    assert_eq!(progress(queue, 6, "a").await, Progress::acked_with("third"));
+    assert_eq!(progress(queue, 6, "a").await, Completion::acked_with("third"));
     // The first one does not come back.
     assert_eq!(progress(queue, 15, "a").await, acked());
 }
@@ -140,7 +140,7 @@ async fn a_followed_message_leaves_its_result_and_is_pending(queue: &Queue) {
     queue.enqueue_one(1, follower.finished_ids(FinishedIds::Reuse)).await;
     let told = one(hand_off(queue, 2, vec![with_result("a", held, b"1", HOUR)]).await);
     assert_eq!(told, HandedOff::from(done(Status::Acked)).with_result_kept(true));
-    assert_eq!(progress(queue, 2, "a").await, Progress::Pending);
+    assert_eq!(progress(queue, 2, "a").await, Completion::Pending);
     let again = one(queue.claim(3, claim(2, 1, 60_000)).await.deliveries).lease;
     queue.end(4, "a", again, Outcome::Ack).await;
     assert_eq!(progress(queue, 4, "a").await, acked());
@@ -160,7 +160,7 @@ async fn a_result_and_messages_come_together(queue: &Queue) {
     let plain = HandedOff::new(done(Status::Acked), sent());
     assert_eq!(told, [plain.clone().with_result_kept(true), plain]);
     let names = ["a", "b", "after-a"].map(id).to_vec();
-    let expected = [Progress::acked_with("1"), acked(), Progress::Pending];
+    let expected = [Completion::acked_with("1"), acked(), Completion::Pending];
     assert_eq!(progress_of_all(queue, 1, names).await, expected);
 }
 
@@ -221,7 +221,7 @@ async fn an_answer_has_so_many_bytes_at_most(queue: &Queue) {
     ids.insert(A_CALL + 1, id("nothing"));
     let told = progress_of_all(queue, 2, ids).await;
     assert_eq!(told.len(), A_CALL + 2);
-    assert_eq!((&told[0], &told[A_CALL + 1]), (&Progress::Unknown, &Progress::Unknown));
+    assert_eq!((&told[0], &told[A_CALL + 1]), (&Completion::Unknown, &Completion::Unknown));
 }
 
 async fn what_cannot_be_a_result_is_refused(queue: &Queue) {
@@ -254,7 +254,7 @@ async fn what_cannot_be_a_result_is_refused(queue: &Queue) {
             matches!(error.as_ref().map(delayline_core::Error::kind), Some(ErrorKind::Invalid(_)));
         assert!(is_invalid, "{} was answered with {error:?}", op.name());
     }
-    assert_eq!(progress(queue, 2, "a").await, Progress::Pending);
+    assert_eq!(progress(queue, 2, "a").await, Completion::Pending);
     // At the limits it is kept.
     let most = with_result("a", held, &too_long[1..], MAX_RESULT_RETENTION_MS);
     assert!(one(hand_off(queue, 2, vec![most]).await).result_kept);

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
-use delayline::Schedule;
+use delayline::backend::Schedule;
 use delayline_json::rfc3339;
 use serde_json::{Map, Value, json};
 

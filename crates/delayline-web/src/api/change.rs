@@ -3,7 +3,8 @@
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{MessageId, Schedule};
+use delayline::MessageId;
+use delayline::backend::Schedule;
 use delayline_json::{self as json, rfc3339};
 use serde_json::{Map, Value, json};
 

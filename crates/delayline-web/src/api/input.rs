@@ -5,7 +5,8 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::{MessageId, Millis, Schedule, Timestamp};
+use delayline::backend::{Millis, Schedule};
+use delayline::{MessageId, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::body::Whole;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::{Explanation, Found, Listed, Progress, Resolution, limits};
+use delayline::admin::{Explanation, Listed, Resolution};
+use delayline::{Completion, Found, limits};
 use delayline_json::{self as json, Cursor, rfc3339};
 use serde_json::{Value, json};
 
@@ -146,7 +147,7 @@ pub(super) async fn progress(place: Place, context: Context) -> Result<Response,
         Some(Err(why)) => return Err(Failure::Wrong(format!("wait: {why}")).into()),
     };
     let mut progress = context.named(&queue)?.1.wait_for(id.clone(), limit).await?;
-    if let Progress::Finished { result, .. } = &mut progress
+    if let Completion::Finished { result, .. } = &mut progress
         && !context.sees_results()
     {
         *result = None;

@@ -6,10 +6,10 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
-use delayline::{
-    Bytes, Enqueued, Error, ErrorClass, MessageId, NewMessage, Queue, Raw, Schedule, Sent, Status,
-    limits,
-};
+use delayline::backend::{NewMessage, Schedule};
+use delayline::codec::Raw;
+use delayline::message::{Sent, Status};
+use delayline::{Bytes, Enqueued, Error, ErrorClass, MessageId, Queue, limits};
 use delayline_json::{self as json, Fields, rfc3339};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -103,14 +103,14 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         .priority(message.priority)
         .max_failures(message.max_failures)
         .max_crashes(message.max_crashes);
-    if message.finished_ids == delayline::FinishedIds::Reuse {
+    if message.finished_ids == delayline::message::FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
     if let Some(window) = message.throttle {
         draft = draft.throttle(window.into());
     }
-    if let delayline::Known::Update(update) = message.known {
-        let Ok(due) = delayline::UpdateDue::try_from(update.due) else {
+    if let delayline::update::Known::Update(update) = message.known {
+        let Ok(due) = delayline::update::UpdateDue::try_from(update.due) else {
             return problem(StatusCode::BAD_REQUEST, "this update is not supported", Map::new());
         };
         draft = draft.update_as(update.content, due, update.token);

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use delayline::{Bytes, MessageInfo, Queue, Raw, Timestamp};
+use delayline::codec::Raw;
+use delayline::message::MessageInfo;
+use delayline::{Bytes, Queue, Timestamp};
 use delayline_json::{Letters, RateLimit};
 use tokio::sync::watch;
 use tokio::time::Instant;

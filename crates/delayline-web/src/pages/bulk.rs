@@ -2,7 +2,8 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use delayline::{DeathReason, Schedule};
+use delayline::backend::Schedule;
+use delayline::message::DeathReason;
 use delayline_json::harmless_line;
 use maud::{Markup, html};
 

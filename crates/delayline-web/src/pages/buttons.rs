@@ -5,7 +5,8 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use delayline::{MessageId, Millis, Schedule, Timestamp, limits};
+use delayline::backend::{Millis, Schedule};
+use delayline::{MessageId, Timestamp, limits};
 use delayline_json::{duration, instant};
 use maud::html;
 

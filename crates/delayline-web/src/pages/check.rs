@@ -2,8 +2,10 @@
 
 use axum::extract::Request;
 use axum::response::Response;
+use delayline::admin::{Finding, Position};
 use delayline::backend::{Check, Checked, Op, Reply};
-use delayline::{Bytes, Finding, Position, Queue, Raw, Timestamp, limits};
+use delayline::codec::Raw;
+use delayline::{Bytes, Queue, Timestamp, limits};
 use delayline_json::{finding, harmless_line};
 use maud::{Markup, html};
 

@@ -1,7 +1,9 @@
 //! Dead letters, the oldest death first.
 
 use axum::response::Response;
-use delayline::{Listed, Listing, MessageInfo, MessageState, Position, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::{Listed, Listing, Position};
+use delayline::message::{MessageInfo, MessageState};
 use delayline_json::{Cursor, Wanted};
 use maud::{Markup, html};
 

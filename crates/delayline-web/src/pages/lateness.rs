@@ -1,6 +1,6 @@
 //! How late deliveries were in the last six hours.
 
-use delayline::{History, Resolution};
+use delayline::admin::{History, Resolution};
 use delayline_json::{self as json, lateness_from, lateness_series, lateness_shares};
 use maud::{Markup, html};
 
@@ -107,7 +107,8 @@ const PARTS_IN_AN_HOUR: usize = 10;
 
 #[cfg(test)]
 mod tests {
-    use delayline::{HistoryPoint, Timestamp};
+    use delayline::Timestamp;
+    use delayline::admin::HistoryPoint;
 
     use super::*;
 

@@ -2,7 +2,9 @@
 
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use delayline::{Bytes, Explanation, Found, Message, MessageId, MessageState, Timestamp};
+use delayline::admin::Explanation;
+use delayline::message::{Message, MessageState};
+use delayline::{Bytes, Found, MessageId, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::Frame;

@@ -1,7 +1,9 @@
 //! The messages of one state.
 
 use axum::response::Response;
-use delayline::{Listed, MessageInfo, MessageState, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::Listed;
+use delayline::message::{MessageInfo, MessageState};
 use delayline_json::Cursor;
 use maud::{Markup, html};
 

@@ -1,6 +1,8 @@
 //! Pieces of pages.
 
-use delayline::{MessageInfo, MessageState, Stats, Timestamp};
+use delayline::Timestamp;
+use delayline::admin::Stats;
+use delayline::message::{MessageInfo, MessageState};
 use maud::{Markup, html};
 
 use crate::content::short;
@@ -105,7 +107,7 @@ fn note(now: Timestamp, info: &MessageInfo) -> Markup {
             }
             _ => {}
         }
-        @if info.priority != delayline::Priority::Normal {
+        @if info.priority != delayline::message::Priority::Normal {
             span.badge { (info.priority.name()) } " "
         }
         @if let Some(error) = &info.last_error { span.error { (short(error, 120)) } }

@@ -1,7 +1,7 @@
 //! One queue.
 
 use axum::response::Response;
-use delayline::{Forecast, History, Resolution};
+use delayline::admin::{Forecast, History, Resolution};
 use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 

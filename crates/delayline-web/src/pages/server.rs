@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use delayline::{Error, QueueName, Survey, TopologyKind};
+use delayline::Error;
+use delayline::admin::{QueueName, Survey, TopologyKind};
 use delayline_json::doctor::{Examination, Finding, Table, Verdict};
 use delayline_json::{harmless_line, hint};
 use maud::{Markup, html};

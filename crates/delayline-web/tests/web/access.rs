@@ -91,7 +91,7 @@ async fn redacted_messages_are_redacted_everywhere() {
     let dashboard = Dashboard::new(Access::everyone(Role::Admin)).redact(|queue, message| {
         assert_eq!(queue, "orders");
         message.payload = "(hidden)".into();
-        message.headers = delayline::Headers::new();
+        message.headers = delayline::message::Headers::new();
         message.info.last_error = message.info.last_error.take().map(|_| "(hidden)".to_owned());
         message.info.first_error = None;
     });

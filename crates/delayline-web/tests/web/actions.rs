@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use delayline::{Found, MessageState, Status};
+use delayline::Found;
+use delayline::message::{MessageState, Status};
 use delayline_web::Role;
 
 use crate::support::{Raws, get, let_die, orders, post, send, send_later, site};
@@ -144,7 +145,7 @@ fn delayline_claim() -> delayline::backend::Op {
         "worker".try_into().unwrap(),
         delayline::backend::ClaimId::from_bytes([7; 16]),
         1,
-        delayline::Millis::new(60_000).unwrap(),
+        delayline::backend::Millis::new(60_000).unwrap(),
     ))
 }
 

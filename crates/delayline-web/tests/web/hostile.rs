@@ -42,7 +42,7 @@ pub(crate) fn inert(page: &Answer) {
         assert!(!tag.contains("javascript:") || !tag.contains("href=\"javascript"), "<{tag}>");
     }
     assert_eq!(text.matches("<script").count(), 1, "{text}");
-    let steers = |it: char| it != '\n' && !delayline::is_printable(it);
+    let steers = |it: char| it != '\n' && !delayline::backend::is_printable(it);
     assert!(!text.chars().any(steers), "{:?}", text.chars().find(|&it| steers(it)));
 }
 

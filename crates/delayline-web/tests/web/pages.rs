@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::Router;
-use delayline::{Bytes, Priority};
+use delayline::Bytes;
+use delayline::message::Priority;
 use delayline_web::{Access, BuildError, Dashboard, Role};
 
 use crate::support::{get, let_die, open, orders, send, send_later, site};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
-use delayline::{Bytes, Connection, Job, Outcome, Queue, Raw, Worker};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connection, Job, Outcome, Queue, Worker};
 use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::Value;
 use tower::ServiceExt as _;

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::admin::QueueName;
 use delayline::backend::{Applied, At, Backend, Op, QueueBackend, Wakeup};
-use delayline::{ErrorKind, Queue, QueueName, Raw};
+use delayline::codec::Raw;
+use delayline::{ErrorKind, Queue};
 use delayline_core::Error;
 use tokio::sync::{Notify, Semaphore};
 

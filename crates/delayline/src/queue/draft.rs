@@ -10,9 +10,10 @@ use delayline_core::{
 };
 
 use super::{Sent, UpdateDue};
+use crate::Error;
 use crate::client::Client;
 use crate::error::message_id;
-use crate::{Error, TraceContext};
+use crate::telemetry::TraceContext;
 
 /// A message to be sent: made by [`Queue::message`](crate::Queue::message), sent by
 /// [`send`](Self::send) or [`Queue::send_many`](crate::Queue::send_many).
@@ -27,7 +28,8 @@ use crate::{Error, TraceContext};
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use delayline::{Priority, Queue};
+/// # use delayline::Queue;
+/// # use delayline::message::Priority;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
@@ -305,7 +307,7 @@ impl Draft {
     /// Keeps the result of the message's handler, for up to seven days after the ack: for
     /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least one.
     ///
-    /// It is in the header [`Headers::RESULT_RETENTION_MS`](crate::Headers::RESULT_RETENTION_MS), and
+    /// It is in the header [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and
     /// so a part of the content.
     pub fn keep_result(self, retention: Duration) -> Self {
         self.try_with(|message| {

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use delayline_core::{Follower, Headers, MessageInfo, Status};
 
-use crate::{CodecError, Decode};
+use crate::codec::{CodecError, Decode};
 
 /// What a queue knows about an id: returned by [`Queue::get`](crate::Queue::get).
 #[derive(Clone, Debug, PartialEq, Eq)]

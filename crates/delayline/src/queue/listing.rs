@@ -8,14 +8,16 @@ use delayline_core::{
 
 use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
 
+use crate::admin::Listed;
 use crate::client::Client;
-use crate::{Error, Listed, Queue};
+use crate::{Error, Queue};
 
 /// A listing of the messages of one status: made by [`Queue::list`](crate::Queue::list) or
 /// [`Queue::dead_letters`](crate::Queue::dead_letters).
 ///
 /// ```
-/// # use delayline::{Listed, Queue};
+/// # use delayline::Queue;
+/// # use delayline::admin::Listed;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
@@ -127,7 +129,8 @@ impl Listing {
     /// after an error.
     ///
     /// ```
-    /// # use delayline::{Listed, Queue};
+    /// # use delayline::Queue;
+    /// # use delayline::admin::Listed;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;

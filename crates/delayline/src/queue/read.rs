@@ -5,13 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
-    Applied, Forecast, History, MessageId, MessageState, Millis, Op, Progress, Reply, Resolution,
+    Applied, Completion, Forecast, History, MessageId, MessageState, Millis, Op, Reply, Resolution,
     Stats, Timestamp,
 };
 
 use super::{Explanation, Found, Queue, only};
+use crate::codec::{Decode, Raw};
 use crate::error::message_id;
-use crate::{Decode, Error, Raw, telemetry};
+use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
     /// Returns what is known about an id, with the value of a live message.
@@ -47,7 +48,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// at most 16 ids; several operations are not one snapshot.
     ///
     /// ```
-    /// # use delayline::{Found, Queue, Status};
+    /// # use delayline::message::Status;
+    /// # use delayline::{Found, Queue};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
@@ -87,7 +89,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until
     /// `limit` has passed, and returns how far it has come ([G32](crate::guarantees#g32)). An id
     /// that the queue does not know is
-    /// [`Progress::Unknown`] at once.
+    /// [`Completion::Unknown`] at once.
     ///
     /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All who
     /// wait for messages of one queue in a process share one task, whose calls look for up to 1,000
@@ -99,7 +101,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use delayline::{Error, Job, Outcome, Progress, Queue, Worker};
+    /// # use delayline::{Error, Job, Outcome, Completion, Queue, Worker};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let squares: Queue<u64> = delayline::connect("memory:").await?.queue("squares").await?;
@@ -112,7 +114,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// let sent = squares.message(&7).keep_result(Duration::from_secs(60)).send().await?;
     /// let progress = squares.wait_for(sent.id, Duration::from_secs(10)).await?;
-    /// assert_eq!(progress, Progress::acked_with("49"));
+    /// assert_eq!(progress, Completion::acked_with("49"));
     ///
     /// handle.stop(Duration::ZERO);
     /// # running.await.expect("the worker ends");
@@ -129,10 +131,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends 100 ms after `limit`
     /// at the latest, or after one second if `limit` is shorter. The error is
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the
-    /// message was pending in the last two seconds, the wait returns [`Progress::Pending`] instead.
+    /// message was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
     #[doc(alias = "join")]
     #[doc(alias = "wait_until_finished")]
-    pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Progress, Error>
+    pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Completion, Error>
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
@@ -143,7 +145,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use delayline::{Explanation, Queue};
+    /// # use delayline::Queue;
+    /// # use delayline::admin::Explanation;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;
@@ -238,7 +241,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// anything monitors the queue.
     ///
     /// ```
-    /// # use delayline::{Queue, Resolution};
+    /// # use delayline::Queue;
+    /// # use delayline::admin::Resolution;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let orders: Queue<u64> = delayline::connect("memory:").await?.queue("orders").await?;

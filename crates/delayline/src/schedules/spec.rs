@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cron::Cron;
-use crate::{Encode, Error, Json, Kind};
+use crate::codec::{Encode, Json};
+use crate::{Error, Kind};
 
 /// What a schedule sends, where, and when: for [`Schedules::put`](super::Schedules::put).
 ///
@@ -281,7 +282,7 @@ fn valid_grace(grace: Millis) -> Result<Millis, Violation> {
 }
 
 fn not_json() -> Error {
-    Error::encode(crate::CodecError::new("it is not JSON"))
+    Error::encode(crate::codec::CodecError::new("it is not JSON"))
 }
 
 impl TryFrom<Form> for Spec {

@@ -14,7 +14,8 @@ use delayline_core::{Headers, Violation};
 /// own, because `tracing` alone has no such ids.
 ///
 /// ```
-/// use delayline::{Headers, TraceContext};
+/// use delayline::message::Headers;
+/// use delayline::telemetry::TraceContext;
 ///
 /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// let context = TraceContext::parse(text)?.with_state("vendor=1")?;

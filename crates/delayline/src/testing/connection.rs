@@ -9,7 +9,7 @@ use delayline_memory::ManualClock;
 
 use super::recorder::Recorder;
 use super::{TestQueue, TestWorkers, fail, timestamp};
-use crate::Json;
+use crate::codec::Json;
 use crate::connection::{Connection, Way};
 use crate::local::{Local, Memory};
 
@@ -25,7 +25,8 @@ use crate::local::{Local, Memory};
 /// use std::time::Duration;
 ///
 /// use delayline::testing::TestConnection;
-/// use delayline::{Connection, Error, Job, Queue, Status};
+/// use delayline::message::Status;
+/// use delayline::{Connection, Error, Job, Queue};
 ///
 /// // The code under test: an order is closed after half an hour, and a mail follows a day later.
 /// async fn placed(connection: &Connection, order: u64) -> Result<(), Error> {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use delayline_core::{MessageId, QueueName, Status, Timestamp};
 
 use super::{TestQueue, TestWorkers};
-use crate::{Decode, HandlerError, Job, Outcome};
+use crate::codec::Decode;
+use crate::worker::HandlerError;
+use crate::{Job, Outcome};
 
 /// The deliveries that a drain has handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +76,7 @@ impl<T: Send + 'static, C: Decode<T>> TestQueue<T, C> {
     /// moves it.
     ///
     /// Messages are handled one after the other, in the queue's order. Only a
-    /// [`batch_handler`](crate::batch_handler) gets several at once: up to its maximum of
+    /// [`batch_handler`](crate::worker::batch_handler) gets several at once: up to its maximum of
     /// the messages due at the same instant. Its linger takes no time. Everything else works as in
     /// a worker: failures and their limits, panics, payloads that cannot be decoded. A handler that
     /// sleeps uses tokio's clock, which is a different one: see `tokio::time::pause`.

@@ -9,7 +9,7 @@ use delayline_core::{MessageId, Millis, NewMessage, Priority};
 
 use super::recorder::Record;
 use super::{fail, timestamp};
-use crate::{CodecError, Decode, Json};
+use crate::codec::{CodecError, Decode, Json};
 
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
 /// [`TestQueue::sent`](super::TestQueue::sent).

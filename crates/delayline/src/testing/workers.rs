@@ -14,8 +14,10 @@ use tokio::task::{Id, JoinSet};
 use uuid::Uuid;
 
 use super::{Drained, Handled, TestConnection, TestQueue, fail};
+use crate::codec::Decode;
+use crate::worker::HandlerError;
 use crate::worker::{Alone, Gathering, Retry};
-use crate::{Decode, HandlerError, Job, Outcome};
+use crate::{Job, Outcome};
 
 /// Handlers of several queues of a [`TestConnection`], from [`TestConnection::workers`].
 ///
@@ -23,7 +25,7 @@ use crate::{Decode, HandlerError, Job, Outcome};
 /// comes from the queue whose next message was due first; within a queue, its own order counts.
 /// With equal due times, the queue that was added first is first.
 ///
-/// A [`batch_handler`](crate::batch_handler) gets several messages at once: up to its maximum of
+/// A [`batch_handler`](crate::worker::batch_handler) gets several messages at once: up to its maximum of
 /// the messages due at the same instant. Its linger takes no time.
 #[must_use = "they do nothing until they drain"]
 pub struct TestWorkers {

@@ -10,7 +10,7 @@ use tokio::task::JoinError;
 use super::control::Control;
 use super::handler::{Rules, Start, starter, without_outcome};
 use super::{HandlerError, Job, Outcome};
-use crate::Decode;
+use crate::codec::Decode;
 use crate::telemetry::Label;
 
 /// Handles deliveries as a worker would.

@@ -36,7 +36,8 @@ use super::{HandlerError, Job, Outcome};
 /// ```
 /// use std::time::Duration;
 ///
-/// use delayline::{Job, Queue, Worker, batch_handler};
+/// use delayline::worker::batch_handler;
+/// use delayline::{Job, Queue, Worker};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {

@@ -16,7 +16,8 @@ use super::handler::Rules;
 use super::hook::Hook;
 use super::retry::Retry;
 use super::{Stuck, Undecodable, Worker};
-use crate::{Error, Json, Queue};
+use crate::codec::Json;
+use crate::{Error, Queue};
 
 /// Configures a [`Worker`]. Values are checked by [`build`](Self::build).
 #[must_use = "a builder does nothing until `build`"]
@@ -164,7 +165,7 @@ impl<T, C> WorkerBuilder<T, C> {
     /// counted and the message is retried ([`Undecodable::Retry`]). So a worker that does not know
     /// a new format yet leaves the message to others. If it uses up
     /// the message's failures, the reason of the death is
-    /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
+    /// [`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable).
     pub const fn on_undecodable(mut self, undecodable: Undecodable) -> Self {
         self.rules.undecodable = undecodable;
         self

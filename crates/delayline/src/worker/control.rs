@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 
 use delayline_core::worker::CancelReason;
-use tokio_util::sync::CancellationToken;
 
-use crate::CodecError;
+use super::Cancellation;
+use crate::codec::CodecError;
 
-/// A token that remembers why it fired.
+/// What a worker and the handler of one message share.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    pub(super) token: CancellationToken,
+    pub(super) cancellation: Cancellation,
     reason: OnceLock<CancelReason>,
     /// The kind of the message, as its handler is registered.
     kind: OnceLock<&'static str>,
@@ -22,7 +22,7 @@ impl Control {
     /// Fires the token. Only the first reason is kept.
     pub(super) fn cancel(&self, reason: CancelReason) {
         let _ = self.reason.set(reason);
-        self.token.cancel();
+        self.cancellation.cancel();
     }
 
     pub(super) fn reason(&self) -> Option<CancelReason> {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::undecodable::Undecodable;
 use super::{CancelReason, HandlerError, Job, Outcome};
-use crate::Decode;
+use crate::codec::Decode;
 use crate::telemetry::Label;
 
 /// Makes the future that handles a delivery, given how late it was claimed.

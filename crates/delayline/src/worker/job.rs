@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{Headers, Lease, MessageId, MessageInfo, Timestamp};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::control::Control;
-use super::{CancelReason, Outcome};
+use super::{CancelReason, Cancellation, Outcome};
 use crate::telemetry::Label;
 use crate::{Draft, Error};
 
@@ -177,13 +176,13 @@ impl<T> Job<T> {
         })
     }
 
-    /// A token that fires when it is no longer useful to continue: see [`CancelReason`]. The
+    /// Returns what fires when it is no longer useful to continue: see [`CancelReason`]. The
     /// handler is not forced to end; its result counts as long as the lease is valid.
-    pub fn cancellation(&self) -> &CancellationToken {
-        &self.control.token
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.control.cancellation
     }
 
-    /// Why the token has fired; `None` if it has not.
+    /// Returns why the [`cancellation`](Self::cancellation) has fired; `None` if it has not.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.control.reason()

@@ -10,8 +10,10 @@ use delayline_core::{
     QueueName, Schedule, Settlement, Timestamp, Violation,
 };
 
+use crate::Error;
+use crate::message::Sendable;
 use crate::queue::same_queue;
-use crate::{Error, HandlerError, Sendable};
+use crate::worker::HandlerError;
 
 /// How the handling of a message ended.
 ///
@@ -48,7 +50,7 @@ pub enum Outcome {
     },
     /// The payload could not be decoded, with what the codec reported. It counts as a failure, and
     /// is retried as the worker's retry policy says. If it is the last failure allowed, the reason
-    /// of the death is [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
+    /// of the death is [`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable).
     ///
     /// Workers return this for payloads that their codec cannot decode. Return it from a handler
     /// that decodes a part of the payload itself.

@@ -34,7 +34,8 @@ use super::{Job, Outcome};
 /// ```
 /// use std::time::Duration;
 ///
-/// use delayline::{Job, Queue, Worker, service_handler};
+/// use delayline::worker::service_handler;
+/// use delayline::{Job, Queue, Worker};
 /// use tower::{ServiceBuilder, service_fn};
 ///
 /// async fn invoice(job: Job<u64>) -> Result<(), std::io::Error> {

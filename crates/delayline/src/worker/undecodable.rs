@@ -1,7 +1,7 @@
 //! Messages whose payloads the codec cannot decode.
 
 use super::Outcome;
-use crate::CodecError;
+use crate::codec::CodecError;
 
 /// What a worker does with a message whose payload its codec cannot decode: see
 /// [`WorkerBuilder::on_undecodable`](super::WorkerBuilder::on_undecodable).
@@ -10,14 +10,14 @@ use crate::CodecError;
 pub enum Undecodable {
     /// Count a failure, and retry the message as the worker's retry policy says: a worker that can
     /// decode it may get it then. At its last allowed failure it becomes a dead letter
-    /// ([`DeathReason::Undecodable`](crate::DeathReason::Undecodable)).
+    /// ([`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable)).
     #[default]
     Retry,
     /// Release the message, uncounted, until another worker gets it. The queue also delivers it to
     /// this worker again, at once, so use this only while both versions of a program run.
     Release,
     /// Make the message a dead letter at once
-    /// ([`DeathReason::Rejected`](crate::DeathReason::Rejected)).
+    /// ([`DeathReason::Rejected`](crate::message::DeathReason::Rejected)).
     Reject,
 }
 

@@ -10,7 +10,8 @@ use super::builder::out_of_range;
 use super::run::{Lane, Run};
 use super::stop::Stop;
 use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle};
-use crate::{Decode, Error};
+use crate::Error;
+use crate::codec::Decode;
 
 /// Handles the messages of several queues with a shared number of concurrent handlers.
 ///

@@ -7,8 +7,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use delayline::admin::{QueueName, Stats};
 use delayline::backend::{At, Backend, Found, Op, Reply, Wakeup};
-use delayline::{Durability, ErrorKind, MessageId, QueueName, Stats, Timestamp};
+use delayline::{Durability, ErrorKind, MessageId, Timestamp};
 use delayline_core::{Applied, Error};
 use delayline_memory::MemoryBackend;
 use tokio::time::Instant;

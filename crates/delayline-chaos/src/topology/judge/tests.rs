@@ -193,13 +193,13 @@ fn a_result_that_is_kept_is_there_unless_it_may_be_lost() {
     let kept = kept(&primary.entries, &[]);
     assert_eq!(kept.len(), 1);
     let bytes = &kept[&id()];
-    let is_there = |bytes: &'static [u8]| Progress::Finished {
+    let is_there = |bytes: &'static [u8]| Completion::Finished {
         status: Status::Acked,
         result: Some(Bytes::from_static(bytes)),
     };
     assert_eq!(has_result(&id(), bytes, Some(&is_there(b"done"))), Ok(()));
-    let finished = Progress::finished(Status::Acked);
-    for wrong in [Some(&is_there(b"gone")), Some(&finished), Some(&Progress::Unknown), None] {
+    let finished = Completion::finished(Status::Acked);
+    for wrong in [Some(&is_there(b"gone")), Some(&finished), Some(&Completion::Unknown), None] {
         assert!(has_result(&id(), bytes, wrong).unwrap_err().starts_with("G32"));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use delayline::{Bytes, MessageId, Purged, Queue, Raw, Redriven};
+use delayline::admin::{Purged, Redriven};
+use delayline::codec::Raw;
+use delayline::{Bytes, MessageId, Queue};
 
 use crate::failure::Failure;
 use crate::report::Fate;

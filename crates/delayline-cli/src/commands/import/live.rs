@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use delayline::backend::UpdateDue;
-use delayline::{
-    Cancelled, Enqueued, FinishedIds, Known, MessageId, NewMessage, Queue, Raw, Schedule, Update,
-    UpdateContent,
-};
+use delayline::backend::{NewMessage, Schedule};
+use delayline::codec::Raw;
+use delayline::message::FinishedIds;
+use delayline::update::{Known, Update, UpdateContent};
+use delayline::{Cancelled, Enqueued, MessageId, Queue};
 use delayline_json::duration;
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline::{CancelReason, Outcome};
+use delayline::Outcome;
+use delayline::worker::CancelReason;
 use delayline_json::{self as json, rfc3339};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};

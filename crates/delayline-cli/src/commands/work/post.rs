@@ -5,7 +5,9 @@ mod signature;
 
 use std::time::Duration;
 
-use delayline::{Bytes, CancelReason, Outcome, TraceContext};
+use delayline::telemetry::TraceContext;
+use delayline::worker::CancelReason;
+use delayline::{Bytes, Outcome};
 use delayline_json::{headers as headers_json, rfc3339};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;

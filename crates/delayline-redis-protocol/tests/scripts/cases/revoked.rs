@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use delayline_core::{ErrorClass, Priority};
-use delayline_redis_protocol::{Role, Script};
+use delayline_redis_protocol::{AclRole, Script};
 
 use super::*;
 
 /// Every command of every operation is taken away between two calls, for one key at a time. Nothing may
 /// change then, and the refusal must name both.
 pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
-    let rules = Role::Admin.rules(&QueueName::new("q").unwrap()) + &format!(" ~{LIST} ~{STREAM}");
+    let rules =
+        AclRole::Admin.rules(&QueueName::new("q").unwrap()) + &format!(" ~{LIST} ~{STREAM}");
     let server = Server::builder().acl_user(&format!("worker >secret {rules}")).start();
     let asks = Capability::RightsAreAsked.is_of(&server);
     let queue = open::<C>(&server.url_with_login("worker", "secret")).await.unwrap();

@@ -6,8 +6,9 @@
 //! is sent once in effect, and an entry is taken only as it was sent.
 
 use bytes::Bytes;
+use delayline::Timestamp;
 use delayline::limits::MAX_UPDATE_BYTES;
-use delayline::{Timestamp, UpdateToken};
+use delayline::update::UpdateToken;
 use delayline_redis_protocol::Value;
 use uuid::Uuid;
 

@@ -1,0 +1,22 @@
+//! What the calls return that look into a queue, a server or all of its queues, and change them as
+//! an operator does.
+//!
+//! [`Queue::stats`](crate::Queue::stats), [`history`](crate::Queue::history),
+//! [`forecast`](crate::Queue::forecast) and [`explain`](crate::Queue::explain) look into a queue;
+//! [`list`](crate::Queue::list) and [`dead_letters`](crate::Queue::dead_letters) go through its
+//! messages; [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
+//! [`Connection::find_queues`](crate::Connection::find_queues) finds queues, and `Connect::survey`
+//! and `Connection::inspect` examine servers.
+
+pub use delayline_core::{
+    Finding, Forecast, History, HistoryPoint, Position, Purged, QueueName, Redriven, Resolution,
+    Stats, Totals,
+};
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub use delayline_redis_protocol::{
+    AclRole, Denial, Inspection, Removal, SentinelReport, SentinelView, ServerReport, Survey,
+    TopologyKind,
+};
+
+pub use crate::connection::FoundQueues;
+pub use crate::queue::{Audit, Explanation, Listed, Listing};

@@ -61,6 +61,7 @@ const RULES: &[(&str, &[&str], &str)] = &[
     ("delayline-redis", &["fred"], "drivers do not know each other"),
     ("delayline-fred", &["redis"], "drivers do not know each other"),
     ("delayline-memory", &["redis", "fred"], "the embedded backend needs no server"),
+    ("delayline-file", &["redis", "fred"], "the embedded backend needs no server"),
     ("delayline-testkit", &["redis", "fred"], "the suite is for every backend"),
     (
         "delayline-driver-testkit",

@@ -64,7 +64,7 @@ impl Defect {
 }
 
 /// By the beginning of a path that a defect touches.
-const SUITES: [(&str, &[&str]); 7] = [
+const SUITES: [(&str, &[&str]); 8] = [
     (
         "crates/delayline-redis-protocol/lua",
         &[
@@ -81,6 +81,7 @@ const SUITES: [(&str, &[&str]); 7] = [
         "crates/delayline-core",
         &["test -p delayline-core -p delayline-memory", "run --release -p delayline-sim"],
     ),
+    ("crates/delayline-file", &["test -p delayline-file"]),
     ("crates/delayline-memory", &["test -p delayline-memory", "test -p delayline --lib --tests"]),
     (
         "crates/delayline-redis-protocol/src",

@@ -1,0 +1,205 @@
+//! One queue of a directory.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use delayline_core::{
+    Applied, At, Backend, DestinationKey, Durability, Element, Error, ErrorKind, Op, QueueName,
+    State, Wakeup,
+};
+use tokio::sync::Notify;
+
+use crate::directory::Inner;
+use crate::record::{self, Clock};
+use crate::replay::Contents;
+
+/// A queue that is stored in a [`Directory`](crate::Directory). Share it between tasks with an
+/// [`Arc`].
+pub struct FileBackend {
+    directory: Arc<Inner>,
+    queue: Arc<Queue>,
+}
+
+/// A queue.
+pub(crate) struct Queue {
+    pub(crate) number: u32,
+    pub(crate) name: QueueName,
+    state: Mutex<Live>,
+    bell: Notify,
+}
+
+/// What a queue is like, on disk or about to be.
+pub(crate) struct Live {
+    state: State,
+    revision: u64,
+    /// The sequence number of the frame that has changed it last; 0 for one before this process.
+    last: u64,
+    /// Whether a frame or the snapshot has its name.
+    stored: bool,
+}
+
+impl Live {
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(number: u32, name: QueueName, mut state: State, stored: bool) -> Self {
+        let revision = Contents::revision(&mut state);
+        let live = Live { state, revision, last: 0, stored };
+        Self { number, name, state: Mutex::new(live), bell: Notify::new() }
+    }
+
+    pub(crate) fn is_stored(&self) -> bool {
+        self.lock().stored
+    }
+
+    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a
+    /// way that matters more than going on.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Live> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileBackend {
+    pub(crate) const fn new(directory: Arc<Inner>, queue: Arc<Queue>) -> Self {
+        Self { directory, queue }
+    }
+
+    /// Takes all elements out of a destination of relays, as its consumers would, and returns them once
+    /// that is on disk. A relay in a directory puts them nowhere else, so a program that takes none
+    /// keeps them all.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the elements may have been taken, and are gone.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Backend::apply`].
+    pub async fn take_relayed(&self, key: &DestinationKey) -> Result<Vec<Element>, Error> {
+        let log = &self.directory.log;
+        let body = record::take(self.queue.number, key);
+        let bytes = body.len();
+        let room = log.room(bytes, false).await?;
+        let (elements, last) = {
+            let mut live = self.queue.lock();
+            let elements = live.state.take_relayed(key);
+            if !elements.is_empty() {
+                live.last = log.append(body)?;
+                room.used(1, bytes);
+            }
+            (elements, live.last)
+        };
+        log.durable(last).await?;
+        Ok(elements)
+    }
+
+    /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame that
+    /// the reply has to wait for.
+    async fn execute(&self, at: At, op: &Op) -> Result<(Applied, bool, u64), Error> {
+        let log = &self.directory.log;
+        // The name of a new queue precedes its first operation.
+        let name = record::queue(self.queue.number, &self.queue.name);
+        let mut prepared = None;
+        if !op.is_read_only() {
+            let body = record::encode_op(op)?;
+            let frame = usize::try_from(crate::segment::FRAME).unwrap_or(usize::MAX);
+            let room = log.room(body.len() + name.len() + frame, grows(op)).await?;
+            prepared = Some((body, room));
+        }
+        let mut live = self.queue.lock();
+        log.check()?;
+        // Read under the lock, so that the instants of operations never go back.
+        let (now, clock) = match at {
+            At::Server => (self.directory.clock.now()?, Clock::Machine),
+            At::Fixed(now) => (now, Clock::Test),
+        };
+        let (applied, hint) = live.state.apply_and_hint(now, op);
+        if applied.revision != live.revision
+            && let Some((mut body, room)) = prepared
+        {
+            live.revision = applied.revision;
+            record::stamp(&mut body, self.queue.number, now, clock, applied.revision);
+            let (mut bodies, mut bytes) = (1, body.len());
+            if !live.stored {
+                (bodies, bytes) = (2, bytes + name.len());
+                log.append(name)?;
+                live.stored = true;
+            }
+            live.last = log.append(body)?;
+            room.used(bodies, bytes);
+        }
+        Ok((applied, hint, live.last))
+    }
+}
+
+/// Whether an operation makes a queue larger, so that it may not use the reserve of a full disk.
+fn grows(op: &Op) -> bool {
+    match op {
+        Op::Enqueue(_) => true,
+        Op::HandOff(items) => {
+            items.iter().any(|item| !item.messages.is_empty() || item.result.is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Omits the messages.
+impl fmt::Debug for FileBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileBackend").field("queue", &self.queue.name).finish_non_exhaustive()
+    }
+}
+
+/// A reply, also that of a read, waits until what it says is on disk.
+///
+/// Fails with [`ErrorKind::DiskFull`] if the disk has no room: enqueues first, and what drains a queue
+/// only once the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the disk has failed,
+/// until the directory is opened again. Fails with [`ErrorKind::Busy`] while the machine's clock is more
+/// than an hour behind.
+#[async_trait]
+impl Backend for FileBackend {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        let (applied, hint, last) = self.execute(at, op).await?;
+        if hint {
+            self.queue.bell.notify_one();
+        }
+        self.directory.log.durable(last).await?;
+        Ok(applied)
+    }
+
+    fn queue_name(&self) -> Option<&QueueName> {
+        Some(&self.queue.name)
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        if let Durability::None | Durability::Disk = durability {
+            return self.apply(at, op).await;
+        }
+        durability.validate()?;
+        let detail = format!("{durability}: a directory is on one disk, and always synced");
+        Err(Error::with_detail(ErrorKind::Unsupported("durability"), detail))
+    }
+}
+
+#[async_trait]
+impl Wakeup for FileBackend {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        Ok(tokio::time::timeout(timeout, self.queue.bell.notified()).await.is_ok())
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.queue.bell.notify_one();
+        Ok(())
+    }
+}

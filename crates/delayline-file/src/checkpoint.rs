@@ -1,0 +1,196 @@
+//! Checkpoints: snapshots made from the files, beside the running queues.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::OpenError;
+use crate::disk::Disk;
+use crate::log::Log;
+use crate::names;
+use crate::replay::{Files, sealed};
+use crate::snapshot;
+
+/// Decides when the next snapshot is made, and makes it in a thread of its own.
+pub(crate) struct Checkpoints {
+    disk: Arc<dyn Disk>,
+    /// A checkpoint pays from this many bytes of log on.
+    least: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The number of the latest snapshot; 0 if there is none.
+    snapshot: u64,
+    /// Its size in bytes.
+    size: u64,
+    /// The bytes of the frames that are not in it.
+    logged: u64,
+    /// The segments that are not in it, but for the current one.
+    segments: u64,
+    running: Option<JoinHandle<()>>,
+    finished: Option<SystemTime>,
+    /// When the disk last had no room for one.
+    full: Option<Instant>,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        least: u64,
+        files: &Files,
+        size: u64,
+        logged: u64,
+    ) -> Self {
+        let state = State {
+            snapshot: files.snapshot,
+            size,
+            logged,
+            segments: u64::try_from(files.segments.len()).unwrap_or(u64::MAX),
+            running: None,
+            finished: None,
+            full: None,
+        };
+        Self { disk, least, state: Mutex::new(state) }
+    }
+
+    /// Counts bytes of the log.
+    pub(crate) fn logged(&self, bytes: u64) {
+        self.lock().logged += bytes;
+    }
+
+    /// Returns an upper bound for the size of the next snapshot in bytes.
+    pub(crate) fn next_size(&self) -> u64 {
+        let state = self.lock();
+        next_size(state.size, state.logged)
+    }
+
+    /// Whether a checkpoint of the current segment, of this length, would make room on a full disk.
+    pub(crate) fn would_help(&self, written: u64) -> bool {
+        let state = self.lock();
+        !state.is_running() && !state.failed_lately() && written >= self.least / 8
+    }
+
+    /// Starts a checkpoint of the segments before `current`, if one is due.
+    pub(crate) fn start_if_due(self: &Arc<Self>, current: u64, full: bool, log: &Arc<Log>) {
+        let mut state = self.lock();
+        if state.is_running() || state.failed_lately() {
+            return;
+        }
+        let from = state.snapshot;
+        let has_sealed = current > from.max(1);
+        let is_large = state.logged >= self.least.max(state.size) || state.segments > MAX_SEGMENTS;
+        if !has_sealed || !(is_large || full && state.logged > self.least / 8) {
+            return;
+        }
+        let (checkpoints, log) = (Arc::clone(self), Arc::clone(log));
+        let logged = state.logged;
+        log.making_room(true);
+        let running = Running(log);
+        let run = move || checkpoints.run(from, current, logged, &running.0);
+        match thread::Builder::new().name("delayline-checkpoint".to_owned()).spawn(run) {
+            Ok(thread) => state.running = Some(thread),
+            Err(error) => tracing::warn!(%error, "no thread for a checkpoint"),
+        }
+    }
+
+    fn run(&self, from: u64, to: u64, logged: u64, log: &Log) {
+        match self.make(from, to) {
+            Ok(size) => {
+                let mut state = self.lock();
+                (state.snapshot, state.size, state.segments) = (to, size, 0);
+                state.logged = state.logged.saturating_sub(logged);
+                (state.finished, state.full) = (Some(SystemTime::now()), None);
+            }
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(%error, "the disk has no room for a checkpoint");
+                let _ = self.disk.remove(&names::temporary(to));
+                self.lock().full = Some(Instant::now());
+            }
+            Err(error) => log.fail(&format!("a checkpoint failed: {error}")),
+        }
+    }
+
+    fn make(&self, from: u64, to: u64) -> Result<u64, OpenError> {
+        let contents = sealed(&*self.disk, from, to)?;
+        let queues = contents.queues.iter().map(|(number, it)| (*number, &it.name, &it.state));
+        let size = snapshot::write(&*self.disk, to, false, contents.clock, contents.next, queues)
+            .map_err(|source| OpenError::Io {
+            path: names::snapshot(to).into(),
+            what: "write",
+            source,
+        })?;
+        remove_obsolete(&*self.disk);
+        Ok(size)
+    }
+
+    /// Waits until no checkpoint is running.
+    pub(crate) fn join(&self) {
+        let running = self.lock().running.take();
+        if let Some(thread) = running
+            && thread.join().is_err()
+        {
+            tracing::error!("a checkpoint has panicked");
+        }
+    }
+
+    /// Returns number and size of the latest snapshot, the bytes of the log since, and when this process
+    /// finished one.
+    pub(crate) fn latest(&self) -> (u64, u64, u64, Option<SystemTime>) {
+        let state = self.lock();
+        (state.snapshot, state.size, state.logged, state.finished)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns an upper bound for the size of the next snapshot in bytes: a message takes at most three
+/// times its bytes in the log.
+pub(crate) const fn next_size(latest: u64, logged: u64) -> u64 {
+    latest.saturating_add(logged.saturating_mul(3)).saturating_add(OVERHEAD)
+}
+
+/// A checkpoint, until it is dropped.
+struct Running(Arc<Log>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.making_room(false);
+    }
+}
+
+impl State {
+    fn is_running(&self) -> bool {
+        self.running.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    fn failed_lately(&self) -> bool {
+        self.full.is_some_and(|since| since.elapsed() < RETRY)
+    }
+}
+
+/// Removes files that no recovery reads. What cannot be removed is removed the next time.
+pub(crate) fn remove_obsolete(disk: &dyn Disk) {
+    let removed = Files::find(disk)
+        .and_then(|files| files.obsolete.iter().try_for_each(|name| disk.remove(name)));
+    report(removed);
+}
+
+fn report(removed: io::Result<()>) {
+    if let Err(error) = removed {
+        tracing::debug!(%error, "an old file of the log was not removed");
+    }
+}
+
+/// Room for what queues keep besides messages, in bytes.
+const OVERHEAD: u64 = 1 << 20;
+
+/// More segments than these are worth a checkpoint, however small they are: each start adds one.
+const MAX_SEGMENTS: u64 = 16;
+
+/// How long a disk without room for a snapshot is left alone.
+const RETRY: Duration = Duration::from_secs(10);

@@ -1,0 +1,52 @@
+//! The clock of a directory: the machine's, which never goes back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use delayline_core::limits::MAX_TIMESTAMP_MS;
+use delayline_core::{Error, ErrorKind, Timestamp};
+
+/// How far the machine's clock may be behind the latest instant, in milliseconds: an hour. Up to that,
+/// time stands still until the clock has caught up.
+pub(crate) const MAX_STEP_BACK_MS: u64 = 3_600_000;
+
+/// A clock that never goes back.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    /// The latest instant, in milliseconds.
+    latest: AtomicU64,
+}
+
+impl Clock {
+    pub(crate) const fn new(latest: Timestamp) -> Self {
+        Self { latest: AtomicU64::new(latest.as_ms()) }
+    }
+
+    /// Returns the time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Busy`] if the machine's clock has stepped back too far.
+    pub(crate) fn now(&self) -> Result<Timestamp, Error> {
+        let machine = machine_ms();
+        let latest = self.latest.fetch_max(machine, Ordering::AcqRel).max(machine);
+        if latest - machine > MAX_STEP_BACK_MS {
+            let detail =
+                format!("the clock shows {machine} ms, and showed {latest} ms before: correct it");
+            return Err(Error::with_detail(ErrorKind::Busy, detail));
+        }
+        Ok(Timestamp::from_ms(latest).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Returns the latest instant.
+    pub(crate) fn latest(&self) -> Timestamp {
+        Timestamp::from_ms(self.latest.load(Ordering::Acquire)).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// What the machine's clock shows, rounded down, unlike due times: a message due in this millisecond
+/// is due.
+pub(crate) fn machine_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).min(MAX_TIMESTAMP_MS)
+}

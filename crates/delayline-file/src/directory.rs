@@ -1,0 +1,287 @@
+//! A directory with many queues and one log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use delayline_core::{Error, QueueName, State, Timestamp, Violation};
+
+use crate::backend::Queue;
+use crate::checkpoint::{Checkpoints, next_size, remove_obsolete};
+use crate::clock::{Clock, MAX_STEP_BACK_MS, machine_ms};
+use crate::disk::{Disk, RealDisk};
+use crate::log::Log;
+use crate::replay::{Contents, Recovered, recover};
+use crate::writer::{CreateError, Segment, Writer};
+use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
+
+/// Queues that are stored in a directory of the local disk. One process uses it at a time. Clones
+/// share it; it is closed when they and all its queues are dropped.
+///
+/// A call returns once its effect is on disk. All queues share one log, and all calls that wait share
+/// one sync. The messages are in memory as well.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use delayline_core::{At, Backend, MessageId, NewMessage, Op};
+/// use delayline_file::{Directory, Options};
+///
+/// # let parent = tempfile::tempdir()?;
+/// # let path = parent.path().join("queues");
+/// let directory = Directory::open(&path, Options::default())?;
+/// let orders = directory.queue("orders".parse()?)?;
+/// let message = NewMessage::new(MessageId::try_from("order-1")?, "close it");
+/// orders.apply(At::Server, &Op::Enqueue(vec![message])).await?;
+/// drop((directory, orders));
+///
+/// let directory = Directory::open(&path, Options::default())?;
+/// assert_eq!(directory.queues(), ["orders".parse()?]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Directory(Arc<Inner>);
+
+pub(crate) struct Inner {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) clock: Clock,
+    checkpoints: Arc<Checkpoints>,
+    queues: Mutex<Queues>,
+    /// The sequence number with which it was opened, and whether a snapshot of a closed directory had
+    /// all before.
+    opened: (u64, bool),
+    writer: Option<JoinHandle<u64>>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_name: BTreeMap<QueueName, Arc<Queue>>,
+    /// The number of the next queue.
+    next: u32,
+}
+
+/// The size of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Bytes of the log that no snapshot has replaced yet.
+    pub log_bytes: u64,
+    /// Bytes of the latest snapshot; 0 if there is none.
+    pub snapshot_bytes: u64,
+    /// When this process finished its latest checkpoint.
+    pub last_checkpoint: Option<SystemTime>,
+    /// Bytes that files can still take.
+    pub free_bytes: u64,
+}
+
+impl Directory {
+    /// Opens a directory, and creates it if there is none. Reads everything in it, which takes seconds
+    /// for a million messages: in an asynchronous program, call it in a blocking task.
+    ///
+    /// What a crash has torn, and was never acknowledged, is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]. What is stored was not changed.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        let disk = RealDisk::open(path.as_ref())?;
+        Self::on(Arc::new(disk), path.as_ref().to_owned(), options)
+    }
+
+    pub(crate) fn on(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let recovered = recover(&*disk)?;
+        let last = recovered.contents.clock;
+        let now = machine_ms();
+        let is_behind = last.as_ms().saturating_sub(now) > MAX_STEP_BACK_MS;
+        if is_behind && !options.accept_clock {
+            let now = Timestamp::from_ms(now).unwrap_or_default();
+            return Err(OpenError::Clock { now, last });
+        }
+        let clock = Clock::new(if is_behind { Timestamp::MIN } else { last });
+        let begun = begin(&*disk, &recovered, options).map_err(|source| OpenError::Io {
+            path: path.clone(),
+            what: "begin a segment of the log",
+            source,
+        })?;
+        let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
+        let next = contents.next;
+        let log = Arc::new(Log::new(next, begun.room(), options.reserve));
+        let (least, checkpoints) = (options.segment, Arc::clone(&disk));
+        let checkpoints =
+            Arc::new(Checkpoints::new(checkpoints, least, &files, snapshot_size, logged));
+        let writer = {
+            let (disk, log) = (Arc::clone(&disk), Arc::clone(&log));
+            Writer::new(disk, log, Arc::clone(&checkpoints), options, begun, next)
+        };
+        let thread = thread::Builder::new().name("delayline-log".to_owned());
+        let writer = thread.spawn(move || writer.run()).map_err(|source| OpenError::Io {
+            path: path.clone(),
+            what: "start a thread",
+            source,
+        })?;
+        Ok(Self(Arc::new(Inner {
+            path,
+            disk,
+            log,
+            clock,
+            checkpoints,
+            queues: Mutex::new(Queues::of(contents)),
+            opened: (next, closed && files.segments.is_empty()),
+            writer: Some(writer),
+        })))
+    }
+
+    /// Returns the queue of this name, always the same. One that is new is stored with its first
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that were only
+    /// opened.
+    pub fn queue(&self, name: QueueName) -> Result<FileBackend, Error> {
+        let mut queues = self.0.queues();
+        if let Some(queue) = queues.by_name.get(&name) {
+            return Ok(FileBackend::new(Arc::clone(&self.0), Arc::clone(queue)));
+        }
+        if queues.by_name.len() == MAX_QUEUES {
+            return Err(Violation::TooLong {
+                what: "the directory",
+                unit: "queues",
+                actual: MAX_QUEUES + 1,
+                limit: MAX_QUEUES,
+            }
+            .into());
+        }
+        let queue = Arc::new(Queue::new(queues.next, name.clone(), State::new(), false));
+        queues.next += 1;
+        queues.by_name.insert(name, Arc::clone(&queue));
+        Ok(FileBackend::new(Arc::clone(&self.0), queue))
+    }
+
+    /// Returns the names of all queues that are stored, in order.
+    #[must_use]
+    pub fn queues(&self) -> Vec<QueueName> {
+        let queues = self.0.queues();
+        let stored = queues.by_name.iter().filter(|(_, queue)| queue.is_stored());
+        stored.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the path with which the directory was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Returns the size of the directory.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (_, snapshot_bytes, log_bytes, last_checkpoint) = self.0.checkpoints.latest();
+        let free_bytes = self.0.disk.free().unwrap_or_default();
+        Usage { log_bytes, snapshot_bytes, last_checkpoint, free_bytes }
+    }
+}
+
+/// Tidies up after what was recovered, and begins a new segment: nothing is ever appended to one that a
+/// crash may have torn.
+fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::Result<Segment> {
+    let mut last = match recovered.last {
+        Some((number, end)) => Some((disk.edit(&names::segment(number))?, end)),
+        None => None,
+    };
+    if let Some((last, _)) = &mut last {
+        // Recovered frames may be in the system's cache only.
+        last.sync()?;
+    }
+    recovered.files.obsolete.iter().try_for_each(|name| disk.remove(name))?;
+    let next = recovered.last.map(|(number, _)| number + 1);
+    let number = recovered.torn.or(next).unwrap_or_else(|| recovered.files.snapshot.max(1));
+    let wanted = 2 * options.reserve + options.chunk;
+    let first = recovered.contents.next;
+    let least = LEAST.min(wanted);
+    let mut segment =
+        Segment::create(disk, number, first, wanted, least).map_err(CreateError::into_io)?;
+    if let Some((mut last, end)) = last {
+        // Not before: frames say how long the last segment is.
+        last.truncate(end)?;
+    }
+    // The next snapshot needs room, too.
+    let snapshot = next_size(recovered.snapshot_size, recovered.logged);
+    let has_room = disk.free()? >= wanted.saturating_add(snapshot);
+    segment.grow_to(if has_room { wanted } else { options.reserve })?;
+    Ok(segment)
+}
+
+impl Queues {
+    fn of(contents: Contents) -> Self {
+        let next = contents.queues.keys().next_back().map_or(1, |last| last + 1);
+        let queue = |(number, stored): (u32, crate::replay::Stored)| {
+            let name = stored.name.clone();
+            (stored.name, Arc::new(Queue::new(number, name, stored.state, true)))
+        };
+        Self { by_name: contents.queues.into_iter().map(queue).collect(), next }
+    }
+}
+
+impl Inner {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing panics while it is locked.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves nothing but a snapshot.
+    fn leave_snapshot(&self, last_segment: u64) -> std::io::Result<()> {
+        let next = self.log.next();
+        if self.opened == (next, true) {
+            return self.disk.remove(&names::segment(last_segment));
+        }
+        let queues = self.queues();
+        let stored: Vec<_> = queues.by_name.values().filter(|queue| queue.is_stored()).collect();
+        let states: Vec<_> = stored.iter().map(|queue| queue.lock()).collect();
+        let all = stored
+            .iter()
+            .zip(&states)
+            .map(|(queue, state)| (queue.number, &queue.name, state.state()));
+        let number = last_segment + 1;
+        let written = snapshot::write(&*self.disk, number, true, self.clock.latest(), next, all);
+        if written.is_err() {
+            // The log has everything.
+            let _ = self.disk.remove(&names::temporary(number));
+        }
+        written?;
+        remove_obsolete(&*self.disk);
+        Ok(())
+    }
+}
+
+/// Closes the directory: waits for what is being written, and leaves a snapshot only.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.log.close();
+        let last_segment = self.writer.take().and_then(|writer| writer.join().ok());
+        self.checkpoints.join();
+        let (Some(last_segment), Ok(())) = (last_segment, self.log.check()) else { return };
+        if let Err(error) = self.leave_snapshot(last_segment) {
+            tracing::warn!(%error, "no snapshot was left; the next start reads the log");
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The least room of a segment with which a directory on a full disk is opened, in bytes. The room that
+/// the last segment then gives back is added.
+const LEAST: u64 = 64 << 10;

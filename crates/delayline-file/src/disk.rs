@@ -1,0 +1,57 @@
+//! The few calls that this crate makes to a disk.
+
+mod real;
+#[cfg(test)]
+pub(crate) mod simulated;
+
+use std::io::{self, Read};
+
+pub(crate) use self::real::RealDisk;
+
+/// One directory. Nothing in it is durable before it is synced: the bytes of a file by
+/// [`DiskFile::sync`], its name by [`sync_directory`](Self::sync_directory).
+pub(crate) trait Disk: Send + Sync + 'static {
+    /// Returns the names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file to read it from its beginning.
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Creates a file, or empties the one of that name.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Opens an existing file to change it.
+    fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Renames a file. It replaces one of the new name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes the names of files durable.
+    fn sync_directory(&self) -> io::Result<()>;
+
+    /// Returns the number of bytes that files can still take.
+    fn free(&self) -> io::Result<u64>;
+}
+
+/// A file that is written.
+pub(crate) trait DiskFile: Send {
+    /// Writes all of `bytes` at an offset.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Lets the file grow to `len` bytes with zeros, and makes sure that the disk has room for them.
+    fn reserve(&mut self, len: u64) -> io::Result<()>;
+
+    /// Cuts the file off after `len` bytes.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes the bytes of the file durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Whether an error says that the disk, or the user's share of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,193 @@
+//! A directory of the file system, locked for one process.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Disk, DiskFile};
+use crate::OpenError;
+use crate::names::is_ours;
+
+/// The name of the lock file. It also marks a directory as ours.
+pub(crate) const LOCK: &str = "delayline.lock";
+
+/// Each line of the lock file: what it is, and the process that holds it.
+const LOCK_HEAD: &str = "delayline queues, in use by process ";
+
+/// A locked directory.
+#[derive(Debug)]
+pub(crate) struct RealDisk {
+    path: PathBuf,
+    /// Opened to sync the names. On systems that cannot open a directory, there is nothing to sync.
+    directory: Option<File>,
+    /// Held as long as the directory is in use.
+    _lock: File,
+}
+
+impl RealDisk {
+    /// Creates the directory if there is none, and locks it.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let failed = |what: &'static str| {
+            let path = path.to_owned();
+            move |source: io::Error| OpenError::Io { path, what, source }
+        };
+        fs::create_dir_all(path).map_err(failed("create the directory"))?;
+        let path = &path.canonicalize().map_err(failed("find the directory"))?;
+        refuse_network(path)?;
+        refuse_foreign(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = options.open(path.join(LOCK)).map_err(failed("open the lock file"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let read = (&lock).take(200).read_to_string(&mut text);
+                let holder = text.trim_end().strip_prefix(LOCK_HEAD).map(str::to_owned);
+                let holder = holder.filter(|_| read.is_ok());
+                return Err(OpenError::InUse { path: path.clone(), holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+        }
+        let name = |lock: &mut File| {
+            lock.set_len(0)?;
+            lock.seek(SeekFrom::Start(0))?;
+            writeln!(lock, "{LOCK_HEAD}{}", std::process::id())
+        };
+        // Only who holds it is lost if the disk is full.
+        match name(&mut lock) {
+            Err(error) if super::is_full(&error) => {}
+            result => result.map_err(failed("write the lock file"))?,
+        }
+        let directory = if cfg!(unix) {
+            Some(File::open(path).map_err(failed("open the directory"))?)
+        } else {
+            None
+        };
+        Ok(Self { path: path.clone(), directory, _lock: lock })
+    }
+}
+
+/// Refuses a directory that has files, but not ours.
+fn refuse_foreign(path: &Path) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Io { path: path.to_owned(), what: "list", source };
+    let mut foreign = None;
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if name == LOCK {
+            return Ok(());
+        }
+        if !is_ours(&name) && name != "lost+found" {
+            foreign = Some(name);
+        }
+    }
+    match foreign {
+        None => Ok(()),
+        Some(file) => Err(OpenError::Foreign { path: path.to_owned(), file }),
+    }
+}
+
+/// Refuses network file systems where they can be recognised: their locks and syncs promise less.
+#[cfg(target_os = "linux")]
+fn refuse_network(path: &Path) -> Result<(), OpenError> {
+    const NFS: i64 = 0x6969;
+    const CIFS: i64 = 0xff53_4d42;
+    const SMB2: i64 = 0xfe53_4d42;
+    const CEPH: i64 = 0x00c3_6400;
+    const V9FS: i64 = 0x0102_1997;
+    let kind = rustix::fs::statfs(path)
+        .map_err(|error| OpenError::Io {
+            path: path.to_owned(),
+            what: "examine the file system",
+            source: error.into(),
+        })?
+        .f_type;
+    #[allow(clippy::useless_conversion, reason = "the type differs between architectures")]
+    let kind = i64::from(kind) & 0xffff_ffff;
+    let name = match kind {
+        NFS => "NFS",
+        CIFS | SMB2 => "SMB",
+        CEPH => "Ceph",
+        V9FS => "9P",
+        _ => return Ok(()),
+    };
+    Err(OpenError::Network { path: path.to_owned(), name })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refuse_network(_: &Path) -> Result<(), OpenError> {
+    Ok(())
+}
+
+impl Disk for RealDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?;
+        names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(File::create(self.path.join(name))?))
+    }
+
+    fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(OpenOptions::new().write(true).open(self.path.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.directory.as_ref().map_or(Ok(()), File::sync_all)
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        #[cfg(unix)]
+        {
+            let stat = rustix::fs::statvfs(&self.path)?;
+            Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        }
+        // Unknown, so that only the disk itself says that it is full.
+        #[cfg(not(unix))]
+        Ok(u64::MAX)
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.seek(SeekFrom::Start(offset))?;
+        self.write_all(bytes)
+    }
+
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match rustix::fs::fallocate(&*self, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+            result => return Ok(result?),
+        }
+        let mut end = self.metadata()?.len();
+        let zeros = [0; 64 * 1024];
+        while end < len {
+            let step = usize::try_from(len - end).map_or(zeros.len(), |left| left.min(zeros.len()));
+            self.write_at(end, &zeros[..step])?;
+            end += u64::try_from(step).unwrap_or(u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,353 @@
+//! A disk in memory that can fail any call, and that keeps any part of what was not synced when its
+//! power fails.
+
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fastrand::Rng;
+
+use super::{Disk, DiskFile};
+
+/// A disk. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct SimulatedDisk(Arc<Mutex<Platter>>);
+
+#[derive(Default)]
+struct Platter {
+    files: Vec<Inode>,
+    /// The names, as programs see them and as they are durable.
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    /// What was done to names since the last sync, in order: the new meaning of each.
+    renamed: Vec<(String, Option<usize>)>,
+    calls: usize,
+    fault: Option<(usize, Fault)>,
+    /// No call reaches a disk without power.
+    dead: bool,
+    /// The bytes that all files may have together.
+    capacity: Option<u64>,
+    /// Defects of the disk's user that tests seed.
+    pub(crate) ignores: Ignored,
+}
+
+#[derive(Clone, Default)]
+struct Inode {
+    /// What programs read.
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes since the last sync.
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+/// What happens at a call that changes something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It fails, once.
+    Error(io::ErrorKind),
+    /// It writes half, and fails.
+    Short,
+    /// It is the last one: the power fails after it.
+    PowerAfter,
+}
+
+/// Calls that do nothing, as if the program had forgotten them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ignored {
+    pub(crate) syncs: bool,
+    pub(crate) directory_syncs: bool,
+}
+
+/// What a crash keeps of what was not synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keep {
+    /// Any part: of each write any bytes, any size, any names.
+    Any(u64),
+    /// All names and sizes, and this many bytes of the writes of each file, in order.
+    Bytes(usize),
+    /// All: the program was killed, the machine goes on.
+    Everything,
+}
+
+impl SimulatedDisk {
+    pub(crate) fn with_fault(self, call: usize, fault: Fault) -> Self {
+        self.platter().fault = Some((call, fault));
+        self
+    }
+
+    pub(crate) fn ignoring(self, ignores: Ignored) -> Self {
+        self.platter().ignores = ignores;
+        self
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.platter().capacity = Some(bytes);
+    }
+
+    /// Returns the number of calls that change something.
+    pub(crate) fn calls(&self) -> usize {
+        self.platter().calls
+    }
+
+    /// Cuts the power, and returns the disk as it is when the power is back.
+    pub(crate) fn crash(&self, keep: Keep) -> Self {
+        let mut platter = self.platter();
+        platter.dead = true;
+        let mut rng = Rng::with_seed(match keep {
+            Keep::Any(seed) => seed,
+            Keep::Bytes(_) | Keep::Everything => 0,
+        });
+        let files = platter.files.iter().map(|file| Inode::synced(file.after(keep, &mut rng)));
+        let files = files.collect();
+        let mut names = platter.durable_names.clone();
+        for (name, meaning) in &platter.renamed {
+            if matches!(keep, Keep::Any(_)) && rng.bool() {
+                continue;
+            }
+            match meaning {
+                Some(file) => names.insert(name.clone(), *file),
+                None => names.remove(name),
+            };
+        }
+        let capacity = platter.capacity;
+        drop(platter);
+        let durable_names = names.clone();
+        Self(Arc::new(Mutex::new(Platter {
+            files,
+            names,
+            durable_names,
+            capacity,
+            ..Platter::default()
+        })))
+    }
+
+    /// Returns the bytes of a file.
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        let platter = self.platter();
+        platter.files[platter.names[name]].cached.clone()
+    }
+
+    /// Replaces the bytes of a file, durably.
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
+        let mut platter = self.platter();
+        let file = platter.files.len();
+        platter.files.push(Inode::synced(bytes));
+        platter.names.insert(name.to_owned(), file);
+        platter.durable_names.insert(name.to_owned(), file);
+    }
+
+    fn platter(&self) -> MutexGuard<'_, Platter> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Inode {
+    fn synced(bytes: Vec<u8>) -> Self {
+        Self { cached: bytes.clone(), durable: bytes, unsynced: Vec::new() }
+    }
+
+    fn after(&self, keep: Keep, rng: &mut Rng) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        match keep {
+            Keep::Everything => return self.cached.clone(),
+            Keep::Bytes(mut left) => {
+                bytes.resize(self.cached.len(), 0);
+                for (offset, written) in &self.unsynced {
+                    let kept = &written[..written.len().min(left)];
+                    left -= kept.len();
+                    let end = (offset + kept.len()).min(bytes.len());
+                    let kept = &kept[..end.saturating_sub(*offset).min(kept.len())];
+                    bytes[end - kept.len()..end].copy_from_slice(kept);
+                }
+            }
+            Keep::Any(_) => {
+                let (least, most) = (self.durable.len(), self.cached.len());
+                let size = match rng.u8(..3) {
+                    0 => least,
+                    1 => most,
+                    _ => rng.usize(least.min(most)..=least.max(most)),
+                };
+                bytes.resize(size, 0);
+                for (offset, written) in &self.unsynced {
+                    let kept = match rng.u8(..4) {
+                        0 => 0..0,
+                        1 => 0..written.len(),
+                        2 => 0..rng.usize(..=written.len()),
+                        _ => rng.usize(..=written.len())..written.len(),
+                    };
+                    for index in kept {
+                        if let Some(byte) = bytes.get_mut(offset + index) {
+                            *byte = written[index];
+                        }
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    fn write(&mut self, offset: usize, written: &[u8]) {
+        let end = offset + written.len();
+        if self.cached.len() < end {
+            self.cached.resize(end, 0);
+        }
+        self.cached[offset..end].copy_from_slice(written);
+        self.unsynced.push((offset, written.to_vec()));
+    }
+}
+
+impl Platter {
+    /// Counts a call that changes something. Returns whether it is to be done by half.
+    fn call(&mut self) -> io::Result<bool> {
+        if self.dead {
+            return Err(io::Error::other("there is no power"));
+        }
+        self.calls += 1;
+        match self.fault {
+            Some((at, fault)) if at == self.calls => match fault {
+                Fault::Error(kind) => Err(kind.into()),
+                Fault::Short => Ok(true),
+                Fault::PowerAfter => {
+                    self.dead = true;
+                    Ok(false)
+                }
+            },
+            _ => Ok(false),
+        }
+    }
+
+    fn room(&self, more: usize) -> io::Result<()> {
+        let used: usize = self.names.values().map(|file| self.files[*file].cached.len()).sum();
+        match self.capacity {
+            Some(most) if u64::try_from(used + more).unwrap() > most => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&mut self, name: &str, meaning: Option<usize>) {
+        match meaning {
+            Some(file) => self.names.insert(name.to_owned(), file),
+            None => self.names.remove(name),
+        };
+        self.renamed.push((name.to_owned(), meaning));
+    }
+
+    fn find(&self, name: &str) -> io::Result<usize> {
+        self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.platter().names.keys().cloned().collect())
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        let platter = self.platter();
+        let file = platter.find(name)?;
+        Ok(Box::new(Cursor::new(platter.files[file].cached.clone())))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut platter = self.platter();
+        platter.call()?;
+        let file = platter.files.len();
+        platter.files.push(Inode::default());
+        platter.name(name, Some(file));
+        Ok(Box::new(SimulatedFile { disk: self.clone(), file }))
+    }
+
+    fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.platter().find(name)?;
+        Ok(Box::new(SimulatedFile { disk: self.clone(), file }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut platter = self.platter();
+        platter.call()?;
+        let file = platter.find(from)?;
+        platter.name(to, Some(file));
+        platter.name(from, None);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut platter = self.platter();
+        platter.call()?;
+        platter.find(name)?;
+        platter.name(name, None);
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut platter = self.platter();
+        platter.call()?;
+        if !platter.ignores.directory_syncs {
+            platter.durable_names = platter.names.clone();
+            platter.renamed.clear();
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let platter = self.platter();
+        let used: usize =
+            platter.names.values().map(|file| platter.files[*file].cached.len()).sum();
+        Ok(platter
+            .capacity
+            .map_or(u64::MAX, |most| most.saturating_sub(u64::try_from(used).unwrap())))
+    }
+}
+
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    file: usize,
+}
+
+impl DiskFile for SimulatedFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        let by_half = platter.call()?;
+        let offset = usize::try_from(offset).unwrap();
+        let more = (offset + bytes.len()).saturating_sub(platter.files[self.file].cached.len());
+        platter.room(more)?;
+        if by_half {
+            platter.files[self.file].write(offset, &bytes[..bytes.len() / 2]);
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        platter.files[self.file].write(offset, bytes);
+        Ok(())
+    }
+
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        platter.call()?;
+        let len = usize::try_from(len).unwrap();
+        let more = len.saturating_sub(platter.files[self.file].cached.len());
+        platter.room(more)?;
+        if more > 0 {
+            platter.files[self.file].cached.resize(len, 0);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        platter.call()?;
+        platter.files[self.file].cached.truncate(usize::try_from(len).unwrap());
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        platter.call()?;
+        if !platter.ignores.syncs {
+            let file = &mut platter.files[self.file];
+            file.durable = file.cached.clone();
+            file.unsynced.clear();
+        }
+        Ok(())
+    }
+}

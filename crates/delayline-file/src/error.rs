@@ -1,0 +1,127 @@
+//! Why a directory cannot be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+use delayline_core::{Error, ErrorKind, Timestamp};
+
+/// Why a directory cannot be opened. Opening changes nothing that is stored.
+///
+/// Converts into an [`Error`]: [`ErrorKind::InUse`] for a directory in use, [`ErrorKind::DiskFull`]
+/// for a full disk, else [`ErrorKind::Storage`]. Only the first two can be retried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process, or another part of this one, has opened it.
+    #[error(
+        "{} is in use by {}: use its HTTP address, or stop it",
+        path.display(),
+        holder.as_deref().map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The id of the process that holds it, if the lock file says so.
+        holder: Option<String>,
+    },
+    /// It holds files of another program, and none of ours.
+    #[error(
+        "{} holds files of another program, such as {file:?}: choose an empty directory",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// One of the files.
+        file: String,
+    },
+    /// It is on a network file system, whose locks and syncs promise less than a disk's.
+    #[error("{} is on {name}, a network file system: choose a local disk", path.display())]
+    Network {
+        /// The directory.
+        path: PathBuf,
+        /// The kind of file system.
+        name: &'static str,
+    },
+    /// The operating system refused a call.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// The directory or file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Something that was stored is damaged or missing.
+    #[error(
+        "{file} is damaged at byte {offset}: {reason}. Nothing was changed. Restore the directory \
+         from a backup"
+    )]
+    Damaged {
+        /// The name of the file.
+        file: String,
+        /// Where the damage begins.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file is missing.
+    #[error("{file} is missing: {reason}. Nothing was changed. Restore it from a backup")]
+    Missing {
+        /// The name of the file.
+        file: String,
+        /// Why it is needed.
+        reason: &'static str,
+    },
+    /// Another version of this library wrote it, in a form or with a model that this one does not
+    /// know.
+    #[error(
+        "{file} was written by version {found} of the {what}, and this library has version \
+         {supported}: {reason}. Open the directory with the version that wrote it and close it"
+    )]
+    Version {
+        /// The name of the file.
+        file: String,
+        /// What has versions: the format or the model.
+        what: &'static str,
+        /// The version of the file.
+        found: u32,
+        /// The version of this library.
+        supported: u32,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The clock is far behind the time at which the directory was last used.
+    #[error(
+        "the clock shows {}, and the queues were last used at {}, in ms since 1970: correct the \
+         clock, or, if that time was wrong, open once with `Options::accept_clock`",
+        now.as_ms(), last.as_ms()
+    )]
+    Clock {
+        /// What the clock shows.
+        now: Timestamp,
+        /// The last time at which the directory was used.
+        last: Timestamp,
+    },
+}
+
+impl OpenError {
+    /// Returns whether the disk is full.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if crate::disk::is_full(source))
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::InUse { .. } => ErrorKind::InUse,
+            _ if error.is_disk_full() => ErrorKind::DiskFull,
+            _ => ErrorKind::Storage,
+        };
+        let detail = error.to_string();
+        Self::with_source(kind, detail, error)
+    }
+}

@@ -1,0 +1,56 @@
+//! The durable embedded backend of Delayline: the state machine behind a log on the local disk.
+//!
+//! A [`Directory`] has many queues, each of which is a [`FileBackend`]. Every call returns once its
+//! effect is synced to disk, so a crash of the process or the machine loses nothing that was
+//! acknowledged.
+//!
+//! What it does not give:
+//!
+//! - One process opens a directory at a time. Another one is refused, and the error names the first.
+//! - There are no replicas: a lost disk is a lost queue.
+//! - All messages are in memory, twice while a checkpoint is made.
+//! - Network file systems promise too little; they are refused where they can be recognised.
+//! - A relay has no list or stream to go to: see [`FileBackend::take_relayed`].
+//!
+//! # Files
+//!
+//! `log-N` are segments of the log: the operations that have changed a queue, in order, each with a
+//! checksum. `snapshot-N` has what was before the segment `N`. Once the segments are large, a
+//! background thread makes the next snapshot from the files and removes what it replaces. Closing a
+//! directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names the process
+//! that has opened it.
+//!
+//! A start drops frames at the end of the log that a crash has torn: nothing in them was acknowledged.
+//! It refuses everything else that it cannot read, and says where. There is one limit: if the very
+//! last batch before a crash was synced and is damaged later, it looks like a torn one.
+
+mod backend;
+mod checkpoint;
+mod clock;
+mod directory;
+mod disk;
+mod error;
+mod log;
+mod names;
+mod options;
+mod record;
+mod replay;
+mod segment;
+mod snapshot;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::backend::FileBackend;
+pub use self::directory::{Directory, Usage};
+pub use self::error::OpenError;
+pub use self::options::Options;
+
+/// Most queues of a directory.
+pub const MAX_QUEUES: usize = 1_000;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

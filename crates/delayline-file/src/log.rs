@@ -1,0 +1,284 @@
+//! The end of the log: what is to be written, who waits for it, and whether there is room.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use delayline_core::{Error, ErrorKind};
+use tokio::sync::watch;
+
+use crate::segment::FRAME;
+
+/// What the callers and the writer share.
+#[derive(Debug)]
+pub(crate) struct Log {
+    tail: Mutex<Tail>,
+    /// Wakes the writer.
+    work: Condvar,
+    progress: watch::Sender<Progress>,
+    /// Room that messages may not take.
+    reserve: u64,
+}
+
+/// What callers wait for.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The sequence number of the last frame that is durable.
+    durable: u64,
+    /// Changes whenever there may be more room.
+    rooms: u64,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Tail {
+    /// Bodies of frames to be written, in order.
+    pending: Vec<Vec<u8>>,
+    /// The sequence number of the next frame.
+    next: u64,
+    /// Room of the current segment that nothing has taken yet.
+    left: u64,
+    /// What the operations that have room and are not written need.
+    promised: u64,
+    /// The room that an operation waits for.
+    wanted: u64,
+    /// When the disk last refused more room.
+    full: Option<Instant>,
+    /// Whether a checkpoint is running, which may make room.
+    making_room: bool,
+    closing: bool,
+    /// Why nothing is written any more.
+    failure: Option<String>,
+}
+
+/// Room for one operation. Gives it back if nothing is written.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    log: &'a Log,
+    bytes: u64,
+}
+
+/// What the writer is to do.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) bodies: Vec<Vec<u8>>,
+    /// How much room is wanted.
+    pub(crate) grow: Option<u64>,
+    pub(crate) closing: bool,
+}
+
+impl Log {
+    /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room.
+    pub(crate) fn new(next: u64, left: u64, reserve: u64) -> Self {
+        let progress = Progress { durable: next - 1, rooms: 0, failed: false };
+        Self {
+            tail: Mutex::new(Tail {
+                pending: Vec::new(),
+                next,
+                left,
+                promised: 0,
+                wanted: 0,
+                full: None,
+                making_room: false,
+                closing: false,
+                failure: None,
+            }),
+            work: Condvar::new(),
+            progress: watch::Sender::new(progress),
+            reserve,
+        }
+    }
+
+    /// Takes room for an operation with a body of `bytes`. `grows` says that it makes the queue larger:
+    /// then it may not touch the reserve.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFull`] if the disk has no room, [`ErrorKind::DiskFailed`] if it has failed.
+    pub(crate) async fn room(&self, bytes: usize, grows: bool) -> Result<Room<'_>, Error> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(FRAME);
+        let kept = if grows { self.reserve } else { 0 };
+        let mut progress = self.progress.subscribe();
+        loop {
+            progress.mark_unchanged();
+            {
+                let mut tail = self.lock();
+                tail.check()?;
+                if tail.left >= bytes.saturating_add(kept) {
+                    tail.left -= bytes;
+                    tail.promised += bytes;
+                    return Ok(Room { log: self, bytes });
+                }
+                let is_full = tail.full.is_some_and(|since| since.elapsed() < RETRY_FULL);
+                if is_full && (grows || !tail.making_room) {
+                    let detail = if grows {
+                        "messages are taken again when workers have drained the queues, or the disk \
+                         has more room"
+                    } else {
+                        "even the reserve is used up: the disk needs more room"
+                    };
+                    return Err(Error::with_detail(ErrorKind::DiskFull, detail));
+                }
+                if !is_full {
+                    tail.wanted = tail.wanted.max(bytes);
+                    self.work.notify_one();
+                }
+            }
+            // The sender is in `self`, so this does not fail.
+            let _ = progress.changed().await;
+        }
+    }
+
+    /// Appends a body. Call it while no operation on the same queue can come in between. Returns the
+    /// sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`]
+    pub(crate) fn append(&self, body: Vec<u8>) -> Result<u64, Error> {
+        let mut tail = self.lock();
+        tail.check()?;
+        let sequence = tail.next;
+        tail.next += 1;
+        tail.pending.push(body);
+        self.work.notify_one();
+        Ok(sequence)
+    }
+
+    /// Waits until the frame `sequence` is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`]
+    pub(crate) async fn durable(&self, sequence: u64) -> Result<(), Error> {
+        let reached = |progress: &Progress| progress.durable >= sequence || progress.failed;
+        let mut progress = self.progress.subscribe();
+        // The sender is in `self`, so this does not fail.
+        let done = progress.wait_for(reached).await.is_ok_and(|now| now.durable >= sequence);
+        if done { Ok(()) } else { self.check().and(Err(Error::new(ErrorKind::DiskFailed))) }
+    }
+
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`] if nothing is written any more.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.lock().check()
+    }
+
+    /// Waits for work, at most for `timeout`.
+    pub(crate) fn work(&self, timeout: Duration) -> Work {
+        let idle = |tail: &mut Tail| tail.pending.is_empty() && tail.wanted == 0 && !tail.closing;
+        let waited = self.work.wait_timeout_while(self.lock(), timeout, idle);
+        let (mut tail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let bodies = std::mem::take(&mut tail.pending);
+        // Ahead of the callers, so that they need not wait.
+        let is_low = tail.left < 2 * self.reserve && tail.full.is_none();
+        let grow = (tail.wanted > 0 || is_low).then_some(tail.wanted);
+        Work { bodies, grow, closing: tail.closing && tail.pending.is_empty() }
+    }
+
+    /// Reports that a batch is durable, up to the frame before `next`.
+    pub(crate) fn written(&self, next: u64, bytes: u64) {
+        let mut tail = self.lock();
+        tail.promised = tail.promised.saturating_sub(bytes);
+        drop(tail);
+        self.progress.send_modify(|progress| progress.durable = next - 1);
+    }
+
+    /// Reports that the segment has grown by `bytes`.
+    pub(crate) fn grown(&self, bytes: u64) {
+        let mut tail = self.lock();
+        tail.left += bytes;
+        (tail.wanted, tail.full) = (0, None);
+        drop(tail);
+        self.progress.send_modify(|progress| progress.rooms += 1);
+    }
+
+    /// Reports that the disk has no more room.
+    pub(crate) fn full(&self) {
+        let mut tail = self.lock();
+        (tail.wanted, tail.full) = (0, Some(Instant::now()));
+        drop(tail);
+        self.progress.send_modify(|progress| progress.rooms += 1);
+    }
+
+    /// Replaces the segment by one with `room` bytes behind its header: at least what is left of the
+    /// current one.
+    pub(crate) fn replace_room(&self, room: u64) {
+        let mut tail = self.lock();
+        tail.left = room.saturating_sub(tail.promised);
+    }
+
+    /// Reports that a checkpoint begins or ends. Operations that drain a queue wait for it if the
+    /// reserve is used up.
+    pub(crate) fn making_room(&self, making_room: bool) {
+        let mut tail = self.lock();
+        tail.making_room = making_room;
+        if !making_room {
+            tail.full = None;
+        }
+        drop(tail);
+        self.progress.send_modify(|progress| progress.rooms += 1);
+    }
+
+    /// Returns whether the disk had no room lately.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().full.is_some()
+    }
+
+    /// Ends the writer, once everything is written.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.work.notify_one();
+    }
+
+    /// Fails all calls, for good.
+    pub(crate) fn fail(&self, reason: &str) {
+        let mut tail = self.lock();
+        if tail.failure.is_none() {
+            tracing::error!(reason, "the log cannot be written; open the queues again");
+            tail.failure = Some(reason.to_owned());
+        }
+        drop(tail);
+        self.progress.send_modify(|progress| progress.failed = true);
+    }
+
+    /// Returns the sequence number of the next frame.
+    pub(crate) fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tail> {
+        // Nothing panics while it is locked.
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    fn check(&self) -> Result<(), Error> {
+        match &self.failure {
+            None => Ok(()),
+            Some(reason) => Err(Error::with_detail(ErrorKind::DiskFailed, reason.as_str())),
+        }
+    }
+}
+
+impl Room<'_> {
+    /// The operation has appended `bodies` of together `bytes`. What it did not need is given back.
+    pub(crate) fn used(mut self, bodies: u64, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(bodies * FRAME);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            let mut tail = self.log.lock();
+            tail.left += self.bytes;
+            tail.promised = tail.promised.saturating_sub(self.bytes);
+        }
+    }
+}
+
+/// How long a full disk is not asked for more room.
+const RETRY_FULL: Duration = Duration::from_secs(1);

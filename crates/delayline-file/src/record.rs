@@ -1,0 +1,93 @@
+//! The bodies of frames: what happened to which queue.
+
+use delayline_core::{DestinationKey, Error, ErrorKind, Op, QueueName, Timestamp};
+use serde::Serialize;
+
+use crate::segment::Fields;
+
+/// The most bytes of a body besides the operation and the name of a queue.
+pub(crate) const BODY_HEAD: usize = 22;
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Record {
+    /// The queue with this number has this name.
+    Queue { queue: u32, name: QueueName },
+    /// An operation has changed a queue.
+    Op { queue: u32, at: Timestamp, clock: Clock, revision: u64, op: Op },
+    /// A program has taken what was relayed to a destination.
+    Take { queue: u32, key: DestinationKey },
+}
+
+/// Where an instant comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The clock of the machine, which never goes back.
+    Machine,
+    /// A test. It says nothing about the clock.
+    Test,
+}
+
+const QUEUE: u8 = 1;
+const OP: u8 = 2;
+const OP_OF_TEST: u8 = 3;
+const TAKE: u8 = 4;
+
+pub(crate) fn queue(queue: u32, name: &QueueName) -> Vec<u8> {
+    let mut body = vec![QUEUE];
+    body.extend(queue.to_le_bytes());
+    body.extend(name.as_str().as_bytes());
+    body
+}
+
+pub(crate) fn take(queue: u32, key: &DestinationKey) -> Vec<u8> {
+    let mut body = vec![TAKE];
+    body.extend(queue.to_le_bytes());
+    body.extend(key.as_bytes());
+    body
+}
+
+/// An operation, with room in front for what is known only once it was applied.
+pub(crate) fn encode_op(op: &Op) -> Result<Vec<u8>, Error> {
+    let mut body = vec![0; BODY_HEAD - 1];
+    let mut serializer = rmp_serde::Serializer::new(&mut body).with_struct_map();
+    op.serialize(&mut serializer).map_err(|error| {
+        Error::with_detail(ErrorKind::Unsupported("the operation"), error.to_string())
+    })?;
+    Ok(body)
+}
+
+/// Completes an encoded operation.
+pub(crate) fn stamp(body: &mut [u8], queue: u32, at: Timestamp, clock: Clock, revision: u64) {
+    body[0] = if clock == Clock::Machine { OP } else { OP_OF_TEST };
+    body[1..5].copy_from_slice(&queue.to_le_bytes());
+    body[5..13].copy_from_slice(&at.as_ms().to_le_bytes());
+    body[13..21].copy_from_slice(&revision.to_le_bytes());
+}
+
+impl Record {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, String> {
+        let (&kind, rest) = body.split_first().ok_or("a record is empty")?;
+        let mut fields = Fields(rest);
+        let queue = fields.u32();
+        match kind {
+            QUEUE => {
+                let name = std::str::from_utf8(fields.0).map_err(|error| error.to_string())?;
+                let name = QueueName::new(name).map_err(|error| error.to_string())?;
+                Ok(Self::Queue { queue, name })
+            }
+            TAKE => {
+                let key = DestinationKey::new(fields.0.to_vec());
+                Ok(Self::Take { queue, key: key.map_err(|error| error.to_string())? })
+            }
+            OP | OP_OF_TEST => {
+                let at = Timestamp::from_ms(fields.u64()).map_err(|error| error.to_string())?;
+                let clock = if kind == OP { Clock::Machine } else { Clock::Test };
+                let revision = fields.u64();
+                let op = rmp_serde::from_slice(fields.0).map_err(|error| error.to_string())?;
+                Ok(Self::Op { queue, at, clock, revision, op })
+            }
+            _ => Err(format!("a record has the unknown kind {kind}")),
+        }
+    }
+}

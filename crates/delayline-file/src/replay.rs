@@ -1,0 +1,281 @@
+//! From files to queues: at recovery, and for checkpoints.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use delayline_core::{Op, QueueName, State, Timestamp};
+
+use crate::OpenError;
+use crate::disk::Disk;
+use crate::names::{self, Named};
+use crate::record::{Clock, Record};
+use crate::segment::{Frame, HEADER, Header, MODEL, read_all, was_synced_beyond};
+use crate::snapshot;
+
+/// All queues of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) queues: BTreeMap<u32, Stored>,
+    /// The latest instant of the machine's clock.
+    pub(crate) clock: Timestamp,
+    /// The sequence number of the next frame.
+    pub(crate) next: u64,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) name: QueueName,
+    pub(crate) state: State,
+}
+
+impl Stored {
+    pub(crate) const fn new(name: QueueName, state: State) -> Self {
+        Self { name, state }
+    }
+}
+
+impl Contents {
+    /// Does again what a record says.
+    fn redo(&mut self, record: Record) -> Result<(), Unfit> {
+        let unknown = |queue| Unfit::Record(format!("there is no queue {queue}"));
+        match record {
+            Record::Queue { queue, name } => {
+                if self.queues.values().any(|stored| stored.name == name) {
+                    return Err(Unfit::Record(format!("the queue {name} is there twice")));
+                }
+                if self.queues.insert(queue, Stored::new(name, State::new())).is_some() {
+                    return Err(Unfit::Record(format!("the queue {queue} is there twice")));
+                }
+            }
+            Record::Take { queue, key } => {
+                let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
+                stored.state.take_relayed(&key);
+            }
+            Record::Op { queue, at, clock, revision, op } => {
+                let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
+                let found = stored.state.apply(at, &op).revision;
+                if found != revision {
+                    return Err(Unfit::Revision(format!(
+                        "an operation ({}) on {} led to revision {revision}, and now to {found}",
+                        op.name(),
+                        stored.name
+                    )));
+                }
+                if clock == Clock::Machine {
+                    self.clock = self.clock.max(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays a segment up to the frame before `end`, or to its last intact frame if there is no end.
+    /// Returns the offset behind the last frame.
+    fn replay(
+        &mut self,
+        file: &str,
+        bytes: &[u8],
+        header: Header,
+        end: Option<u64>,
+    ) -> Result<u64, OpenError> {
+        let damaged = |offset: usize, reason: &str| OpenError::Damaged {
+            file: file.to_owned(),
+            offset: u64::try_from(offset).unwrap_or(u64::MAX),
+            reason: reason.to_owned(),
+        };
+        if header.first != self.next {
+            let reason = format!("it begins with frame {}, not with {}", header.first, self.next);
+            return Err(damaged(0, &reason));
+        }
+        let mut offset = usize::try_from(HEADER).unwrap_or(usize::MAX);
+        let mut len = header.len;
+        while end.is_none_or(|end| self.next < end) {
+            let frame = Frame::read(bytes, offset, header.salt);
+            let Some(frame) = frame.filter(|frame| frame.sequence == self.next) else {
+                if let Some(end) = end {
+                    let reason = format!("frame {} is unreadable, and {end} follows", self.next);
+                    return Err(damaged(offset, &reason));
+                }
+                if was_synced_beyond(bytes, offset, header.salt) {
+                    return Err(damaged(offset, "a frame that had been synced is unreadable"));
+                }
+                if u64::try_from(bytes.len()).unwrap_or(u64::MAX) < len {
+                    let reason = format!("the file was cut off: it had {len} bytes");
+                    return Err(damaged(bytes.len(), &reason));
+                }
+                break;
+            };
+            let record = Record::decode(frame.body).map_err(Unfit::Record);
+            record.and_then(|record| self.redo(record)).map_err(|unfit| match unfit {
+                Unfit::Revision(reason) | Unfit::Record(reason) if header.model != MODEL => {
+                    OpenError::Version {
+                        file: file.to_owned(),
+                        what: "model",
+                        found: header.model,
+                        supported: MODEL,
+                        reason,
+                    }
+                }
+                Unfit::Revision(reason) | Unfit::Record(reason) => damaged(offset, &reason),
+            })?;
+            self.next += 1;
+            offset = frame.end;
+            len = frame.synced.len;
+        }
+        Ok(u64::try_from(offset).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the revision of a queue.
+    pub(crate) fn revision(state: &mut State) -> u64 {
+        state.apply(Timestamp::MIN, &Op::Get(Vec::new())).revision
+    }
+}
+
+/// Why a record cannot be replayed.
+enum Unfit {
+    Record(String),
+    /// The model does not do what the record says.
+    Revision(String),
+}
+
+/// The files of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// The number of the newest snapshot; 0 if there is none.
+    pub(crate) snapshot: u64,
+    /// The segments that are not in it.
+    pub(crate) segments: Vec<u64>,
+    /// What may be removed.
+    pub(crate) obsolete: Vec<String>,
+}
+
+impl Files {
+    pub(crate) fn find(disk: &dyn Disk) -> io::Result<Self> {
+        let names = disk.list()?;
+        let named = || names.iter().filter_map(|name| Some((name, names::parse(name)?)));
+        let mut files = Self::default();
+        for (_, named) in named() {
+            if let Named::Snapshot(number) = named {
+                files.snapshot = files.snapshot.max(number);
+            }
+        }
+        for (name, named) in named() {
+            match named {
+                Named::Segment(number) if number >= files.snapshot => files.segments.push(number),
+                Named::Snapshot(number) if number == files.snapshot => {}
+                Named::Segment(_) | Named::Snapshot(_) | Named::Temporary => {
+                    files.obsolete.push(name.clone());
+                }
+            }
+        }
+        files.segments.sort_unstable();
+        Ok(files)
+    }
+}
+
+/// What was found in a directory.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) contents: Contents,
+    pub(crate) files: Files,
+    /// The last segment with frames, and where its frames end; synced when it is continued.
+    pub(crate) last: Option<(u64, u64)>,
+    /// A segment whose header was never written.
+    pub(crate) torn: Option<u64>,
+    /// Bytes of the frames that are not in the snapshot.
+    pub(crate) logged: u64,
+    /// The size of the snapshot in bytes.
+    pub(crate) snapshot_size: u64,
+    /// Whether the directory was closed.
+    pub(crate) closed: bool,
+}
+
+/// Reads everything. Changes nothing.
+pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
+    let io = |name: String| move |source| OpenError::Io { path: name.into(), what: "read", source };
+    let files = Files::find(disk).map_err(io("the directory".to_owned()))?;
+    let missing = |number, reason| OpenError::Missing { file: names::segment(number), reason };
+    let (mut contents, closed, snapshot_size) = match files.snapshot {
+        0 => (Contents { next: 1, ..Contents::default() }, files.segments.is_empty(), 0),
+        number => {
+            let (head, contents, size) = snapshot::read(disk, number)?;
+            (contents, head.closed, size)
+        }
+    };
+    let first = files.snapshot.max(1);
+    let (mut last, mut torn, mut logged) = (None, None, 0);
+    if !closed && files.segments.first() != Some(&first) {
+        return Err(missing(
+            first,
+            "the queues were not closed, so their latest changes are in it",
+        ));
+    }
+    let mut next = read_segment(disk, &files.segments, 0)?;
+    for (index, &number) in files.segments.iter().enumerate() {
+        let expected = first + u64::try_from(index).unwrap_or(u64::MAX);
+        if number != expected {
+            return Err(missing(expected, "a later segment is there"));
+        }
+        let Some((name, bytes, header)) = next.take() else { break };
+        next = read_segment(disk, &files.segments, index + 1)?;
+        let Some(header) = header else {
+            if next.is_some() {
+                let reason = "the header is unreadable, and another segment follows".to_owned();
+                return Err(OpenError::Damaged { file: name, offset: 0, reason });
+            }
+            torn = Some(number);
+            break;
+        };
+        let end = next.as_ref().and_then(|(_, _, header)| header.map(|header| header.first));
+        let offset = contents.replay(&name, &bytes, header, end)?;
+        last = Some((number, offset));
+        logged += offset - HEADER;
+    }
+    Ok(Recovered { contents, files, last, torn, logged, snapshot_size, closed })
+}
+
+type Segment = (String, Vec<u8>, Option<Header>);
+
+fn read_segment(
+    disk: &dyn Disk,
+    segments: &[u64],
+    index: usize,
+) -> Result<Option<Segment>, OpenError> {
+    let Some(&number) = segments.get(index) else { return Ok(None) };
+    let name = names::segment(number);
+    let bytes = read_all(disk, &name).map_err(|source| OpenError::Io {
+        path: name.clone().into(),
+        what: "read",
+        source,
+    })?;
+    let header = Header::decode(&name, number, &bytes)?;
+    Ok(Some((name, bytes, header)))
+}
+
+/// Reads the snapshot `number` and the segments that follow it, up to the segment `end`, all of which
+/// are sealed.
+pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents, OpenError> {
+    let mut contents = match number {
+        0 => Contents { next: 1, ..Contents::default() },
+        number => snapshot::read(disk, number)?.1,
+    };
+    let segments: Vec<u64> = (number.max(1)..=end).collect();
+    let mut next = read_segment(disk, &segments, 0)?;
+    for index in 1..segments.len() {
+        let current = next.take();
+        next = read_segment(disk, &segments, index)?;
+        if let (Some((name, bytes, Some(header))), Some((_, _, Some(following)))) = (current, &next)
+        {
+            contents.replay(&name, &bytes, header, Some(following.first))?;
+        } else {
+            let reason = "the header of a segment is unreadable".to_owned();
+            return Err(OpenError::Damaged {
+                file: names::segment(segments[index - 1]),
+                offset: 0,
+                reason,
+            });
+        }
+    }
+    Ok(contents)
+}

@@ -1,0 +1,6 @@
+//! Crashes, failing disks and damaged files, on a disk in memory.
+
+mod crash;
+mod damage;
+mod full;
+mod story;

@@ -1,0 +1,144 @@
+//! The power fails at every call, and the disk keeps any part of what was not synced.
+
+use std::io::ErrorKind;
+
+use super::story::{SMALL, Story, open};
+use crate::disk::simulated::{Fault, Ignored, Keep, SimulatedDisk};
+
+const STEPS: usize = 24;
+
+/// Runs the story until the power fails at a call. Returns the disk and how many steps were
+/// acknowledged.
+fn run_until(story: &Story, disk: SimulatedDisk, call: usize) -> (SimulatedDisk, usize) {
+    let disk = disk.with_fault(call, Fault::PowerAfter);
+    let acknowledged = match open(&disk, SMALL()) {
+        Ok(directory) => story.run(&directory, 0).0,
+        Err(_) => 0,
+    };
+    (disk, acknowledged)
+}
+
+/// About how many calls the story makes. Those of checkpoints come in any order.
+fn calls(story: &Story) -> usize {
+    let disk = SimulatedDisk::default();
+    let directory = open(&disk, SMALL()).unwrap();
+    assert_eq!(story.run(&directory, 0).0, story.len());
+    drop(directory);
+    disk.calls()
+}
+
+#[test]
+fn a_power_failure_at_every_call_loses_nothing_acknowledged() {
+    let story = Story::new(STEPS);
+    for call in 1..=calls(&story) {
+        let (failed, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
+        for seed in 0..2 {
+            let mut disk = failed.crash(Keep::Any(seed));
+            let check = |disk: &SimulatedDisk, what: &str| {
+                story.check(disk, acknowledged).unwrap_or_else(|error| {
+                    panic!("{what} a power failure at call {call}, seed {seed}: {error}")
+                });
+            };
+            check(&disk, "after");
+            // Recoveries fail as well.
+            for again in [2, 5, 7] {
+                disk = disk.with_fault(again, Fault::PowerAfter);
+                drop(open(&disk, SMALL()));
+                disk = disk.crash(Keep::Any(seed + u64::try_from(again).unwrap()));
+                check(&disk, "after recoveries from");
+            }
+            if let Some(step) = story.position(&disk) {
+                let directory = open(&disk, SMALL()).unwrap();
+                assert_eq!(story.run(&directory, step).0, story.len());
+                drop(directory);
+                story.check(&disk, story.len()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_the_last_batch_may_be_the_last_on_disk() {
+    let story = Story::new(12);
+    let calls = calls(&story);
+    for call in calls.saturating_sub(8)..=calls {
+        let (disk, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
+        for bytes in 0..600 {
+            let disk = disk.crash(Keep::Bytes(bytes));
+            story.check(&disk, acknowledged).unwrap_or_else(|error| {
+                panic!("{bytes} bytes of the last batch at call {call}: {error}")
+            });
+        }
+    }
+}
+
+#[test]
+fn a_process_killed_and_then_a_power_failure_lose_nothing() {
+    let story = Story::new(STEPS);
+    for call in 1..=calls(&story) {
+        let (disk, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
+        let killed = disk.crash(Keep::Everything);
+        story.check(&killed, acknowledged).unwrap();
+        // What the recovery has acknowledged must be there, too.
+        let Some(step) = story.position(&killed) else { continue };
+        let directory = open(&killed, SMALL()).unwrap();
+        let done = step + usize::from(step < story.len());
+        let disk = killed.crash(Keep::Any(u64::try_from(call).unwrap()));
+        drop(directory);
+        story.check(&disk, step).unwrap_or_else(|error| {
+            panic!("a kill at call {call}, and a power failure before step {done}: {error}")
+        });
+    }
+}
+
+#[test]
+fn a_call_that_fails_is_final_and_loses_nothing() {
+    let story = Story::new(STEPS);
+    for call in 1..=calls(&story) {
+        let input_output = Fault::Error(ErrorKind::Other);
+        for fault in [input_output, Fault::Error(ErrorKind::StorageFull), Fault::Short] {
+            let disk = SimulatedDisk::default().with_fault(call, fault);
+            let (acknowledged, errors) = match open(&disk, SMALL()) {
+                Ok(directory) => {
+                    let (acknowledged, errors) = story.run(&directory, 0);
+                    if errors.iter().any(|it| *it.kind() == delayline_core::ErrorKind::DiskFailed) {
+                        let again = story.run(&directory, acknowledged).1;
+                        assert_eq!(again.len(), 3, "{fault:?} at call {call}: nothing is retried");
+                    }
+                    (acknowledged, errors)
+                }
+                Err(_) => (0, Vec::new()),
+            };
+            for error in errors {
+                use delayline_core::ErrorKind::{DiskFailed, DiskFull};
+                let kind = error.kind();
+                assert!(matches!(kind, DiskFailed | DiskFull), "{fault:?} at {call}: {error}");
+            }
+            for keep in [Keep::Everything, Keep::Any(u64::try_from(call).unwrap())] {
+                story.check(&disk.crash(keep), acknowledged).unwrap_or_else(|error| {
+                    panic!("{fault:?} at call {call}, then {keep:?}: {error}")
+                });
+            }
+        }
+    }
+}
+
+/// Whether the checks above find out that the disk ignores some calls.
+fn finds(ignores: Ignored) -> bool {
+    let story = Story::new(STEPS);
+    (1..=calls(&story)).any(|call| {
+        let disk = SimulatedDisk::default().ignoring(ignores);
+        let (disk, acknowledged) = run_until(&story, disk, call);
+        (0..9).any(|seed| story.check(&disk.crash(Keep::Any(seed)), acknowledged).is_err())
+    })
+}
+
+#[test]
+fn a_sync_that_is_left_out_is_found() {
+    assert!(finds(Ignored { syncs: true, ..Ignored::default() }));
+}
+
+#[test]
+fn a_sync_of_the_directory_that_is_left_out_is_found() {
+    assert!(finds(Ignored { directory_syncs: true, ..Ignored::default() }));
+}

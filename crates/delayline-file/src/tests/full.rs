@@ -1,0 +1,71 @@
+//! A disk without room.
+
+use delayline_core::{
+    At, Backend, Claim, ClaimId, ConsumerName, ErrorKind, MessageId, Millis, NewMessage, Op,
+    Outcome, Reply, Settlement,
+};
+
+use super::story::{SMALL, open, runtime};
+use crate::FileBackend;
+use crate::disk::Disk;
+use crate::disk::simulated::{Keep, SimulatedDisk};
+
+/// Sends until the disk is full. Returns how many messages were taken.
+async fn fill(queue: &FileBackend, first: usize) -> usize {
+    for number in first.. {
+        let id = MessageId::try_from(format!("message-{number}")).unwrap();
+        let op = Op::Enqueue(vec![NewMessage::new(id, vec![7; 200])]);
+        match queue.apply(At::Server, &op).await {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+                assert!(error.to_string().contains("drained"), "{error}");
+                return number;
+            }
+        }
+    }
+    unreachable!()
+}
+
+/// Claims and acks all messages.
+async fn drain(queue: &FileBackend) -> usize {
+    let mut drained = 0;
+    loop {
+        let token = ClaimId::from_bytes(u128::try_from(drained).unwrap().to_be_bytes());
+        let worker = ConsumerName::new("worker").unwrap();
+        let claim = Op::Claim(Claim::new(worker, token, 1, Millis::new(60_000).unwrap()));
+        let Reply::Claim(claimed) = queue.apply(At::Server, &claim).await.unwrap().reply else {
+            unreachable!()
+        };
+        let Some(delivery) = claimed.deliveries.into_iter().next() else { return drained };
+        let id = delivery.message.info.id;
+        let ack = Settlement::new(id, delivery.lease, Outcome::Ack);
+        queue.apply(At::Server, &Op::Settle(vec![ack])).await.unwrap();
+        drained += 1;
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_messages_and_lets_queues_drain() {
+    let disk = SimulatedDisk::default();
+    disk.set_capacity(3 << 20);
+    let options = SMALL().segment_bytes(100_000).reserve_bytes(400_000).chunk_bytes(50_000);
+    let runtime = runtime();
+    let directory = open(&disk, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let sent = runtime.block_on(fill(&queue, 0));
+    assert!(sent > 100, "{sent}");
+    // A process that starts on the full disk drains, too.
+    let killed = disk.crash(Keep::Everything);
+    drop((queue, directory));
+    let directory = open(&killed, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    assert_eq!(runtime.block_on(drain(&queue)), sent);
+    drop((queue, directory));
+    let files = killed.list().unwrap();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let directory = open(&killed, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let more = runtime.block_on(fill(&queue, sent)) - sent;
+    assert!(more > 100, "the drained disk takes {more} messages");
+}

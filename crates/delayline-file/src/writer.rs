@@ -1,0 +1,246 @@
+//! The only thread that writes the log.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Options;
+use crate::checkpoint::Checkpoints;
+use crate::disk::{Disk, DiskFile, is_full};
+use crate::log::Log;
+use crate::names;
+use crate::segment::{FRAME, HEADER, Header, MODEL, Synced, encode_frame};
+
+/// Writes batches to the current segment: as many operations as have come while the batch before was
+/// synced.
+pub(crate) struct Writer {
+    disk: Arc<dyn Disk>,
+    log: Arc<Log>,
+    checkpoints: Arc<Checkpoints>,
+    options: Options,
+    segment: Segment,
+    /// The sequence number of the next frame.
+    next: u64,
+}
+
+/// The current segment.
+pub(crate) struct Segment {
+    file: Box<dyn DiskFile>,
+    number: u64,
+    salt: u64,
+    /// Up to here it is written and synced.
+    written: u64,
+    /// Up to here the disk has room for it: the length of the file.
+    allocated: u64,
+    /// The length that is synced.
+    synced_len: u64,
+}
+
+impl Segment {
+    /// Creates a segment with room for at least `least` bytes of frames, and for `wanted` if the disk
+    /// has that much. It is durable once this returns.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        number: u64,
+        first: u64,
+        wanted: u64,
+        least: u64,
+    ) -> Result<Self, CreateError> {
+        let name = names::segment(number);
+        let mut file = disk.create(&name).map_err(CreateError::Before)?;
+        let mut allocated = HEADER + wanted.max(least);
+        let mut reserved = file.reserve(allocated);
+        if reserved.as_ref().is_err_and(is_full) && least < wanted {
+            allocated = HEADER + least;
+            reserved = file.reserve(allocated);
+        }
+        if let Err(error) = reserved {
+            drop(file);
+            // An empty segment does no harm.
+            let _ = disk.remove(&name);
+            return Err(CreateError::Before(error));
+        }
+        let salt = salt();
+        let header = Header { number, model: MODEL, first, salt, len: allocated };
+        let mut begin = || {
+            // The header says how long the file is, so that comes first.
+            file.sync()?;
+            file.write_at(0, &header.encode())?;
+            file.sync()?;
+            disk.sync_directory()
+        };
+        begin().map_err(CreateError::Begun)?;
+        let synced_len = allocated;
+        Ok(Self { file, number, salt, written: HEADER, allocated, synced_len })
+    }
+
+    /// Grows to `wanted` bytes of frames, if the disk has room for them.
+    pub(crate) fn grow_to(&mut self, wanted: u64) -> io::Result<()> {
+        if self.allocated < HEADER + wanted {
+            match self.file.reserve(HEADER + wanted) {
+                Ok(()) => self.allocated = HEADER + wanted,
+                Err(error) if is_full(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the room behind what is written.
+    pub(crate) const fn room(&self) -> u64 {
+        self.allocated - self.written
+    }
+}
+
+/// When the creation of a segment failed.
+#[derive(Debug)]
+pub(crate) enum CreateError {
+    /// Nothing of it is there, so the one before can go on.
+    Before(io::Error),
+    /// It may be there, so that frames in the one before would not count any more.
+    Begun(io::Error),
+}
+
+impl CreateError {
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Before(error) | Self::Begun(error) => error,
+        }
+    }
+}
+
+/// A number that no payload can guess.
+fn salt() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+impl Writer {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        log: Arc<Log>,
+        checkpoints: Arc<Checkpoints>,
+        options: Options,
+        segment: Segment,
+        next: u64,
+    ) -> Self {
+        Self { disk, log, checkpoints, options, segment, next }
+    }
+
+    /// Works until the log is closed or fails. Returns the number of the last segment.
+    pub(crate) fn run(mut self) -> u64 {
+        // If this thread panics, no call may wait for ever.
+        let guard = FailOnDrop(Arc::clone(&self.log));
+        loop {
+            let work = self.log.work(IDLE);
+            let closing = work.closing;
+            let step = self.step(work.bodies, work.grow);
+            if let Err(error) = step {
+                self.log.fail(&format!("{}: {error}", names::segment(self.segment.number)));
+                break;
+            }
+            if closing {
+                break;
+            }
+        }
+        std::mem::forget(guard);
+        self.segment.number
+    }
+
+    fn step(&mut self, bodies: Vec<Vec<u8>>, grow: Option<u64>) -> io::Result<()> {
+        if !bodies.is_empty() {
+            self.write(&bodies)?;
+        }
+        if let Some(wanted) = grow {
+            self.grow(wanted)?;
+        }
+        let presses = self.log.is_full() && self.checkpoints.would_help(self.segment.written);
+        if self.segment.written >= self.options.segment || presses {
+            self.rotate()?;
+        }
+        self.checkpoints.start_if_due(self.segment.number, self.log.is_full(), &self.log);
+        Ok(())
+    }
+
+    /// Writes one batch, and makes it durable.
+    fn write(&mut self, bodies: &[Vec<u8>]) -> io::Result<()> {
+        let frame = usize::try_from(FRAME).unwrap_or(usize::MAX);
+        let len = bodies.iter().map(|body| body.len() + frame).sum();
+        let mut batch = Vec::with_capacity(len);
+        let synced = Synced { offset: self.segment.written, len: self.segment.synced_len };
+        for body in bodies {
+            encode_frame(&mut batch, self.segment.salt, self.next, synced, body);
+            self.next += 1;
+        }
+        self.segment.file.write_at(self.segment.written, &batch)?;
+        self.segment.file.sync()?;
+        self.segment.synced_len = self.segment.allocated;
+        let bytes = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        self.segment.written += bytes;
+        self.checkpoints.logged(bytes);
+        self.log.written(self.next, bytes);
+        Ok(())
+    }
+
+    /// Lets the segment grow, unless the disk then lacks room for the next segment and snapshot.
+    fn grow(&mut self, wanted: u64) -> io::Result<()> {
+        let more = self.options.chunk.max(wanted + self.options.reserve);
+        let segment = 2 * self.options.reserve + self.options.chunk;
+        let needed = more.saturating_add(segment).saturating_add(self.checkpoints.next_size());
+        if self.disk.free()? < needed {
+            self.log.full();
+            return Ok(());
+        }
+        let allocated = self.segment.allocated + more;
+        match self.segment.file.reserve(allocated) {
+            Ok(()) => {
+                self.segment.allocated = allocated;
+                self.log.grown(more);
+                Ok(())
+            }
+            Err(error) if is_full(&error) => {
+                self.log.full();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on in a new segment, unless the disk has no room for it.
+    fn rotate(&mut self) -> io::Result<()> {
+        let (number, least) = (self.segment.number + 1, self.segment.room());
+        let mut wanted = 2 * self.options.reserve + self.options.chunk;
+        if self.disk.free()? < wanted.saturating_add(self.checkpoints.next_size()) {
+            // What is left of this segment is all that there is room for.
+            wanted = least;
+        }
+        match Segment::create(&*self.disk, number, self.next, wanted, least) {
+            Ok(segment) => {
+                self.log.replace_room(segment.room());
+                let mut sealed = std::mem::replace(&mut self.segment, segment);
+                // Only gives room back that it does not need any more.
+                if let Err(error) = sealed.file.truncate(sealed.written) {
+                    tracing::debug!(%error, "a sealed segment keeps its room");
+                }
+                Ok(())
+            }
+            Err(CreateError::Before(error)) if is_full(&error) => {
+                self.log.full();
+                Ok(())
+            }
+            Err(error) => Err(error.into_io()),
+        }
+    }
+}
+
+/// Fails all calls if it is dropped.
+struct FailOnDrop(Arc<Log>);
+
+impl Drop for FailOnDrop {
+    fn drop(&mut self) {
+        self.0.fail("the thread that writes the log has ended");
+    }
+}
+
+/// How long the writer waits for work before it looks whether a checkpoint is due.
+const IDLE: Duration = Duration::from_secs(5);

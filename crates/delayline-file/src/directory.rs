@@ -19,7 +19,8 @@ use crate::writer::{CreateError, Segment, Writer};
 use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 
 /// Queues that are stored in a directory of the local disk. One process uses it at a time. Clones
-/// share it; it is closed when they and all its queues are dropped.
+/// share it; it is closed when they and all its queues are dropped. That writes a snapshot, and so
+/// blocks the thread: for seconds with a million messages.
 ///
 /// A call returns once its effect is on disk. All queues share one log, and all calls that wait share
 /// one sync. The messages are in memory as well.

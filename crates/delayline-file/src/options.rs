@@ -38,7 +38,7 @@ impl Options {
     }
 
     /// Opens the directory even if the clock is far behind the time at which it was last used, and
-    /// goes on from the clock. By default that is refused, because such a clock is mostly wrong, and
+    /// goes on from the clock. The first operation makes the clock the one that counts. By default that is refused, because such a clock is mostly wrong, and
     /// delays a queue for as long as it is behind.
     #[must_use]
     pub const fn accept_clock(self, accept: bool) -> Self {

@@ -6,6 +6,7 @@ use std::io;
 use delayline_core::{Op, QueueName, State, Timestamp};
 
 use crate::OpenError;
+use crate::clock::MAX_STEP_BACK_MS;
 use crate::disk::Disk;
 use crate::names::{self, Named};
 use crate::record::{Clock, Record};
@@ -63,7 +64,9 @@ impl Contents {
                     )));
                 }
                 if clock == Clock::Machine {
-                    self.clock = self.clock.max(at);
+                    // It never goes back, unless the directory was opened with `accept_clock`.
+                    let is_reset = self.clock.as_ms().saturating_sub(at.as_ms()) > MAX_STEP_BACK_MS;
+                    self.clock = if is_reset { at } else { self.clock.max(at) };
                 }
             }
         }

@@ -267,6 +267,15 @@ impl<R: Read> Read for BlockReader<R> {
     }
 }
 
+/// Writes any bytes as a snapshot.
+#[cfg(test)]
+pub(crate) fn write_raw(disk: &dyn Disk, number: u64, bytes: &[u8]) {
+    let mut file = disk.create(&names::snapshot(number)).unwrap();
+    let mut writer = BlockWriter::new(&mut *file, number).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap();
+}
+
 fn hash(number: u64, index: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, number.rotate_left(32) ^ index)
 }

@@ -1,10 +1,17 @@
 //! Damaged and missing files.
 
-use super::story::{SMALL, Story, open};
+use delayline_core::limits::MAX_TIMESTAMP_MS;
+use delayline_core::{At, Backend, Op, Timestamp};
+use proptest::collection::vec;
+use proptest::prelude::{any, prop_oneof};
+use proptest::strategy::{Just, Strategy};
+
+use super::story::{SMALL, Story, open, runtime};
 use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
 use crate::replay::recover;
-use crate::{OpenError, Options, names};
+use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
+use crate::{OpenError, Options, names, snapshot};
 
 /// A disk as a killed process leaves it, and its steps.
 fn killed(story: &Story, options: Options) -> SimulatedDisk {
@@ -101,5 +108,50 @@ fn a_missing_file_is_named() {
             Err(error) => panic!("without {name}: {error}"),
         }
         disk.put(name, bytes);
+    }
+}
+
+#[test]
+fn a_clock_that_is_far_behind_is_refused_until_it_is_accepted() {
+    let disk = SimulatedDisk::default();
+    let none = std::iter::empty();
+    snapshot::write(&disk, 1, true, Timestamp::from_ms(MAX_TIMESTAMP_MS).unwrap(), 1, none)
+        .unwrap();
+    let error = open(&disk, large()).unwrap_err();
+    assert!(matches!(error, OpenError::Clock { .. }), "{error}");
+    let directory = open(&disk, large().accept_clock(true)).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    runtime().block_on(queue.apply(At::Server, &Op::Pause)).unwrap();
+    let killed = disk.crash(Keep::Everything);
+    drop((queue, directory));
+    open(&killed, large()).unwrap();
+}
+
+/// Bodies like those of records: kinds, numbers and values in MessagePack, and any bytes.
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop_oneof![
+        vec(any::<u8>(), 0..4),
+        vec(Just(0), 1..9),
+        Just(b"\x81\xa7enqueue\x91\x82\xa2id\xc4\x01a\xa7payload\xc4\x01b".to_vec()),
+        Just(b"\xa5pause".to_vec()),
+        Just(b"\x87\xa5model\x01\xa6number\x01\xa6closed\xc3".to_vec()),
+    ];
+    vec(pieces, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_records_and_any_snapshot_are_read_or_refused(bodies in vec(body(), 0..5)) {
+        let disk = SimulatedDisk::default();
+        let header = Header { number: 1, model: MODEL, first: 1, salt: 7, len: 0 };
+        let mut segment = header.encode();
+        for (sequence, body) in (1..).zip(&bodies) {
+            encode_frame(&mut segment, 7, sequence, Synced { offset: HEADER, len: 0 }, body);
+        }
+        disk.put(&names::segment(1), segment);
+        drop(recover(&disk));
+        let disk = SimulatedDisk::default();
+        snapshot::write_raw(&disk, 1, &bodies.concat());
+        drop(recover(&disk));
     }
 }

@@ -1,0 +1,175 @@
+//! Kills a process under load again and again, and counts what was acknowledged.
+//!
+//! `DELAYLINE_KILLS` is the number of kills: 10 if unset.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayline_core::{
+    At, Backend, Claim, ClaimId, Completion, ConsumerName, MessageId, Millis, NewMessage, Op,
+    Outcome, Reply, Settlement, Status,
+};
+use delayline_file::{Directory, FileBackend, Options};
+
+const DIRECTORY: &str = "DELAYLINE_KILL_DIRECTORY";
+const ROUND: &str = "DELAYLINE_KILL_ROUND";
+const QUEUES: [&str; 2] = ["orders", "mails/urgent"];
+const TASKS: usize = 8;
+
+fn main() {
+    match std::env::var_os(DIRECTORY) {
+        Some(directory) => load(&PathBuf::from(directory), &std::env::var(ROUND).unwrap()),
+        None => kill(),
+    }
+}
+
+/// Small segments, so that some kills hit a checkpoint.
+fn open(path: &Path) -> Directory {
+    let options = Options::default().segment_bytes(256 << 10).reserve_bytes(1 << 20);
+    Directory::open(path, options).unwrap()
+}
+
+/// What a process has acknowledged: ids sent and ids acked, with the queue's number in front.
+#[derive(Default)]
+struct Acknowledged {
+    sent: BTreeSet<(usize, String)>,
+    acked: BTreeSet<(usize, String)>,
+}
+
+fn kill() {
+    let kills = std::env::var("DELAYLINE_KILLS").map_or(10, |text| text.parse::<u32>().unwrap());
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("queues");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut before = Acknowledged::default();
+    let (mut sent, mut acked) = (0, 0);
+    for round in 0..kills {
+        let now = killed(&path, round);
+        let directory = open(&path);
+        let queues = QUEUES.map(|name| directory.queue(name.parse().unwrap()).unwrap());
+        for acknowledged in [&before, &now] {
+            runtime.block_on(check(&queues, acknowledged, round));
+        }
+        sent += now.sent.len();
+        acked += now.acked.len();
+        before = now;
+    }
+    println!("{kills} kills: {sent} messages sent and {acked} acked, none lost, none twice");
+    assert!(sent > 0 && acked > 0);
+}
+
+/// Starts a process, kills it at any time, and returns what it has acknowledged.
+fn killed(path: &Path, round: u32) -> Acknowledged {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .env(DIRECTORY, path)
+        .env(ROUND, round.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert_eq!(first, "ready");
+    let life = Duration::from_millis(fastrand::u64(1..300));
+    let started = Instant::now();
+    let mut acknowledged = Acknowledged::default();
+    let mut killed = false;
+    for line in lines {
+        // A line that the kill has cut is none.
+        let Ok(line) = line else { break };
+        if let [what, queue, id, "."] = line.split(' ').collect::<Vec<_>>()[..] {
+            let entry = (queue.parse().unwrap(), id.to_owned());
+            match what {
+                "sent" => assert!(acknowledged.sent.insert(entry), "{id} was created twice"),
+                "acked" => assert!(acknowledged.acked.insert(entry), "{id} was acked twice"),
+                other => panic!("{other}"),
+            }
+        }
+        if !killed && started.elapsed() >= life {
+            // SIGKILL. What is in the pipe is still read.
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    assert!(!child.wait().unwrap().success());
+    acknowledged
+}
+
+async fn check(queues: &[FileBackend; QUEUES.len()], acknowledged: &Acknowledged, round: u32) {
+    for (number, queue) in queues.iter().enumerate() {
+        let of_queue = |ids: &BTreeSet<(usize, String)>| -> Vec<MessageId> {
+            let ids = ids.iter().filter(|(queue, _)| *queue == number);
+            ids.map(|(_, id)| MessageId::try_from(id).unwrap()).collect()
+        };
+        for (ids, acked) in
+            [(of_queue(&acknowledged.sent), false), (of_queue(&acknowledged.acked), true)]
+        {
+            for batch in ids.chunks(500) {
+                let op = Op::Progress(batch.to_vec());
+                let Reply::Progress(found) = queue.apply(At::Server, &op).await.unwrap().reply
+                else {
+                    unreachable!()
+                };
+                for (id, found) in batch.iter().zip(found) {
+                    let finished = Completion::finished(Status::Acked);
+                    let is_kept = found == finished || !acked && found == Completion::Pending;
+                    assert!(is_kept, "after kill {round}, {id} is {found:?}, acked: {acked}");
+                }
+            }
+        }
+    }
+}
+
+/// Sends, claims and acks until the process is killed.
+fn load(path: &Path, round: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap();
+    let directory = open(path);
+    say("ready");
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let number = task % QUEUES.len();
+            let queue = Arc::new(directory.queue(QUEUES[number].parse().unwrap()).unwrap());
+            runtime.spawn(work(queue, number, format!("{round}-{task}")))
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+}
+
+async fn work(queue: Arc<FileBackend>, number: usize, name: String) {
+    for count in 0.. {
+        let ids = [0, 1].map(|part| format!("{name}-{count}-{part}"));
+        let message = |id: &String| NewMessage::new(MessageId::try_from(id).unwrap(), vec![7; 100]);
+        let enqueue = Op::Enqueue(ids.iter().map(message).collect());
+        queue.apply(At::Server, &enqueue).await.unwrap();
+        ids.iter().for_each(|id| say(&format!("sent {number} {id} .")));
+        let token = ClaimId::from_bytes(fastrand::u128(..).to_be_bytes());
+        let worker = ConsumerName::try_from(&name).unwrap();
+        let claim = Op::Claim(Claim::new(worker, token, 2, Millis::new(200).unwrap()));
+        let Reply::Claim(claimed) = queue.apply(At::Server, &claim).await.unwrap().reply else {
+            unreachable!()
+        };
+        for delivery in claimed.deliveries {
+            let id = delivery.message.info.id;
+            let ack = Settlement::new(id.clone(), delivery.lease, Outcome::Ack);
+            let applied = queue.apply(At::Server, &Op::Settle(vec![ack])).await.unwrap();
+            let Reply::Settle(settled) = applied.reply else { unreachable!() };
+            if matches!(settled[..], [delayline_core::Settled::Done { .. }]) {
+                say(&format!("acked {number} {} .", id.as_str().unwrap()));
+            }
+        }
+    }
+}
+
+/// Writes a line at once.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // The reader may be gone.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

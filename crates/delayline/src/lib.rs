@@ -174,6 +174,7 @@ mod shutdown;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod timer;
 pub mod update;
 mod waiters;
 pub mod worker;

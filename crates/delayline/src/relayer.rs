@@ -9,9 +9,10 @@ use delayline_core::{
     Applied, Backoff, Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats,
     Timestamp, Wakeup, limits,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::timer::sleep_until;
 use crate::{Error, Queue};
 
 /// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
@@ -185,7 +186,7 @@ impl Relayer {
     async fn rest(&self, rest: Rest) {
         match rest {
             Rest::None => {}
-            Rest::Timer(pause) => tokio::time::sleep(pause).await,
+            Rest::Timer(pause) => sleep_until(Instant::now() + pause).await,
             Rest::Bell(pause) => {
                 let end = Instant::now() + pause;
                 tokio::select! {

@@ -16,7 +16,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
@@ -30,6 +30,7 @@ use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
 use crate::events::EventKind;
 use crate::telemetry;
+use crate::timer::sleep_until;
 
 /// One queue of a run.
 pub(super) struct Lane {

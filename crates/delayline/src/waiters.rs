@@ -219,7 +219,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_REPLY: Duration = Duration::from_millis(100);
 /// Minimum time for the reply to the first look, whatever the limit.
 const FIRST_REPLY: Duration = Duration::from_secs(1);
-/// Maximum age of a reply that still answers a caller at the limit.
-const RECENT: Duration = Duration::from_secs(2);
+/// Maximum age of a reply that still answers a caller at the limit: two pauses, the time after the
+/// limit, and some for the replies.
+const RECENT: Duration = Duration::from_millis(2_500);
 /// Long enough, and no instant overflows.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3_600);

@@ -52,7 +52,7 @@ pub const MAX_THROTTLED_IDS: usize = 100_000;
 
 /// Most payload and header bytes in one enqueue or hand-off. A claim or relay stops before the message that
 /// would exceed it, but always takes at least one.
-pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+pub const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
 /// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
 pub const MAX_PAGE: usize = 100;

@@ -189,7 +189,7 @@ async fn bytes_that_wait_are_bounded_and_make_room_when_they_are_sent() {
         sends.spawn(async move { queue.send(&megabyte()).await });
     }
     let refused: Vec<_> = sends.join_all().await.into_iter().filter_map(Result::err).collect();
-    // 67 megabytes fit into 64 MiB, and four more may be on their way.
+    // 67 megabytes fit into 64 MiB, and three more may be on their way.
     assert!((9..=13).contains(&refused.len()), "{} refused", refused.len());
     assert!(refused.iter().all(|error| error.kind() == &ErrorKind::Overloaded));
     queue.send(&megabyte()).await.unwrap();

@@ -304,6 +304,6 @@ mod tests {
             item(name, vec![NewMessage::new(id(&format!("next-{name}")), payload)])
         };
         let sizes = batches(["a", "b", "c", "d", "e"].map(large).to_vec());
-        assert_eq!(sizes.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
+        assert_eq!(sizes.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2]);
     }
 }

@@ -39,6 +39,7 @@ fn check(op: &Op, value: Value) {
                     | ErrorKind::NewerVersion { .. }
                     | ErrorKind::OlderVersion { .. }
                     | ErrorKind::NewerFeature { .. }
+                    | ErrorKind::Upgrading { .. }
             ),
             "{error:?}"
         ),

@@ -49,6 +49,7 @@ pub(crate) use self::work::{Post, Work};
 use crate::commands::acl::Acl;
 use crate::commands::check::Check;
 use crate::commands::doctor::Doctor;
+use crate::commands::upgrade::Upgrade;
 use crate::failure::Failure;
 
 /// A delay queue for Redis: send messages for later delivery, handle them, and manage them.
@@ -148,6 +149,7 @@ pub(crate) enum Verb {
     Pause(Pause),
     Resume(Resume),
     DeleteQueue(DeleteQueue),
+    Upgrade(Upgrade),
     Check(Check),
     Doctor(Doctor),
     Acl(Acl),

@@ -21,5 +21,6 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod switch;
+pub(crate) mod upgrade;
 pub(crate) mod wait;
 pub(crate) mod work;

@@ -71,6 +71,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
         Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,
+        Verb::Upgrade(upgrade) => commands::upgrade::run(&args.target, &upgrade).await,
         Verb::Check(check) => commands::check::run(&args.target, check).await,
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,
         Verb::Acl(acl) => commands::acl::run(&args.target, &acl),

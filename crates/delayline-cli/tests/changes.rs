@@ -185,6 +185,7 @@ fn every_verb_has_help_with_an_example() {
         &["pause"],
         &["resume"],
         &["delete-queue"],
+        &["upgrade"],
         &["check"],
         &["doctor"],
         &["acl"],

@@ -34,6 +34,8 @@ fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
             &["dead", "purge", "--all", "--yes"],
             &["pause"],
             &["resume"],
+            &["upgrade", "--dry-run"],
+            &["upgrade", "--yes"],
             &["check"],
             &["check", "--repair", "--yes"],
         ] {

@@ -98,8 +98,8 @@ pub enum ErrorKind {
         /// The newest schema version that this library supports.
         supported: u64,
     },
-    /// The queue was written by an older version of this library, in a layout that is no longer
-    /// supported. [`ErrorClass::Rejected`]: drain it with that version, or use another name.
+    /// The queue was written by an older version of this library, in another layout.
+    /// [`ErrorClass::Rejected`]: upgrade it with `delayline upgrade`, or drain it with that version.
     OlderVersion {
         /// The schema version of the queue.
         found: u64,
@@ -113,6 +113,14 @@ pub enum ErrorKind {
         major: u64,
         /// Its minor version.
         minor: u64,
+    },
+    /// The queue is being upgraded to another layout. [`ErrorClass::NotExecuted`]: repeat the operation
+    /// once `delayline upgrade` has finished. If that was interrupted, run it again: anyone may.
+    Upgrading {
+        /// The schema version that the queue had.
+        from: u64,
+        /// The schema version that it will have.
+        to: u64,
     },
     /// The connection was lost before the reply arrived. [`ErrorClass::Ambiguous`].
     ConnectionLost,
@@ -140,6 +148,7 @@ impl ErrorKind {
             | Self::Busy
             | Self::InUse
             | Self::DiskFull
+            | Self::Upgrading { .. }
             | Self::Overloaded => ErrorClass::NotExecuted,
             Self::Invalid(_)
             | Self::Encode
@@ -202,11 +211,16 @@ impl fmt::Display for ErrorKind {
             Self::OlderVersion { found, supported } => write!(
                 f,
                 "the queue has schema version {found}, and this library reads {supported} only: \
-                 drain it with the version that wrote it, or choose another name"
+                 run `delayline upgrade`, or drain it with the version that wrote it"
             ),
             Self::NewerFeature { major, minor } => {
                 write!(f, "the queue uses a feature of version {major}.{minor}: use that version")
             }
+            Self::Upgrading { from, to } => write!(
+                f,
+                "the queue is being upgraded from schema version {from} to {to}: try again later, \
+                 and if the upgrade was interrupted, run `delayline upgrade` again"
+            ),
             Self::ConnectionLost => f.write_str("the connection was lost before the reply arrived"),
             Self::Timeout => f.write_str("no reply came in time"),
             Self::Unconfirmed => f.write_str("executed, but its durability was not confirmed"),

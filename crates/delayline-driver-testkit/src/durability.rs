@@ -4,6 +4,7 @@ pub mod disk;
 pub mod failover;
 pub mod replicas;
 pub mod restarts;
+pub mod upgrades;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,6 +135,7 @@ macro_rules! durability_cases {
             restarts: [
                 a_killed_server_has_all_that_it_acknowledged
             ],
+            upgrades: [an_upgrade_under_load_with_kills_loses_nothing],
             failover: [
                 what_all_replicas_confirmed_survives_a_killed_primary
                 what_all_replicas_confirmed_survives_a_frozen_primary

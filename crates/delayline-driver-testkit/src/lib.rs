@@ -35,6 +35,8 @@ mod connect;
 #[doc(hidden)]
 pub mod durability;
 #[doc(hidden)]
+pub mod next_layout;
+#[doc(hidden)]
 pub mod queue;
 #[doc(hidden)]
 pub mod topology;

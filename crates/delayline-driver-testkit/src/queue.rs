@@ -5,6 +5,7 @@ pub mod access;
 pub mod capabilities;
 pub mod refusals;
 pub mod servers;
+pub mod upgrades;
 
 use std::sync::Arc;
 
@@ -311,6 +312,10 @@ macro_rules! each_queue_case {
             servers: missing_replicas_are_an_error_that_may_be_repeated;
             servers: a_failed_snapshot_is_an_error_that_may_be_repeated;
             servers: lost_data_does_not_stop_the_queue;
+            upgrades: a_conversion_keeps_all_that_a_queue_holds;
+            upgrades: an_upgrade_of_a_queue_that_is_not_there_creates_none;
+            upgrades: a_damaged_mark_of_an_upgrade_is_refused_with_its_remedy;
+            upgrades: an_upgrade_that_is_refused_midway_goes_on_later;
             access: the_documented_permissions_are_enough;
             access: a_missing_permission_is_named_before_anything_is_done;
         }

@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod mistakes;
 pub mod sentinel;
+pub mod upgrades;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,6 +128,7 @@ macro_rules! topology_cases {
                 a_flushed_node_gets_its_scripts_again views_of_a_node_apart_change_nothing
                 addresses_are_mapped the_documented_permissions_are_enough
             ],
+            upgrades: [a_slot_that_moves_during_an_upgrade_loses_nothing],
             sentinel: [
                 a_killed_primary_is_replaced a_failover_by_hand_is_followed
                 a_failover_that_takes_long_loses_nothing_after_the_next_look

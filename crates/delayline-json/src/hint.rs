@@ -29,15 +29,13 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::Evicting { .. } => {
             "`CONFIG SET maxmemory-policy noeviction` on the server, or use --allow-eviction"
         }
-        ErrorKind::Damaged => {
-            "`redis-cli DEL KEY` deletes the key, `delayline check --repair` repairs the queue"
-        }
         ErrorKind::NewerVersion { .. } | ErrorKind::NewerFeature { .. } => {
             "install a newer delayline"
         }
         ErrorKind::OlderVersion { .. } => {
-            "drain the queue with the version that wrote it, or choose another name with --queue"
+            "stop the workers of the version that wrote it, and run `delayline upgrade`"
         }
+        ErrorKind::Upgrading { .. } => "`delayline upgrade` resumes an interrupted upgrade",
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
             "the operation may have been executed; it is safe to repeat it with the same ids"
         }

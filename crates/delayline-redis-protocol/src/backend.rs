@@ -53,6 +53,26 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         name: QueueName,
         allow_eviction: bool,
     ) -> Result<Self, Error> {
+        let queue = Self::open_any_layout(transport, name, allow_eviction).await?;
+        queue.apply(At::Server, &Op::Stats).await?;
+        Ok(queue)
+    }
+
+    /// Opens the queue `name` whichever layout it has, to [upgrade](Self::upgrade_page) it. Checks the
+    /// server as [`open`](Self::open) does, but not the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect: opening does not change the queue.
+    ///
+    /// # Errors
+    ///
+    /// Like [`open`](Self::open), except for the errors about the queue.
+    pub async fn open_any_layout(
+        transport: Arc<T>,
+        name: QueueName,
+        allow_eviction: bool,
+    ) -> Result<Self, Error> {
         let queue = Self::new(transport, &name);
         let control = queue.keys.named(CONTROL);
         let (info, ()) = tokio::join!(queue.transport.info(&control), assemble_all());
@@ -61,7 +81,6 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
             Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
             Err(error) => return Err(error.into_error()),
         }
-        queue.apply(At::Server, &Op::Stats).await?;
         Ok(queue)
     }
 
@@ -92,7 +111,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     }
 
     /// Runs a script once, whether or not the server has cached it.
-    async fn run(
+    pub(crate) async fn run(
         &self,
         keys: &Keys,
         script: &Script,
@@ -115,7 +134,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
 
     fn with_remedy(&self, op: &Op, error: Error) -> Error {
         match (error.kind(), op) {
-            (ErrorKind::Damaged, _) => {}
+            (ErrorKind::Damaged, _) if error.detail().is_empty() => {}
             (ErrorKind::Unsupported(what), Op::Relay(relay)) if *what == SEVERAL_SLOTS => {
                 return self.in_another_slot(relay.to.key());
             }
@@ -165,6 +184,11 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
 
     fn new(transport: Arc<T>, name: &QueueName) -> Self {
         Self { name: name.clone(), transport, keys: Keys::new(name) }
+    }
+
+    /// The key of the control record.
+    pub(crate) fn control_key(&self) -> Bytes {
+        self.keys.named(CONTROL)
     }
 
     /// The keys of this queue, for access rules.

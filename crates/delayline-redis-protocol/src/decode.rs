@@ -4,6 +4,7 @@
 
 mod head;
 mod removal;
+mod upgrade;
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
@@ -16,6 +17,7 @@ use delayline_core::{
 use self::head::results;
 pub use self::removal::Removal;
 pub(crate) use self::removal::decode_removal;
+pub(crate) use self::upgrade::{Converted, Layout, decode_conversion, decode_layout};
 use crate::layout::codes::{
     cancelled, enqueued, extended, finding, item, place, progress, purged, redriven, rescheduled,
     settled, status,

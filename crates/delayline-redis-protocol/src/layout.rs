@@ -20,6 +20,14 @@ use self::field::{fields, structure};
 /// The schema version that this library reads and writes.
 pub const SCHEMA_VERSION: u64 = 2;
 
+/// The first byte of `control`, in the place of a schema version, while the queue is converted.
+pub(crate) const CONVERTING: u64 = 255;
+
+const _: () = assert!(SCHEMA_VERSION < CONVERTING);
+
+/// The bytes of a server's `run_id`.
+pub(crate) const RUN_ID_BYTES: usize = 40;
+
 /// Contents of more bytes stand in a hash of their own, so that scripts that need none do not read
 /// them.
 pub(crate) const SMALL: usize = 4096;
@@ -62,6 +70,25 @@ structure! {
     }
     groups {
         COUNTS: SEQUENCE to REPLACED;
+    }
+}
+
+structure! {
+    /// Stands in the place of the control record while the queue is converted to the next layout. Versions of
+    /// all layouts know its first three bytes, and refuse the queue until it is gone. If there are no more
+    /// than these, the conversion begins anew, and the control record is lost.
+    conversion in "`control`, while the queue is converted" {
+        MARK: U8, "255, which is no schema version";
+        OLD: U8, "schema version from which it is converted";
+        NEW: U8, "schema version to which it is converted";
+        PHASE: U8, "which of its hashes is being converted, from 1 on";
+        CURSOR: U64, "where `HSCAN` goes on";
+        SERVER: Bytes(RUN_ID_BYTES), "`run_id` of the server whose cursor that is";
+        SEEN: U64, "how many entries were looked at";
+        CONTROL: Rest, "the control record of the old layout";
+    }
+    groups {
+        HEAD: MARK to NEW;
     }
 }
 
@@ -367,8 +394,9 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 23] = [
+pub const STRUCTURES: [&Structure; 24] = [
     &control::STRUCTURE,
+    &conversion::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
     &member::STRUCTURE,

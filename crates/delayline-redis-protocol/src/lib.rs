@@ -31,6 +31,7 @@ mod stream;
 pub mod tls;
 mod totals;
 mod transport;
+mod upgrade;
 
 pub use acl::{AclRole, Denial, Inspection, inspect};
 pub use backend::ScriptBackend;
@@ -48,3 +49,4 @@ pub use route::{HostPort, SentinelReport, SentinelView, ServerReport, Survey, To
 pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
 pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};
+pub use upgrade::{Conversion, Upgrade, conversions};

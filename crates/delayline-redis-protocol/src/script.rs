@@ -51,7 +51,7 @@ const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
-    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua"
+    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
 };
 
 macro_rules! scripts {
@@ -98,6 +98,10 @@ scripts! {
 /// Removes a queue. It is not among [`all_scripts`], for which users have rights: few may do that.
 pub(crate) static DELETE_QUEUE: LazyLock<Script> =
     LazyLock::new(|| Script::new("delete_queue.lua", include_str!("../lua/delete_queue.lua")));
+
+/// Reads which layout a queue has. Not among [`all_scripts`] either: only upgrades call it.
+pub(crate) static UPGRADE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("upgrade.lua", include_str!("../lua/upgrade.lua")));
 
 /// The thread that has assembled all scripts.
 static ASSEMBLED: OnceLock<ThreadId> = OnceLock::new();
@@ -152,7 +156,7 @@ impl Script {
         &RING
     }
 
-    fn new(name: &'static str, file: &str) -> Self {
+    pub(crate) fn new(name: &'static str, file: &str) -> Self {
         let whole = with_looks(&with_functions_inline(&with_parts(file)));
         let needs = needs_of(&whole);
         let whole = with_questions(&whole, &needs);

@@ -15,7 +15,7 @@ pub use delayline_core::{
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
     AclRole, Denial, Inspection, Removal, SentinelReport, SentinelView, ServerReport, Survey,
-    TopologyKind,
+    TopologyKind, Upgrade,
 };
 
 pub use crate::connection::FoundQueues;

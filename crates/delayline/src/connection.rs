@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
 #[cfg(any(feature = "redis", feature = "fred"))]
-use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport, inspect};
+use delayline_redis_protocol::{
+    Inspection, Removal, ScriptBackend, Transport, Upgrade, conversions, inspect,
+};
 
 use crate::cancels::Cancels;
 use crate::codec::Json;
@@ -269,6 +271,71 @@ impl Connection {
                 let transport = Arc::clone(transport);
                 let queue = ScriptBackend::open(transport, queue, *allow_eviction).await?;
                 Ok(queue.delete_if_empty().await?)
+            }
+        }
+    }
+
+    /// Returns whether the queue `name` has an older layout, and how much there is to convert. Changes
+    /// nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the name is malformed, the server cannot be reached or is not suitable;
+    /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) if a newer version has written the
+    /// queue; [`ErrorKind::OlderVersion`](crate::ErrorKind::OlderVersion) if this version cannot upgrade
+    /// it; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
+    pub async fn upgrade_status(&self, name: &str) -> Result<Upgrade, Error> {
+        Ok(self.any_layout(name).await?.upgrade_status(conversions()).await?)
+    }
+
+    /// Converts the queue `name` to the layout of this version, page by page, and calls `progress` after
+    /// each page. Does nothing if the queue has that layout, or does not exist.
+    ///
+    /// From the first page to the last, every operation on the queue fails with
+    /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions; workers and
+    /// calls with time left repeat it. Messages, due instants and leases stay as they are. A lease that
+    /// ends meanwhile is reclaimed afterwards, as any other. Older versions refuse the queue from then
+    /// on, so stop them first.
+    ///
+    /// Opening a queue never upgrades it: that would end a rolling deploy halfway.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue stays as far as it is. Call again to continue, from any
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// Like [`upgrade_status`](Self::upgrade_status), and any error of a call. If it is not
+    /// [`Rejected`](crate::ErrorClass::Rejected), call again to continue.
+    pub async fn upgrade_queue(
+        &self,
+        name: &str,
+        mut progress: impl FnMut(&Upgrade),
+    ) -> Result<Upgrade, Error> {
+        let queue = self.any_layout(name).await?;
+        loop {
+            let upgrade = queue.upgrade_page(conversions()).await?;
+            progress(&upgrade);
+            if !upgrade.is_needed() {
+                return Ok(upgrade);
+            }
+        }
+    }
+
+    async fn any_layout(&self, name: &str) -> Result<ScriptBackend<dyn Transport>, Error> {
+        let queue = QueueName::new(name)?;
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Way::Memory(_) => Err(crate::connect::unsupported("upgrading a queue in memory")),
+            Way::Server { transport, allow_eviction } => {
+                let transport = Arc::clone(transport);
+                Ok(ScriptBackend::open_any_layout(transport, queue, *allow_eviction).await?)
             }
         }
     }

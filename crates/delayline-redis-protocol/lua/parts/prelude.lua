@@ -44,7 +44,8 @@ do
   local stored = redis.call('GET', key.control)
   local version = stored and (byte(stored, CONTROL_VERSION) or 0) or SCHEMA_VERSION
   if version > 0 and version ~= SCHEMA_VERSION then
-    return {ANSWER_OTHER_VERSION, version} -- the library tells an older one from a newer one
+    -- The library tells an older one from a newer one, and from a conversion.
+    return {ANSWER_OTHER_VERSION, byte(stored, CONVERSION_HEAD)}
   elseif version == 0 or stored and #stored ~= CONTROL_BYTES then
     return {ANSWER_DAMAGED}
   end

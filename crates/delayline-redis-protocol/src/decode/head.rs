@@ -3,8 +3,8 @@
 use delayline_core::{Error, ErrorKind, Timestamp};
 
 use super::{Reader, unreadable};
-use crate::layout::SCHEMA_VERSION;
 use crate::layout::codes::answer;
+use crate::layout::{CONVERTING, SCHEMA_VERSION};
 use crate::transport::Value;
 
 /// The results of a script, its clock and the revision.
@@ -27,14 +27,7 @@ pub(super) fn results(value: Value) -> Result<(Reader, Timestamp, u64), Error> {
 /// [`ErrorKind::Protocol`] if the reply is invalid.
 fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
     Ok(match code {
-        answer::OTHER_VERSION => {
-            let (found, supported) = (reply.count()?, SCHEMA_VERSION);
-            Error::new(if found > supported {
-                ErrorKind::NewerVersion { found, supported }
-            } else {
-                ErrorKind::OlderVersion { found, supported }
-            })
-        }
+        answer::OTHER_VERSION => other_version(reply.count()?, reply),
         answer::NEWER_FEATURE => match (reply.count()?, reply.count()?) {
             // Whoever sets a bit says which version knows it.
             (0, 0) => Error::new(ErrorKind::Damaged),
@@ -46,6 +39,27 @@ fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
             Error::with_detail(ErrorKind::Unsupported("a stream's backlog"), detail)
         }
         _ => return Err(unreadable("the reply begins with an unknown number")),
+    })
+}
+
+/// Why a queue is refused whose control record begins with `found`, and then with what the reply has.
+fn other_version(found: u64, reply: &mut Reader) -> Error {
+    let supported = SCHEMA_VERSION;
+    if found == CONVERTING {
+        return match (reply.count(), reply.count()) {
+            (Ok(from), Ok(to)) if from > 0 && from + 1 == to => {
+                Error::new(ErrorKind::Upgrading { from, to })
+            }
+            _ => Error::with_detail(
+                ErrorKind::Damaged,
+                "the mark of an upgrade; `delayline upgrade` says what helps",
+            ),
+        };
+    }
+    Error::new(if found > supported {
+        ErrorKind::NewerVersion { found, supported }
+    } else {
+        ErrorKind::OlderVersion { found, supported }
     })
 }
 
@@ -68,5 +82,18 @@ mod tests {
         assert_eq!(refused(found), ErrorKind::NewerVersion { found, supported });
         let found = SCHEMA_VERSION - 1;
         assert_eq!(refused(found), ErrorKind::OlderVersion { found, supported });
+    }
+
+    #[test]
+    fn a_conversion_is_told_from_other_versions_and_from_a_damaged_one() {
+        let refused = |numbers: &[i64]| {
+            let numbers = [&[answer::OTHER_VERSION][..], numbers].concat();
+            let reply = numbers.into_iter().map(Value::Int).collect();
+            decode(&Op::Stats, Value::Array(reply)).unwrap_err().kind().clone()
+        };
+        assert_eq!(refused(&[255, 2, 3]), ErrorKind::Upgrading { from: 2, to: 3 });
+        for damaged in [&[255, 3, 3][..], &[255, 2, 4], &[255, 0, 1], &[255, 2], &[255]] {
+            assert_eq!(refused(damaged), ErrorKind::Damaged, "{damaged:?}");
+        }
     }
 }

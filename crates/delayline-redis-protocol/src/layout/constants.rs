@@ -10,8 +10,9 @@ use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateTo
 
 use super::codes::{lease_state, place, status};
 use super::{
-    BAND_SHIFT, CODES, Field, Kind, SCHEMA_VERSION, SMALL, STRUCTURES, Structure, TOKENS_BYTES,
-    control, details, finished, point, record, run, schedule, totals, update, updates,
+    BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SCHEMA_VERSION, SMALL, STRUCTURES,
+    Structure, TOKENS_BYTES, control, conversion, details, finished, point, record, run, schedule,
+    totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -45,6 +46,9 @@ fn counters() -> impl Iterator<Item = (String, String)> {
 fn numbers() -> Vec<(String, String)> {
     let all: [(&str, u64); _] = [
         ("SCHEMA_VERSION", SCHEMA_VERSION),
+        ("CONVERTING", CONVERTING),
+        ("CONVERSION_HEAD_BYTES", width(&[conversion::MARK, conversion::OLD, conversion::NEW])),
+        ("RUN_ID_BYTES", RUN_ID_BYTES as u64),
         ("MAX_TIMESTAMP", MAX_TIMESTAMP_MS),
         // The first byte of MAX_TIMESTAMP: only an instant that begins so can be later.
         ("LATE", MAX_TIMESTAMP_MS >> 40),
@@ -137,6 +141,7 @@ fn texts() -> Vec<(String, String)> {
         ("LAST_LEASED", last_score(place::LEASED)),
         ("LAST_WAITING", last_score(Priority::Low.level())),
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
+        ("CONVERSION_FORMAT", format_of(&kinds(conversion::STRUCTURE.fields))),
         // What stands in front of the counts of the control record.
         (
             "POINT_FORMAT",

@@ -12,6 +12,7 @@ pub(crate) mod repair;
 pub(crate) mod revoked;
 pub(crate) mod throttling;
 pub(crate) mod torn;
+pub(crate) mod upgrades;
 
 use delayline_core::{
     At, Backend, Check, Destination, Error, ErrorKind, Extend, FinishedIds, HandOff, Known, Lease,
@@ -93,6 +94,7 @@ macro_rules! script_cases {
             followers: a_follower_of_an_unknown_priority_is_none;
             followers: a_small_message_in_place_of_a_large_one_leaves_no_content;
             followers: junk_in_place_of_updates_harms_nobody;
+            upgrades: a_torn_conversion_can_be_repeated;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;
             torn: a_torn_send_can_be_repeated;

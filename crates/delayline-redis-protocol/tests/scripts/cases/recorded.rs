@@ -34,9 +34,14 @@ impl Recorded {
 
     /// Executes an operation and answers what it wrote.
     pub(crate) async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
+        self.written_by(apply(queue, ms, op.clone())).await.1
+    }
+
+    /// Does some work and answers its result, and what it wrote.
+    pub(crate) async fn written_by<T>(&self, work: impl Future<Output = T>) -> (T, Vec<Command>) {
         let length = || usize::try_from(std::fs::metadata(self.append_only_file()).unwrap().len());
         let start = length().unwrap();
-        apply(queue, ms, op.clone()).await;
+        let result = work.await;
         let mut file = File::open(self.append_only_file()).unwrap();
         let mut text = Vec::new();
         file.seek(SeekFrom::Start(start as u64)).unwrap();
@@ -47,8 +52,8 @@ impl Recorded {
                 commands.push(command);
             }
         }
-        assert_eq!(position, text.len(), "what {} wrote is unreadable", op.name());
-        commands
+        assert_eq!(position, text.len(), "what was written is unreadable");
+        (result, commands)
     }
 
     fn key_names(&self) -> Vec<Vec<u8>> {
@@ -83,6 +88,13 @@ impl Recorded {
 
     /// What all keys hold, however the server keeps it.
     pub(crate) fn holdings(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+        let joined =
+            |items: Vec<Vec<Vec<u8>>>| items.iter().map(|it| it.join(&b"\0 \0"[..])).collect();
+        self.typed_holdings().into_iter().map(|(key, _, items)| (key, joined(items))).collect()
+    }
+
+    /// Each key with its type and what it holds, in the order of the words of the command that writes it.
+    pub(crate) fn typed_holdings(&self) -> Vec<(Vec<u8>, String, Vec<Command>)> {
         let hold = |key: Vec<u8>| {
             let command = |words: &[&[u8]]| {
                 let words: Command = words.iter().map(|word| word.to_vec()).collect();
@@ -93,23 +105,28 @@ impl Recorded {
                 other => panic!("{other:?}"),
             };
             let mut held = match &*kind {
-                "string" => vec![bytes(command(&[b"GET", &key]))],
+                "string" => vec![vec![bytes(command(&[b"GET", &key]))]],
                 "list" => flat(command(&[b"LRANGE", &key, b"0", b"-1"]), 1),
                 "hash" => flat(command(&[b"HGETALL", &key]), 2),
-                "zset" => flat(command(&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"]), 2),
+                "zset" => {
+                    let range = command(&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"]);
+                    let mut items = flat(range, 2);
+                    items.iter_mut().for_each(|item| item.reverse());
+                    items
+                }
                 other => panic!("{other}"),
             };
             held.sort();
-            (key, held)
+            (key, kind, held)
         };
         self.key_names().into_iter().map(hold).collect()
     }
 }
 
-fn flat(reply: Raw, size: usize) -> Vec<Vec<u8>> {
+fn flat(reply: Raw, size: usize) -> Vec<Command> {
     let Raw::Array(items) = reply else { panic!("{reply:?}") };
     let items: Vec<_> = items.into_iter().map(bytes).collect();
-    items.chunks(size).map(|item| item.join(&b"\0 \0"[..])).collect()
+    items.chunks(size).map(<[_]>::to_vec).collect()
 }
 
 fn bytes(value: Raw) -> Vec<u8> {

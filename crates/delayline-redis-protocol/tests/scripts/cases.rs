@@ -4,6 +4,7 @@ pub(crate) mod agreement;
 pub(crate) mod bells;
 pub(crate) mod counting;
 pub(crate) mod followers;
+pub(crate) mod golden;
 pub(crate) mod hostile;
 mod recorded;
 pub(crate) mod relays;
@@ -94,6 +95,9 @@ macro_rules! script_cases {
             followers: a_follower_of_an_unknown_priority_is_none;
             followers: a_small_message_in_place_of_a_large_one_leaves_no_content;
             followers: junk_in_place_of_updates_harms_nobody;
+            golden: the_golden_data_is_what_this_layout_writes;
+            golden: every_operation_reads_the_golden_data;
+            golden: every_operation_reads_the_converted_golden_data;
             upgrades: a_torn_conversion_can_be_repeated;
             torn: every_operation_can_be_torn_anywhere;
             torn: after_a_torn_end_messages_can_be_sent_again;

@@ -24,6 +24,7 @@ mod peers;
 mod programs;
 mod redis;
 mod redis_server;
+mod released;
 mod servers;
 mod sim;
 mod soak;
@@ -89,6 +90,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "servers") => servers::run(shell, args),
         ("prove", "consumers") => consumers::run(shell),
         ("prove", "cost") => cost::run(shell, args),
+        ("prove", "released") => released::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
         ("release", "package") => package::run(shell, args),
@@ -116,7 +118,7 @@ cargo xtask ci [lint]
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the
-    list of scripts with their digests, and the tables of docs/wire.md.
+    list of scripts with their digests, the tables of docs/wire.md, and golden data of a new layout.
 
 cargo xtask lua [NAME] [--diff REV]
     Print a script as servers receive it, such as `claim`; without a name, the names of all scripts.
@@ -158,6 +160,10 @@ cargo xtask prove servers [NAME ...]
 
 cargo xtask prove servers test [NAME ...]
     Run the conformance suite on them; on all of them it writes docs/servers.md.
+
+cargo xtask prove released [REVISION ...]
+    Build the command of the last release, or of the tags and commits that are named, and run it and
+    this version on one queue at the same time.
 
 cargo xtask prove consumers
     Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,

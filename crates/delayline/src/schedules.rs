@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod change;
 mod cron;
 mod fire;
 mod spec;
@@ -52,15 +53,13 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_ATTEMPT_LIMIT;
 use delayline_core::{
-    Cancelled, Enqueued, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled,
-    Status, UpdateContent, Violation,
+    Cancelled, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled, Violation,
 };
 
 pub use self::spec::{Overlap, Spec};
 use crate::admin::Listed;
 use crate::codec::{Json, Raw};
 use crate::message::Sent;
-use crate::queue::UpdateDue;
 use crate::worker::WorkerBuilder;
 use crate::{Connection, Draft, Error, Found, Job, Outcome, Queue, Worker};
 
@@ -158,7 +157,7 @@ impl Schedules {
     pub async fn put(&self, name: &str, spec: &Spec) -> Result<Put, Error> {
         let name = valid_name(name)?;
         let now = self.now().await?;
-        let sent = self.draft(name, spec, now)?.reuse_finished_id().send().await?;
+        let sent = self.draft(name, spec, first_due(spec, now))?.reuse_finished_id().send().await?;
         self.complete(name, spec, now, sent.outcome).await
     }
 
@@ -191,9 +190,10 @@ impl Schedules {
         for (name, spec) in schedules {
             named.push((format!("{owner}/{}", name.as_ref()), spec));
         }
-        let drafts = named
-            .iter()
-            .map(|(name, spec)| Ok(self.draft(valid_name(name)?, spec, now)?.reuse_finished_id()));
+        let drafts = named.iter().map(|(name, spec)| {
+            let due = first_due(spec, now);
+            Ok(self.draft(valid_name(name)?, spec, due)?.reuse_finished_id())
+        });
         let drafts = drafts.collect::<Result<Vec<_>, Error>>()?;
         let mut declared = Declared::default();
         let mut failure = None;
@@ -245,7 +245,7 @@ impl Schedules {
             cancelled => cancelled == Cancelled::Cancelled && old.is_some(),
         };
         if let Some(old) = old {
-            self.cancel_ahead(name, &old).await?;
+            self.cancel_ahead(name, &old, None).await?;
         }
         Ok(removed)
     }
@@ -321,7 +321,7 @@ impl Schedules {
     pub async fn pause(&self, name: &str) -> Result<bool, Error> {
         let Some(spec) = self.spec(name).await? else { return Ok(false) };
         let paused = self.move_to(name, PAUSED_MS).await?;
-        self.cancel_ahead(name, &spec).await?;
+        self.cancel_ahead(name, &spec, None).await?;
         Ok(paused)
     }
 
@@ -373,14 +373,14 @@ impl Schedules {
     }
 
     /// The message of a schedule itself.
-    fn draft(&self, name: &str, spec: &Spec, now: u64) -> Result<Draft, Error> {
+    fn draft(&self, name: &str, spec: &Spec, due: u64) -> Result<Draft, Error> {
         let (payload, _) = spec.content()?;
         if payload.len() > MAX_PAYLOAD_BYTES {
             let (what, unit) = ("the payload of a schedule", "bytes");
             let (actual, limit) = (payload.len(), MAX_PAYLOAD_BYTES);
             return Err(Violation::TooLong { what, unit, actual, limit }.into());
         }
-        let draft = self.queue.message(spec).id(name).due_at(system_time(first_due(spec, now)));
+        let draft = self.queue.message(spec).id(name).due_at(system_time(due));
         Ok(draft
             .priority(Priority::High)
             .max_failures(MAX_ATTEMPT_LIMIT)
@@ -410,92 +410,6 @@ impl Schedules {
         let queue: Queue<Bytes, Raw> = self.connection.queue_with_codec(name.as_str(), Raw).await?;
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(targets.entry(name.clone()).or_insert(queue).clone())
-    }
-
-    /// Completes a put, whose plain send had this outcome.
-    async fn complete(
-        &self,
-        name: &str,
-        spec: &Spec,
-        now: u64,
-        outcome: Enqueued,
-    ) -> Result<Put, Error> {
-        let is_dead = match outcome {
-            Enqueued::Created { .. } => return Ok(Put::Created),
-            Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
-                status == Status::Dead
-            }
-            _ => return Err(Error::unexpected_reply()),
-        };
-        let old = self.queue.get(name).await?;
-        let mut keeps_times = false;
-        let due = match &old {
-            Found::Live(message) => {
-                let leased_till_change = matches!(
-                    message.info.state,
-                    MessageState::Leased { cancel_requested: true, .. }
-                ) || message.follower.is_some();
-                let is_same = matches!(outcome, Enqueued::Duplicate { .. });
-                if is_same && !is_dead && !leased_till_change {
-                    return Ok(Put::Unchanged);
-                }
-                let is_paused = message.info.due.as_ms() >= PAUSED_MS;
-                keeps_times = !is_dead && !is_paused && message.payload.has_times_of(spec);
-                if keeps_times || is_paused { UpdateDue::Keep } else { UpdateDue::Set }
-            }
-            _ => UpdateDue::Set,
-        };
-        let update = self.draft(name, spec, now)?.update(UpdateContent::Replace, due);
-        let put = match update.send().await?.outcome {
-            Enqueued::Created { .. } => Put::Created,
-            Enqueued::Following { .. } => {
-                self.settled(name).await?;
-                Put::Changed
-            }
-            _ => Put::Changed,
-        };
-        if let Found::Live(message) = old {
-            let old = message.payload;
-            if !keeps_times || old.queue_name() != spec.queue_name() {
-                self.cancel_ahead(name, &old).await?;
-            }
-            if keeps_times {
-                self.replace_ahead(name, spec).await?;
-            }
-        }
-        Ok(put)
-    }
-
-    /// The instants of a spec whose messages exist already.
-    async fn ahead(&self, spec: &Spec) -> Result<Vec<u64>, Error> {
-        if spec.lead_ms() == 0 {
-            return Ok(Vec::new());
-        }
-        let now = self.now().await?;
-        let ticks = std::iter::successors(spec.next(now), |&tick| spec.next(tick));
-        Ok(ticks.take_while(|&tick| tick <= now.saturating_add(spec.lead_ms())).collect())
-    }
-
-    /// Cancels the messages that a spec has created before their instants. If a later spec has the
-    /// same instants, they get [other ids](fire::tick_id).
-    async fn cancel_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
-        let ahead = self.ahead(spec).await?;
-        let ids: Vec<_> = ahead
-            .into_iter()
-            .flat_map(|tick| (0..fire::MOST_REVISIONS).map(move |n| fire::tick_id(name, tick, n)))
-            .collect();
-        if !ids.is_empty() {
-            self.target(spec.queue_name()).await?.cancel_many(ids).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives the messages that exist before their instants the content of a new spec.
-    async fn replace_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
-        for tick in self.ahead(spec).await? {
-            self.create(name, spec, tick, spec.next(tick), true).await?;
-        }
-        Ok(())
     }
 
     async fn spec(&self, name: &str) -> Result<Option<Spec>, Error> {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use delayline::message::Status;
+use delayline::message::{MessageState, Status};
 use delayline::schedules::{Overlap, Put, Schedules, Spec};
 use delayline::testing::{TestConnection, TestQueue};
-use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, with_state};
+use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, Queue, with_state};
 use serde::Serialize;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -218,6 +218,61 @@ async fn a_change_shortly_before_a_tick_loses_nothing() {
     world.run_for(MINUTE).await;
     assert_eq!(elsewhere.sent().len(), 1);
     assert_eq!(world.target.queue().stats().await.unwrap().ready, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_about_to_be_delivered_keeps_its_content() {
+    let world = World::new().await;
+    let lead = MINUTE * 3;
+    world.schedules.put("a", &every(MINUTE).lead(lead).unwrap()).await.unwrap();
+    world.run_for(Duration::from_secs(57)).await;
+    let other = every(MINUTE).lead(lead).unwrap().payload("other").unwrap();
+    assert_eq!(world.schedules.put("a", &other).await.unwrap(), Put::Changed);
+    let mut delivered = Vec::new();
+    for tick in 1..=3 {
+        let id = format!("a@{}", START_MS + tick * 60_000);
+        let Found::Live(message) = world.target.queue().get(id).await.unwrap() else {
+            panic!("tick {tick} is gone")
+        };
+        delivered.push(message.payload);
+    }
+    assert_eq!(delivered, ["tick", "other", "other"]);
+}
+
+/// A live scheduler acts between any two steps of a change.
+#[tokio::test]
+async fn a_change_beside_a_live_scheduler_loses_no_tick() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let schedules = Schedules::open(&connection).await.unwrap();
+    let target: Queue<String> = connection.queue("work").await.unwrap();
+    let worker = schedules.worker().build().unwrap();
+    let (stop, run) = (worker.handle(), tokio::spawn(worker.run(schedules.handler())));
+    for lead in [10, 20, 10, 20, 10] {
+        schedules.put("a", &every(MINUTE).lead(MINUTE * lead).unwrap()).await.unwrap();
+        // The scheduler has created what is ahead.
+        loop {
+            let Found::Live(message) = schedules.queue().get("a").await.unwrap() else {
+                panic!("the schedule is gone")
+            };
+            let is_waiting = message.info.state == MessageState::Scheduled;
+            if is_waiting && SystemTime::from(message.info.due) > SystemTime::now() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The tenth one may be created a moment later.
+        let next = schedules.list().await.unwrap()[0].next.clone();
+        for instant in &next[..9] {
+            let tick = instant.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+            let revisions = (1..8).map(|revision| format!("a@{tick}.{revision}"));
+            let ids: Vec<_> = [format!("a@{tick}")].into_iter().chain(revisions).collect();
+            let found = target.get_many(ids.iter().map(String::as_str)).await.unwrap();
+            let live = found.iter().filter(|found| matches!(found, Found::Live(_))).count();
+            assert_eq!(live, 1, "lead of {lead} min, {tick}: {found:?}");
+        }
+    }
+    stop.stop(Duration::ZERO);
+    run.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

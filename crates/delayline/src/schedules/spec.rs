@@ -215,6 +215,13 @@ impl Spec {
         self.grace.as_ms()
     }
 
+    /// The instants after `now` whose messages may exist already.
+    pub(super) fn ahead(&self, now: u64) -> impl Iterator<Item = u64> + '_ {
+        let last = now.saturating_add(self.lead_ms());
+        std::iter::successors(self.next(now), |&tick| self.next(tick))
+            .take_while(move |&tick| tick <= last)
+    }
+
     /// The first instant after `ms`, both in milliseconds since 1970.
     pub(super) fn next(&self, ms: u64) -> Option<u64> {
         self.when.next(ms)

@@ -1,0 +1,119 @@
+//! Changing a schedule while schedulers run, and its messages that exist before their instants.
+
+use std::collections::HashSet;
+
+use delayline_core::{Enqueued, MessageState, Status, UpdateContent};
+use tokio::time::Instant;
+
+use super::{PAUSED_MS, Put, Schedules, Spec, fire, first_due};
+use crate::queue::UpdateDue;
+use crate::{Error, Found};
+
+impl Schedules {
+    /// Completes a put, whose plain send had this outcome.
+    pub(super) async fn complete(
+        &self,
+        name: &str,
+        spec: &Spec,
+        now: u64,
+        outcome: Enqueued,
+    ) -> Result<Put, Error> {
+        let is_dead = match outcome {
+            Enqueued::Created { .. } => return Ok(Put::Created),
+            Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
+                status == Status::Dead
+            }
+            _ => return Err(Error::unexpected_reply()),
+        };
+        let Found::Live(message) = self.queue.get(name).await? else {
+            return self.update(name, spec, first_due(spec, now), UpdateDue::Set).await;
+        };
+        let is_leaving = message.follower.is_some()
+            || matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. });
+        if matches!(outcome, Enqueued::Duplicate { .. }) && !is_dead && !is_leaving {
+            return Ok(Put::Unchanged);
+        }
+        let (old, old_due) = (message.payload, message.info.due.as_ms());
+        let has_same_times = !is_dead && old.has_times_of(spec);
+        if !is_dead && old_due >= PAUSED_MS {
+            return self.update(name, spec, old_due, UpdateDue::Keep).await;
+        }
+        if has_same_times && old.queue_name() == spec.queue_name() {
+            let put = self.update(name, spec, old_due, UpdateDue::Keep).await?;
+            self.replace_ahead(name, spec).await?;
+            return Ok(put);
+        }
+        // With the same instants, one that is overdue is not lost.
+        let due = first_due(spec, now);
+        let due = if has_same_times { due.min(old_due) } else { due };
+        // First, because a scheduler creates messages as soon as the spec has changed. What it
+        // created between the two calls goes afterwards, but for instants of the new spec.
+        self.cancel_ahead(name, &old, None).await?;
+        let put = self.update(name, spec, due, UpdateDue::Set).await?;
+        self.cancel_ahead(name, &old, Some(spec)).await?;
+        Ok(put)
+    }
+
+    /// Changes the spec, and waits for a scheduler that holds the old one.
+    async fn update(
+        &self,
+        name: &str,
+        spec: &Spec,
+        due: u64,
+        how: UpdateDue,
+    ) -> Result<Put, Error> {
+        let update = self.draft(name, spec, due)?.update(UpdateContent::Replace, how);
+        match update.send().await?.outcome {
+            Enqueued::Created { .. } => return Ok(Put::Created),
+            Enqueued::Following { .. } => self.settled(name).await?,
+            _ => {}
+        }
+        Ok(Put::Changed)
+    }
+
+    /// Cancels the messages that a spec has created before their instants, but for the instants of
+    /// the spec that has replaced it. If a later spec has the same instants, they get
+    /// [other ids](fire::tick_id).
+    pub(super) async fn cancel_ahead(
+        &self,
+        name: &str,
+        spec: &Spec,
+        replaced_by: Option<&Spec>,
+    ) -> Result<(), Error> {
+        if spec.lead_ms() == 0 {
+            return Ok(());
+        }
+        let now = self.now().await?;
+        let kept = replaced_by.filter(|new| new.queue_name() == spec.queue_name());
+        let kept: HashSet<_> = kept.into_iter().flat_map(|new| new.ahead(now)).collect();
+        let ids: Vec<_> = spec
+            .ahead(now)
+            .filter(|tick| !kept.contains(tick))
+            .flat_map(|tick| (0..fire::MOST_REVISIONS).map(move |n| fire::tick_id(name, tick, n)))
+            .collect();
+        if !ids.is_empty() {
+            self.target(spec.queue_name()).await?.cancel_many(ids).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the messages that exist before their instants the content of a new spec. Those of the
+    /// next seconds keep the old one: an update of a message that has just been handled would create
+    /// it again.
+    async fn replace_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
+        if spec.lead_ms() == 0 {
+            return Ok(());
+        }
+        let (now, begin) = (self.now().await?, Instant::now());
+        for tick in spec.ahead(now) {
+            let passed = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if tick > now.saturating_add(passed).saturating_add(TOO_LATE_MS) {
+                self.create(name, spec, tick, spec.next(tick), true).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long before its instant a message is no longer replaced.
+const TOO_LATE_MS: u64 = 5_000;

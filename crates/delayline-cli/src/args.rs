@@ -13,6 +13,7 @@ mod list;
 mod queues;
 mod relay;
 mod reschedule;
+mod schedule;
 mod serve;
 mod stats;
 mod switch;
@@ -41,6 +42,10 @@ pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::queues::Queues;
 pub(crate) use self::relay::Relay;
 pub(crate) use self::reschedule::Reschedule;
+pub(crate) use self::schedule::{
+    Overlap, Schedule, ScheduleApply, ScheduleList, ScheduleNamed, ScheduleNext, SchedulePut,
+    ScheduleRun, ScheduleVerb, When,
+};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
@@ -146,6 +151,7 @@ pub(crate) enum Verb {
     Cancel(Cancel),
     Reschedule(Reschedule),
     Dead(Dead),
+    Schedule(Schedule),
     Pause(Pause),
     Resume(Resume),
     DeleteQueue(DeleteQueue),

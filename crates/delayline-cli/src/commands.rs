@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod queues;
 pub(crate) mod relay;
 pub(crate) mod reschedule;
+pub(crate) mod schedule;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stats;

@@ -68,6 +68,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Cancel(cancel) => commands::cancel::run(&args.target, cancel).await,
         Verb::Reschedule(reschedule) => commands::reschedule::run(&args.target, reschedule).await,
         Verb::Dead(dead) => commands::dead::run(&args.target, dead.verb).await,
+        Verb::Schedule(schedule) => commands::schedule::run(&args.target, schedule).await,
         Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
         Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,

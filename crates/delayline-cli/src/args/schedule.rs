@@ -1,0 +1,187 @@
+//! `delayline schedule`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Subcommand, ValueEnum};
+
+/// Send messages again and again, by cron line or interval
+///
+/// A schedule is a message in a queue of its own. A scheduler (`schedule run`, or a program with the
+/// library) sends a message into the schedule's target queue for each of its instants, exactly once.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Schedule {
+    /// Queue that holds the schedules, and nothing else
+    #[arg(long, global = true, value_name = "NAME", default_value = "schedules")]
+    pub(crate) schedules: String,
+
+    #[command(subcommand)]
+    pub(crate) verb: ScheduleVerb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ScheduleVerb {
+    Put(SchedulePut),
+    Apply(ScheduleApply),
+    List(ScheduleList),
+    Next(ScheduleNext),
+    Remove(ScheduleNamed),
+    /// Stop the instants of a schedule until `schedule resume`
+    Pause(ScheduleNamed),
+    /// Continue a paused schedule with its first instant from now
+    Resume(ScheduleNamed),
+    /// Send the message of a schedule now, in addition to its instants
+    RunNow(ScheduleNamed),
+    Run(ScheduleRun),
+}
+
+/// When a schedule has its instants.
+#[derive(clap::Args)]
+pub(crate) struct When {
+    /// Line of cron: minute, hour, day of the month, month, day of the week; or @daily and so on
+    #[arg(long, value_name = "LINE")]
+    pub(crate) cron: Option<String>,
+
+    /// IANA time zone of the line [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "cron")]
+    pub(crate) zone: Option<String>,
+
+    /// Fixed interval of 1 s to 366 days, counted from 1970 in UTC: 90s, 30m, 1h30m
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) every: Option<String>,
+}
+
+/// Create a schedule, or change it
+///
+/// The same schedule again changes nothing, and keeps its next instant. The target queue is that of
+/// --queue.
+#[derive(clap::Args)]
+#[command(after_help = PUT_HELP)]
+#[command(group(ArgGroup::new("when").required(true).args(["cron", "every"])))]
+pub(crate) struct SchedulePut {
+    /// Name of the schedule: 1 to 100 bytes, without @
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) when: When,
+
+    /// Payload of the messages, as JSON [default: null]
+    #[arg(long, value_name = "JSON")]
+    pub(crate) payload: Option<String>,
+
+    /// Kind of the payload, for workers that handle several
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+
+    /// What to do while the message of an earlier instant is not finished
+    #[arg(long, value_enum)]
+    pub(crate) overlap: Option<Overlap>,
+
+    /// How long before its instant a message is created, up to 1h [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) lead: Option<String>,
+
+    /// How late the latest missed instant is made up for, up to 31d [default: 1d]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) grace: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Overlap {
+    /// Send the next message beside it
+    Allow,
+    /// Leave that instant out
+    Skip,
+}
+
+/// Make the schedules of an owner those of a file
+///
+/// Creates and changes what the file has, and removes the owner's other schedules. They are named
+/// OWNER/NAME.
+#[derive(clap::Args)]
+#[command(after_help = APPLY_HELP)]
+pub(crate) struct ScheduleApply {
+    /// File of JSON; - is stdin
+    #[arg(value_name = "PATH")]
+    pub(crate) file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List all schedules with their next instants
+#[derive(clap::Args)]
+pub(crate) struct ScheduleList {
+    /// Print JSON, one line per schedule, with its next ten instants
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the next ten instants of a schedule, or of a line that is not put yet
+#[derive(clap::Args)]
+#[command(after_help = NEXT_HELP)]
+#[command(group(ArgGroup::new("which").required(true).args(["name", "cron", "every"])))]
+pub(crate) struct ScheduleNext {
+    /// Name of the schedule
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) when: When,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Remove a schedule, and cancel the messages that it has created ahead
+#[derive(clap::Args)]
+pub(crate) struct ScheduleNamed {
+    /// Name of the schedule
+    pub(crate) name: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run a scheduler until Ctrl-C or SIGTERM
+///
+/// Any number of schedulers can run: each message is sent once.
+#[derive(clap::Args)]
+pub(crate) struct ScheduleRun {
+    /// Print the count as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HELP: &str = "\
+Exit code 1: there is no schedule of this name, or the file is malformed. For other exit codes, see
+`delayline --help`.";
+
+const PUT_HELP: &str = r#"Examples:
+  delayline schedule put daily-report --queue reports --cron '30 8 * * mon-fri' \
+    --zone Europe/Berlin --payload '{"report":"sales"}'
+  delayline schedule put sync --queue sync --every 60s --overlap skip"#;
+
+const APPLY_HELP: &str = r#"The file is a JSON object:
+  {"owner": "shop", "schedules": {
+    "daily-report": {"cron": "30 8 * * mon-fri", "zone": "Europe/Berlin", "queue": "reports",
+                     "payload": {"report": "sales"}},
+    "sync": {"every": "60s", "queue": "sync", "overlap": "skip"}}}
+with the fields of a schedule
+  queue                  required: the target queue
+  cron, zone or every    required: when
+  payload                any JSON [default: null]
+  kind, overlap          as in `delayline schedule put`
+  lead, grace            durations: "5m"
+Nothing is changed if one of them is malformed."#;
+
+const NEXT_HELP: &str = "\
+Examples:
+  delayline schedule next --cron '30 2 * * *' --zone Europe/Berlin   # without a server
+  delayline schedule next shop/daily-report";

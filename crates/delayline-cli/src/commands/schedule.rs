@@ -1,0 +1,254 @@
+//! `delayline schedule`.
+
+mod file;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use delayline::admin::QueueName;
+use delayline::schedules::{Entry, Put, Schedules, Spec};
+use delayline::{Enqueued, Error, Timestamp};
+use delayline_json::{harmless_line, rfc3339};
+use serde_json::{Map, Value, json};
+
+use self::file::{Owned, spec};
+use crate::args::{
+    Overlap, Schedule, ScheduleApply, ScheduleList, ScheduleNamed, ScheduleNext, SchedulePut,
+    ScheduleRun, ScheduleVerb, Target, When,
+};
+use crate::failure::{Failure, SOME_BAD};
+use crate::print::{columns, json_line, write};
+use crate::signals::Signals;
+
+pub(crate) async fn run(target: &Target, args: Schedule) -> Result<ExitCode, Failure> {
+    let place = Place { target, queue: args.schedules };
+    match args.verb {
+        ScheduleVerb::Put(args) => place.put(args).await,
+        ScheduleVerb::Apply(args) => place.apply(&args).await,
+        ScheduleVerb::List(args) => place.list(&args).await,
+        ScheduleVerb::Next(args) => place.next(args).await,
+        ScheduleVerb::Remove(args) => {
+            let removed = place.open().await?.remove(&args.name).await?;
+            changed(&args, removed, "removed")
+        }
+        ScheduleVerb::Pause(args) => {
+            let paused = place.open().await?.pause(&args.name).await?;
+            changed(&args, paused, "paused")
+        }
+        ScheduleVerb::Resume(args) => {
+            let resumed = place.open().await?.resume(&args.name).await?;
+            changed(&args, resumed, "resumed")
+        }
+        ScheduleVerb::RunNow(args) => place.run_now(&args).await,
+        ScheduleVerb::Run(args) => place.run(&args).await,
+    }
+}
+
+/// Where the schedules are.
+struct Place<'a> {
+    target: &'a Target,
+    queue: String,
+}
+
+impl Place<'_> {
+    async fn open(&self) -> Result<Schedules, Failure> {
+        self.queue.parse::<QueueName>().map_err(Error::from)?;
+        let connect = self.target.connect()?;
+        let opened = async { Schedules::open_named(&connect.connect().await?, &self.queue).await };
+        opened.await.map_err(|error| self.target.not_opened(&error))
+    }
+
+    async fn put(&self, args: SchedulePut) -> Result<ExitCode, Failure> {
+        let mut fields = fields(&args.when);
+        fields.insert("queue".to_owned(), self.target.queue()?.into());
+        if let Some(payload) = &args.payload {
+            let payload: Value = serde_json::from_str(payload)
+                .map_err(|error| Failure::usage(format!("the payload is not JSON: {error}")))?;
+            fields.insert("payload".to_owned(), payload);
+        }
+        let overlap = args.overlap.map(|overlap| match overlap {
+            Overlap::Allow => "allow".to_owned(),
+            Overlap::Skip => "skip".to_owned(),
+        });
+        for (name, value) in
+            [("kind", args.kind), ("overlap", overlap), ("lead", args.lead), ("grace", args.grace)]
+        {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), value.into());
+            }
+        }
+        let spec = spec(fields).map_err(Failure::usage)?;
+        let put = self.open().await?.put(&args.name, &spec).await?;
+        let word = match put {
+            Put::Created => "created",
+            Put::Unchanged => "unchanged",
+            _ => "changed",
+        };
+        let next = instants(&spec, 1).pop();
+        if args.json {
+            let line = json!({"name": args.name, "outcome": word, "next": next});
+            write(&json_line(&line))?;
+        } else {
+            let next = next.map(|next| format!(", next {next}")).unwrap_or_default();
+            write(&format!("{}: {word}{next}\n", harmless_line(&args.name)))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn apply(&self, args: &ScheduleApply) -> Result<ExitCode, Failure> {
+        let Owned { owner, schedules } = file::read(&args.file)?;
+        let declared = self.open().await?.declare(&owner, schedules).await?;
+        let counts = [
+            ("created", declared.created),
+            ("changed", declared.changed),
+            ("unchanged", declared.unchanged),
+            ("removed", declared.removed),
+        ];
+        write(&if args.json {
+            let mut line: Map<_, _> =
+                counts.into_iter().map(|(word, count)| (word.to_owned(), count.into())).collect();
+            line.insert("owner".to_owned(), owner.into());
+            json_line(&line.into())
+        } else {
+            let counts = counts.map(|(word, count)| format!("{word} {count}"));
+            format!("{}: {}\n", harmless_line(&owner), counts.join(", "))
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn list(&self, args: &ScheduleList) -> Result<ExitCode, Failure> {
+        let entries = self.open().await?.list().await?;
+        if args.json {
+            for entry in &entries {
+                write(&json_line(&entry_json(entry)?))?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let rows = entries.iter().map(|entry| {
+            let next = match entry.next.first() {
+                _ if entry.is_paused => "paused".to_owned(),
+                Some(&next) => shown(next),
+                None => String::new(),
+            };
+            let queue = entry.spec.queue().to_owned();
+            vec![harmless_line(&entry.name), harmless_line(&when(&entry.spec)), queue, next]
+        });
+        write(&columns(&["NAME", "WHEN", "QUEUE", "NEXT"], rows))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn next(&self, args: ScheduleNext) -> Result<ExitCode, Failure> {
+        let next = if let Some(name) = args.name {
+            let entries = self.open().await?.list().await?;
+            let Some(entry) = entries.into_iter().find(|entry| entry.name == name) else {
+                return Err(unknown(&name));
+            };
+            if entry.is_paused {
+                eprintln!(
+                    "delayline: the schedule is paused; `delayline schedule resume` resumes it"
+                );
+            }
+            entry.next.into_iter().map(shown).collect()
+        } else {
+            let mut fields = fields(&args.when);
+            // Any name will do.
+            fields.insert("queue".to_owned(), "queue".into());
+            instants(&spec(fields).map_err(Failure::usage)?, 10)
+        };
+        write(&if args.json {
+            json_line(&json!({"next": next}))
+        } else {
+            next.into_iter().map(|instant| instant + "\n").collect()
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn run_now(&self, args: &ScheduleNamed) -> Result<ExitCode, Failure> {
+        let sent = self.open().await?.run_now(&args.name).await?;
+        let sent = sent.ok_or_else(|| unknown(&args.name))?;
+        let id = sent.id.to_string();
+        let created = matches!(sent.outcome, Enqueued::Created { .. });
+        write(&if args.json {
+            let outcome = sent.outcome.name();
+            json_line(&json!({"name": args.name, "id": id, "outcome": outcome}))
+        } else if created {
+            format!("{}: sent as {}\n", harmless_line(&args.name), harmless_line(&id))
+        } else {
+            format!(
+                "{}: not sent, the message {} is not finished\n",
+                harmless_line(&args.name),
+                harmless_line(&id)
+            )
+        })?;
+        Ok(if created { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
+    }
+
+    async fn run(&self, args: &ScheduleRun) -> Result<ExitCode, Failure> {
+        let schedules = self.open().await?;
+        if schedules.queue().stats().await.is_ok_and(|stats| stats.paused) {
+            eprintln!(
+                "delayline: the queue of schedules is paused; nothing is sent until it is resumed"
+            );
+        }
+        let worker = schedules.worker().build()?;
+        let mut signals = Signals::listen()?;
+        let summary = worker.run_until(signals.next(), schedules.handler()).await;
+        write(&if args.json {
+            format!("{}\n", json!({"handled": summary.snoozed}))
+        } else {
+            format!("handled {} due schedules\n", summary.snoozed)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints what became of a schedule, if there is one of this name.
+fn changed(args: &ScheduleNamed, known: bool, word: &str) -> Result<ExitCode, Failure> {
+    if !known {
+        return Err(unknown(&args.name));
+    }
+    write(&if args.json {
+        json_line(&json!({"name": args.name, "outcome": word}))
+    } else {
+        format!("{}: {word}\n", harmless_line(&args.name))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::input(format!("there is no schedule {}", harmless_line(name)))
+        .hint("`delayline schedule list` lists them; an owner's are named OWNER/NAME")
+}
+
+fn fields(when: &When) -> Map<String, Value> {
+    let all = [("cron", &when.cron), ("zone", &when.zone), ("every", &when.every)];
+    let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    given.map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// The line or interval of a spec.
+fn when(spec: &Spec) -> String {
+    let stored = serde_json::to_value(spec).unwrap_or_default();
+    match (&stored["cron"], &stored["zone"], stored["every_ms"].as_u64()) {
+        (Value::String(line), Value::String(zone), _) => format!("{line}  {zone}"),
+        (_, _, Some(ms)) if ms % 1_000 == 0 => format!("every {} s", ms / 1_000),
+        (_, _, Some(ms)) => format!("every {ms} ms"),
+        _ => String::new(),
+    }
+}
+
+fn entry_json(entry: &Entry) -> Result<Value, Failure> {
+    let spec =
+        serde_json::to_value(&entry.spec).map_err(|error| Failure::other("no JSON", &error))?;
+    let next: Vec<_> = entry.next.iter().map(|&next| shown(next)).collect();
+    Ok(json!({"name": entry.name, "paused": entry.is_paused, "spec": spec, "next": next}))
+}
+
+/// The first instants from now, by this machine's clock.
+fn instants(spec: &Spec, most: usize) -> Vec<String> {
+    spec.upcoming(SystemTime::now()).take(most).map(shown).collect()
+}
+
+fn shown(instant: SystemTime) -> String {
+    rfc3339(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX))
+}

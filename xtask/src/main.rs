@@ -25,6 +25,7 @@ mod programs;
 mod redis;
 mod redis_server;
 mod released;
+mod schedules;
 mod servers;
 mod sim;
 mod soak;
@@ -83,6 +84,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
     match (group, command) {
         ("prove", "sim") => sim::run(shell, args),
         ("prove", "chaos") => chaos::run(shell, args),
+        ("prove", "schedules") => schedules::run(shell, args),
         ("prove", "soak") => soak::run(shell, args),
         ("prove", "zoo") => zoo::run(shell, args),
         ("prove", "mutants") => mutants::run(shell, args),
@@ -135,6 +137,10 @@ cargo xtask prove sim [--seeds N] [--first SEED]
 cargo xtask prove chaos [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
     of their files lost. Says what was injected, and which promises held.
+
+cargo xtask prove schedules [--processes N] [--seconds S] [--fault-ms MS] [--seed S]
+    Kill and freeze schedulers in real processes while changed schedules are deployed. Counts the
+    ticks that reach the target queue: none may be missing, double or early.
 
 cargo xtask prove soak [--minutes M] [--seed S]
     Run idle and busy programs on real servers for a long time: mixed delays, many queues, idle

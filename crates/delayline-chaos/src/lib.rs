@@ -12,6 +12,7 @@ mod promises;
 mod relayed;
 mod replay;
 mod round;
+pub mod schedules;
 pub mod topology;
 mod verdict;
 mod witness;

@@ -1,0 +1,135 @@
+//! Schedulers in real processes that are killed and frozen while their schedules change, counted
+//! from outside by the messages that reach the target queue.
+
+mod fleet;
+mod judge;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use delayline::schedules::{Overlap, Schedules, Spec};
+
+use self::fleet::Fleet;
+use self::judge::{Judge, Seen};
+
+/// Kills and freezes schedulers, deploys changed schedules, and counts ticks
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    part: Option<Part>,
+
+    /// Number of scheduler processes
+    #[arg(long, default_value_t = 20)]
+    processes: usize,
+
+    /// Seconds to run
+    #[arg(long, default_value_t = 90)]
+    seconds: u64,
+
+    /// Milliseconds between two faults
+    #[arg(long, default_value_t = 1_500)]
+    fault_ms: u64,
+
+    /// Seed of the random choices
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// One scheduler process of the fleet
+    Scheduler {
+        /// Server of the queues
+        url: String,
+        /// File with the version of the schedules to declare
+        version: PathBuf,
+    },
+}
+
+/// Plays what the command line asks for.
+pub async fn run() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.part {
+        Some(Part::Scheduler { url, version }) => scheduler(url, version).await.map(|()| true),
+        None => play(&args).await,
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("schedules: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn play(args: &Args) -> Result<bool> {
+    let mut fleet = Fleet::start(args.processes, args.seed)?;
+    let seen = Seen::listen(&fleet.url()).await?;
+    fleet.torment(Duration::from_secs(args.seconds), Duration::from_millis(args.fault_ms)).await?;
+    // What was created ahead is delivered without schedulers; only what is due by now is judged.
+    let faults = fleet.end()?;
+    let ticks = seen.finish().await;
+    let judge = Judge::of(&ticks);
+    println!("schedules: {faults}\nschedules: {judge}");
+    Ok(judge.is_fine())
+}
+
+/// A process of the fleet: declares the schedules of its version, and runs a scheduler.
+async fn scheduler(url: &str, version: &PathBuf) -> Result<()> {
+    let connection = delayline::connect(url).await?;
+    let schedules = Schedules::open(&connection).await?;
+    let version = std::fs::read_to_string(version)?.trim().parse()?;
+    let mut declared = schedules.declare(OWNER, specs(version)?).await;
+    while let Err(error) = &declared {
+        eprintln!("schedules: declare again, because: {error}");
+        declared = schedules.declare(OWNER, specs(version)?).await;
+    }
+    let worker = schedules.worker().lease(LEASE).build()?;
+    worker.run(schedules.handler()).await;
+    Ok(())
+}
+
+/// The schedules of a version. Each version has another payload; the second one replaces the last
+/// ten schedules.
+fn specs(version: u64) -> Result<Vec<(String, Spec)>> {
+    let last = if version == 1 { 40..50 } else { 50..60 };
+    let mut all = Vec::new();
+    for number in (0..40).chain(last) {
+        let spec = Spec::every(INTERVAL, TARGET)?.payload(&version)?;
+        let spec = match kind_of(number) {
+            Kind::Ahead => spec.lead(Duration::from_secs(10))?,
+            Kind::AtOnce => spec.lead(Duration::ZERO)?,
+            Kind::Skipping => spec.overlap(Overlap::Skip),
+        };
+        all.push((format!("s{number}"), spec));
+    }
+    Ok(all)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Ticks are created ahead.
+    Ahead,
+    /// Ticks are created when they are due.
+    AtOnce,
+    /// Ticks are left out while an earlier one lives.
+    Skipping,
+}
+
+const fn kind_of(number: u64) -> Kind {
+    match number {
+        20..30 => Kind::AtOnce,
+        30..40 => Kind::Skipping,
+        _ => Kind::Ahead,
+    }
+}
+
+const OWNER: &str = "fleet";
+const TARGET: &str = "ticks";
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Shorter than a freeze, and than the lead.
+const LEASE: Duration = Duration::from_secs(3);

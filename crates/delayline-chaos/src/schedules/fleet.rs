@@ -1,0 +1,174 @@
+//! The processes, and what happens to them.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use delayline_test_server::Server;
+use fastrand::Rng;
+use tempfile::TempDir;
+
+/// Scheduler processes on a server of their own.
+pub(super) struct Fleet {
+    server: Server,
+    directory: TempDir,
+    processes: Vec<Member>,
+    random: Rng,
+    faults: Faults,
+}
+
+struct Member {
+    child: Child,
+    /// When a frozen process continues.
+    frozen_until: Option<Instant>,
+}
+
+/// What has happened to a fleet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Faults {
+    kills: u64,
+    freezes: u64,
+    deploys: u64,
+    server_kills: u64,
+}
+
+impl Fleet {
+    pub(super) fn start(processes: usize, seed: u64) -> Result<Self> {
+        let server = Server::builder().append_only("always").start();
+        let mut fleet = Self {
+            server,
+            directory: tempfile::tempdir()?,
+            processes: Vec::new(),
+            random: Rng::with_seed(seed),
+            faults: Faults::default(),
+        };
+        fs::write(fleet.version(), "1")?;
+        for _ in 0..processes {
+            let member = fleet.spawn()?;
+            fleet.processes.push(member);
+        }
+        Ok(fleet)
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    fn version(&self) -> PathBuf {
+        self.directory.path().join("version")
+    }
+
+    fn spawn(&self) -> Result<Member> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("scheduler").arg(self.server.url()).arg(self.version());
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Member { child, frozen_until: None })
+    }
+
+    /// Kills and freezes processes. At each third of the time it deploys the second version, one
+    /// process after the other, and at half of it kills the server.
+    pub(super) async fn torment(&mut self, time: Duration, pause: Duration) -> Result<()> {
+        let begin = Instant::now();
+        let mut deployed = 0;
+        while begin.elapsed() < time {
+            tokio::time::sleep(pause).await;
+            self.thaw()?;
+            let place = self.random.usize(..self.processes.len());
+            if self.random.bool() {
+                self.kill(place)?
+            } else {
+                self.freeze(place)?
+            }
+            if begin.elapsed() > time / 3 && deployed < self.processes.len() {
+                fs::write(self.version(), "2")?;
+                // Old and new processes run side by side for some time.
+                for place in deployed..(deployed + PER_STEP).min(self.processes.len()) {
+                    self.kill(place)?;
+                }
+                deployed += PER_STEP;
+                self.faults.deploys += 1;
+            }
+            if begin.elapsed() > time / 2 && self.faults.server_kills == 0 {
+                self.server.kill();
+                self.server.restart();
+                self.faults.server_kills += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a process, and starts another one.
+    fn kill(&mut self, place: usize) -> Result<()> {
+        let next = self.spawn()?;
+        let mut old = std::mem::replace(&mut self.processes[place], next);
+        old.child.kill()?;
+        old.child.wait()?;
+        self.faults.kills += 1;
+        Ok(())
+    }
+
+    fn freeze(&mut self, place: usize) -> Result<()> {
+        let member = &mut self.processes[place];
+        if member.frozen_until.is_none() {
+            signal(&member.child, "-STOP")?;
+            member.frozen_until = Some(Instant::now() + FREEZE);
+            self.faults.freezes += 1;
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self) -> Result<()> {
+        for member in &mut self.processes {
+            if member.frozen_until.is_some_and(|until| Instant::now() >= until) {
+                signal(&member.child, "-CONT")?;
+                member.frozen_until = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all processes. The server stays until the fleet is dropped.
+    pub(super) fn end(&mut self) -> Result<Faults> {
+        for mut member in self.processes.drain(..) {
+            let ended = member.child.try_wait()?;
+            ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
+            member.child.kill()?;
+            member.child.wait()?;
+        }
+        Ok(self.faults)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for member in &mut self.processes {
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, freezes, deploys, server_kills } = self;
+        write!(
+            f,
+            "{kills} kills, {freezes} freezes of {FREEZE:?}, {deploys} steps of a deploy, \
+             {server_kills} kills of the server"
+        )
+    }
+}
+
+fn signal(child: &Child, signal: &str) -> Result<()> {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status()?;
+    ensure!(status.success(), "kill {signal} failed");
+    Ok(())
+}
+
+/// Longer than the lease of a scheduler.
+const FREEZE: Duration = Duration::from_secs(7);
+/// Number of processes that one step of a deploy replaces.
+const PER_STEP: usize = 4;

@@ -36,6 +36,8 @@ mod guides {
     mod testing {}
     #[doc = include_str!("../../crates/delayline/docs/guides/chains.md")]
     mod chains {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/recurring-jobs.md")]
+    mod recurring_jobs {}
     #[doc = include_str!("../../crates/delayline/docs/guides/relay.md")]
     mod relay {}
     #[doc = include_str!("../../crates/delayline/docs/guides/results.md")]

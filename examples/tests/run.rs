@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use delayline_test_server::Server;
 
 /// Those that take the URL of a server.
-const ON_A_SERVER: [&str; 10] = [
+const ON_A_SERVER: [&str; 11] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
     "defer_on_a_lock_conflict",
@@ -20,6 +20,7 @@ const ON_A_SERVER: [&str; 10] = [
     "many_producers_and_consumers",
     "plain_fifo",
     "replace_a_poller",
+    "recurring_jobs",
     "rolling_deploys",
     "job_types",
     "web_service",
@@ -81,6 +82,11 @@ fn replace_a_poller() {
 #[test]
 fn job_types() {
     runs_anywhere("job_types");
+}
+
+#[test]
+fn recurring_jobs() {
+    runs_anywhere("recurring_jobs");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! - [Observe: is it late, since when, and why?](observe)
 //! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
 //! - [A plain FIFO queue](plain_fifo)
+//! - [Recurring jobs](recurring_jobs)
 //! - [Relay to a list or stream](relay)
 //! - [Remind inactive shops](remind_inactive_shops)
 //! - [Replace a hand-written poller](replace_a_poller)
@@ -68,6 +69,10 @@ pub mod one_message_per_id {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/plain-fifo.md")]
 pub mod plain_fifo {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/recurring-jobs.md")]
+pub mod recurring_jobs {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/relay.md")]

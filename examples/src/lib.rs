@@ -44,6 +44,8 @@ mod guides {
     mod results {}
     #[doc = include_str!("../../crates/delayline/docs/guides/one-message-per-id.md")]
     mod one_message_per_id {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/other-languages.md")]
+    mod other_languages {}
     #[doc = include_str!("../../crates/delayline/docs/guides/observe.md")]
     mod observe {}
     #[doc = include_str!("../../crates/delayline/docs/guides/dashboard.md")]

@@ -30,13 +30,14 @@ const ON_A_SERVER: [&str; 11] = [
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 11] = [
+const WITHOUT_PROGRAM: [&str; 12] = [
     "chains",
     "dashboard",
     "webhooks",
     "middleware",
     "observe",
     "one-message-per-id",
+    "other-languages",
     "relay",
     "results",
     "several-queues",

@@ -7,6 +7,7 @@ mod chaos;
 mod ci;
 #[cfg(test)]
 mod circles;
+mod clients;
 mod consumers;
 mod cost;
 mod deny;
@@ -90,6 +91,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "mutants") => mutants::run(shell, args),
         ("prove", "lua-mutants") => lua_mutants::run(shell, args),
         ("prove", "servers") => servers::run(shell, args),
+        ("prove", "clients") => clients::run(shell),
         ("prove", "consumers") => consumers::run(shell),
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
@@ -170,6 +172,10 @@ cargo xtask prove servers test [NAME ...]
 cargo xtask prove released [REVISION ...]
     Build the command of the last release, or of the tags and commits that are named, and run it and
     this version on one queue at the same time.
+
+cargo xtask prove clients
+    Run the tests of clients/python against `delayline serve`, in memory and on a private Redis: the
+    scenarios of clients/scenarios.json, kills and cut connections. Needs python3.
 
 cargo xtask prove consumers
     Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,

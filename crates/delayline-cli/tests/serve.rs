@@ -5,12 +5,12 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use delayline_test_server::{Cluster, Server};
-use support::{Running, bare, count, ended, on, run, send, send_signal, start};
+use support::{Running, bare, count, ended, on, run, send, send_signal, start, wait_until};
 
 /// Starts it on a free port, and waits until it listens. Answers where.
 fn serving(server: &Server, args: &[&str]) -> (Running, String) {
@@ -215,4 +215,76 @@ fn what_is_wrong_is_told_before_anything_is_served() {
     run(on(&server, &["serve", "--listen", "here"])).code(2);
     let nobody = ["--url", "redis://127.0.0.1:1", "serve", "--listen", "127.0.0.1:0"];
     run(on(&server, &nobody)).code(3);
+}
+
+/// Sends a claim that waits; returns its connection.
+fn poll(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let body = r#"{"wait": "50s"}"#;
+    let head = format!("POST /api/v1/queues/orders/claim HTTP/1.1\r\nhost: {address}");
+    let kind = "content-type: application/json";
+    let request = format!("{head}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn polls_that_wait_are_answered_at_the_end() {
+    let server = Server::start();
+    let (mut child, address) = serving(&server, &["orders"]);
+    let polls: Vec<TcpStream> = (0..20).map(|_| poll(&address)).collect();
+    let waits = || server.info("clients", "blocked_clients").parse::<u64>().unwrap();
+    wait_until("a poll waits", || waits() == 1);
+    send_signal(&child, "-TERM");
+    for mut poll in polls {
+        let mut answer = String::new();
+        poll.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains(r#""deliveries":[]"#), "{answer}");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn connections_that_close_leave_no_lease() {
+    let server = Server::start();
+    let (_child, address) = serving(&server, &["orders"]);
+    let waits = || server.info("clients", "blocked_clients").parse::<u64>().unwrap();
+    let closed = poll(&address);
+    let mut half_closed = poll(&address);
+    wait_until("a poll waits", || waits() == 1);
+    drop(closed);
+    // The server takes a half-closed connection for a closed one.
+    half_closed.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    half_closed.read_to_end(&mut answer).unwrap();
+    assert!(answer.is_empty());
+    wait_until("nobody waits", || waits() == 0);
+    send(&server, &["--id", "order-1", "--payload", "7"]);
+    let mut live = poll(&address);
+    let mut answer = [0; 4_096];
+    let read = live.read(&mut answer).unwrap();
+    assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 200"));
+    assert_eq!((count(&server, "leased"), count(&server, "crashed_total")), (1, 0));
+}
+
+#[test]
+fn the_same_process_delivers() {
+    let server = Server::start();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("payloads");
+    let command = format!("cat >> {}", file.display());
+    let (mut child, address) = serving(&server, &["--exec", &command, "orders"]);
+    let head = format!(
+        "POST /api/v1/queues/orders/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
+         application/json"
+    );
+    assert_eq!(ask(&address, &head, r#"{"id": "order-1", "payload": "seven"}"#).0, 201);
+    wait_until("it is handled", || count(&server, "acked_total") == 1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "seven");
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let refused = run(bare(&["serve", "--listen", "127.0.0.1:0", "--exec", "true"])).code(2);
+    assert!(refused.stderr.contains("no queue is named"), "{}", refused.stderr);
 }

@@ -82,7 +82,7 @@ impl Fields {
     fn set(&mut self, name: &str, value: &RawValue) -> Result<(), String> {
         match name {
             "id" => self.id = Some(read(name, "a string", value)?),
-            "payload" => self.payload = Some(payload(value)?),
+            "payload" => self.payload = Some(text_or_compact(name, value)?),
             "payload_base64" => {
                 let text: String = read(name, "a string", value)?;
                 let bytes = STANDARD.decode(text);
@@ -248,10 +248,14 @@ fn read<'a, T: Deserialize<'a>>(
     serde_json::from_str(value.get()).map_err(|_| format!("{name} must be {expected}"))
 }
 
-/// A string is sent as its text, any other value as it is written, less the white space.
-fn payload(value: &RawValue) -> Result<Bytes, String> {
+/// Returns the text of a string, or any other JSON value as it is written, without white space.
+///
+/// # Errors
+///
+/// If a string has lone surrogates, in words that begin with `name` and do not repeat the value.
+pub fn text_or_compact(name: &str, value: &RawValue) -> Result<Bytes, String> {
     if value.get().starts_with('"') {
-        let text: String = read("payload", "a string without lone surrogates", value)?;
+        let text: String = read(name, "a string without lone surrogates", value)?;
         return Ok(Bytes::from(text));
     }
     Ok(Bytes::from(compact(value.get())))

@@ -27,7 +27,7 @@ mod text;
 mod time;
 
 pub use self::cursor::Cursor;
-pub use self::fields::Fields;
+pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;
 pub use self::history::{
@@ -36,7 +36,7 @@ pub use self::history::{
 };
 pub use self::letters::{LetterFilter, Letters, RateLimit, Wanted};
 pub use self::message::{
-    explanation, headers, id, info, line, message, progress, progress_name, stateless,
+    explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
     text_or_base64,
 };
 pub use self::stats::{

@@ -136,7 +136,9 @@ pub fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
     }
 }
 
-fn named(name: &str, bytes: &[u8]) -> (String, Value) {
+/// Returns a member for bytes: under this name as text if they are UTF-8, or else under `NAME_base64`.
+#[must_use]
+pub fn named(name: &str, bytes: &[u8]) -> (String, Value) {
     match text_or_base64(bytes) {
         (Some(text), _) => (name.to_owned(), text.into()),
         (None, base64) => (format!("{name}_base64"), base64.into()),

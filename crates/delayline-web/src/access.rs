@@ -1,5 +1,6 @@
 //! Who may do what.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,30 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::{Choice, ConstantTimeEq as _};
 
+use crate::Rights;
 use crate::brake::Brake;
-
-/// What a visitor may do. Each role may do all that the ones before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Role {
-    /// Look, but see no payloads and header values unless
-    /// [`contents_for`](crate::Dashboard::contents_for) says so.
-    Viewer,
-    /// Send, cancel, reschedule and redrive messages; count dead letters that match; stop jobs; pause and resume queues; check them.
-    Operator,
-    /// Purge dead letters, and repair queues.
-    Admin,
-}
-
-impl Role {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-}
 
 /// Who makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,14 +21,27 @@ pub struct Visitor {
     /// A name for the log of actions.
     pub name: String,
     /// What the visitor may do.
-    pub role: Role,
+    pub rights: Rights,
+    /// The queues that exist for this visitor; `None` for all.
+    pub queues: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Visitor {
-    /// A visitor.
+    /// A visitor who has these rights on all queues.
     #[must_use]
-    pub fn new(name: impl Into<String>, role: Role) -> Self {
-        Self { name: name.into(), role }
+    pub fn new(name: impl Into<String>, rights: impl Into<Rights>) -> Self {
+        Self { name: name.into(), rights: rights.into(), queues: None }
+    }
+
+    /// Limits the visitor to these queues. For this visitor, no other queue exists.
+    #[must_use]
+    pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { queues: Some(Arc::new(names.into_iter().map(Into::into).collect())), ..self }
+    }
+
+    /// Returns `true` if the queue of this name exists for the visitor.
+    pub(crate) fn knows(&self, queue: &str) -> bool {
+        self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
     }
 }
 
@@ -71,6 +63,8 @@ impl Visitor {
 /// let access = Access::credentials([
 ///     Credential::bearer("prometheus", "a long random token", Role::Viewer),
 ///     Credential::basic("anna", "a long password", Role::Admin),
+///     // Handles the messages of one queue, and sees nothing else.
+///     Credential::bearer("billing", "another token", Role::Worker).only_queues(["orders"]),
 /// ]);
 /// ```
 #[derive(Clone)]
@@ -78,7 +72,7 @@ pub struct Access(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Everyone(Role),
+    Everyone(Rights),
     Resolver(Arc<Resolve>),
     Credentials(Arc<[Credential]>),
 }
@@ -86,11 +80,11 @@ enum Kind {
 type Resolve = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
 
 impl Access {
-    /// Everyone who can reach the router has this role: behind a login of your own, or where only
+    /// Everyone who can reach the router has these rights: behind a login of your own, or where only
     /// this machine can connect.
     #[must_use]
-    pub const fn everyone(role: Role) -> Self {
-        Self(Kind::Everyone(role))
+    pub fn everyone(rights: impl Into<Rights>) -> Self {
+        Self(Kind::Everyone(rights.into()))
     }
 
     /// A function of the request decides: of its extensions, which middleware of yours may have set,
@@ -109,7 +103,7 @@ impl Access {
     /// Who makes the request. `brake` slows those who guess.
     pub(crate) async fn visitor(&self, parts: &Parts, brake: &Brake) -> Admission {
         let credentials = match &self.0 {
-            Kind::Everyone(role) => return Admission::Visitor(Visitor::new("everyone", *role)),
+            Kind::Everyone(rights) => return Admission::Visitor(Visitor::new("everyone", *rights)),
             Kind::Resolver(resolve) => {
                 return resolve(parts).map_or(Admission::Nobody, Admission::Visitor);
             }
@@ -143,7 +137,7 @@ impl Access {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Everyone(role) => f.debug_tuple("Everyone").field(role).finish(),
+            Kind::Everyone(rights) => f.debug_tuple("Everyone").field(rights).finish(),
             Kind::Resolver(_) => f.write_str("Resolver"),
             Kind::Credentials(list) => f.debug_tuple("Credentials").field(list).finish(),
         }
@@ -164,14 +158,28 @@ impl Credential {
     /// Sent as `Authorization: Bearer TOKEN`. `name` is for the log of actions. An empty token lets
     /// nobody in.
     #[must_use]
-    pub fn bearer(name: impl Into<String>, token: impl Into<String>, role: Role) -> Self {
-        Self { visitor: Visitor::new(name, role), basic: false, secret: token.into() }
+    pub fn bearer(
+        name: impl Into<String>,
+        token: impl Into<String>,
+        rights: impl Into<Rights>,
+    ) -> Self {
+        Self { visitor: Visitor::new(name, rights), basic: false, secret: token.into() }
     }
 
     /// A user and a password, for which browsers ask. An empty password lets nobody in.
     #[must_use]
-    pub fn basic(user: impl Into<String>, password: impl Into<String>, role: Role) -> Self {
-        Self { visitor: Visitor::new(user, role), basic: true, secret: password.into() }
+    pub fn basic(
+        user: impl Into<String>,
+        password: impl Into<String>,
+        rights: impl Into<Rights>,
+    ) -> Self {
+        Self { visitor: Visitor::new(user, rights), basic: true, secret: password.into() }
+    }
+
+    /// Limits the visitor to these queues: see [`Visitor::only_queues`].
+    #[must_use]
+    pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { visitor: self.visitor.only_queues(names), ..self }
     }
 }
 
@@ -245,6 +253,7 @@ mod tests {
     use axum::http::Request;
 
     use super::*;
+    use crate::Role;
 
     async fn visitor(access: &Access, header: &str) -> Option<Visitor> {
         let request = Request::builder().header(AUTHORIZATION, header).body(()).unwrap();
@@ -288,10 +297,5 @@ mod tests {
         }
         let shown = format!("{access:?}");
         assert!(shown.contains("anna") && !shown.contains("pass"), "{shown}");
-    }
-
-    #[test]
-    fn roles_are_in_order() {
-        assert!(Role::Viewer < Role::Operator && Role::Operator < Role::Admin);
     }
 }

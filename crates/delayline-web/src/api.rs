@@ -6,7 +6,9 @@ mod input;
 mod look;
 mod place;
 pub(crate) mod problem;
+mod pull;
 mod send;
+mod settle;
 
 use std::sync::Arc;
 
@@ -44,6 +46,9 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),
         ("/queues/{queue}/messages/{id}/progress", get(look::progress)),
         ("/queues/{queue}/messages/{id}/reschedule", post(change::reschedule)),
+        ("/queues/{queue}/claim", post(pull::claim)),
+        ("/queues/{queue}/settle", post(settle::settle)),
+        ("/queues/{queue}/extend", post(pull::extend)),
         ("/queues/{queue}/dead", get(look::dead)),
         ("/queues/{queue}/dead/jobs", post(bulk::start)),
         ("/queues/{queue}/dead/jobs/{job}", get(bulk::show).delete(bulk::stop)),

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::Role;
 use crate::action::Action;
 use crate::asked::Asked;
 use crate::failure::Failure;
+use crate::{Rights, Role};
 
 /// What is to be done to each letter.
 #[derive(Clone, Copy, Debug)]
@@ -138,10 +138,10 @@ impl Progress {
         }
     }
 
-    /// Why it has failed, as far as a visitor of this role may know it.
-    pub(crate) fn failure(&self, role: Role) -> Option<String> {
+    /// Returns why it has failed, as far as a visitor with these rights may know it.
+    pub(crate) fn failure(&self, rights: Rights) -> Option<String> {
         match &self.end {
-            Some(End::Failed(why)) => Some(why.detail_for(role)),
+            Some(End::Failed(why)) => Some(why.detail_for(rights)),
             _ => None,
         }
     }

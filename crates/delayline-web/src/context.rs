@@ -29,18 +29,41 @@ impl FromRequestParts<Arc<Shared>> for Context {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
-        let visitor = parts.extensions.get::<Visitor>().cloned();
-        let visitor = visitor.ok_or(Failure::Nobody { asks: false })?;
-        let params = Params::read(parts.uri.query().unwrap_or_default().as_bytes());
-        let known = shared.directory.known().await;
-        Ok(Self { shared: Arc::clone(shared), known, visitor, params })
+        let context = Self::of(parts, shared).await?;
+        context.require(Role::Viewer)?;
+        Ok(context)
+    }
+}
+
+/// A request of a worker, who may be no viewer.
+pub(crate) struct ForWorkers(pub(crate) Context);
+
+impl FromRequestParts<Arc<Shared>> for ForWorkers {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let context = Context::of(parts, shared).await?;
+        context.require(Role::Worker)?;
+        Ok(Self(context))
     }
 }
 
 impl Context {
-    /// Whether the visitor may do what needs a role.
-    pub(crate) fn may(&self, role: Role) -> bool {
-        self.visitor.role >= role
+    /// Returns the request with the queues that exist for its visitor.
+    async fn of(parts: &Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let visitor = parts.extensions.get::<Visitor>().cloned();
+        let visitor = visitor.ok_or(Failure::Nobody { asks: false })?;
+        let params = Params::read(parts.uri.query().unwrap_or_default().as_bytes());
+        let mut known = shared.directory.known().await;
+        if visitor.queues.is_some() {
+            known = known.only(|name| visitor.knows(name));
+        }
+        Ok(Self { shared: Arc::clone(shared), known, visitor, params })
+    }
+
+    /// Returns `true` if the visitor may do what needs a role.
+    pub(crate) const fn may(&self, role: Role) -> bool {
+        self.visitor.rights.include(role)
     }
 
     pub(crate) fn require(&self, needs: Role) -> Result<(), Failure> {

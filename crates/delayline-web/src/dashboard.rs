@@ -10,11 +10,13 @@ use delayline::admin::QueueName;
 use delayline::codec::Raw;
 use delayline::message::Message;
 use delayline::{Bytes, Connect, Connection, Queue};
+use tokio_util::sync::CancellationToken;
 
 use crate::body::Bodies;
 use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
+use crate::pull::token::ClaimIds;
 use crate::served::Served;
 use crate::shared::{Redact, Shared};
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
@@ -29,11 +31,13 @@ pub struct Dashboard {
     server: Option<Connect>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
+    claim_secret: Option<Secret>,
+    stop: CancellationToken,
 }
 
 impl Dashboard {
     /// A dashboard without queues, for those whom `access` lets in.
-    pub const fn new(access: Access) -> Self {
+    pub fn new(access: Access) -> Self {
         Self {
             access,
             queues: Vec::new(),
@@ -41,6 +45,8 @@ impl Dashboard {
             server: None,
             contents_for: Role::Operator,
             redact: None,
+            claim_secret: None,
+            stop: CancellationToken::new(),
         }
     }
 
@@ -134,6 +140,21 @@ impl Dashboard {
         self
     }
 
+    /// Sets the secret with which claim ids of consumers over HTTP become those of the queue. Servers
+    /// with the same secret and the same names of visitors repeat each other's claims, also after a
+    /// restart. Without it, the router makes a random one.
+    pub fn claim_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.claim_secret = Some(Secret(secret.into()));
+        self
+    }
+
+    /// Ends the waits of all consumers over HTTP when the token is cancelled: each is answered at once,
+    /// without messages, so that a server can stop. Later claims do not wait.
+    pub fn stop_on(mut self, stop: CancellationToken) -> Self {
+        self.stop = stop;
+        self
+    }
+
     /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, the other pages
     /// beside it, `/api/v1`, `/metrics` for Prometheus, and
     /// `/health`, which needs no access.
@@ -142,7 +163,10 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, discover, server, contents_for, redact } = self;
+        let Self { access, queues, discover, server, contents_for, redact, claim_secret, stop } =
+            self;
+        let secret = claim_secret.as_ref().map(|Secret(secret)| &secret[..]);
+        let claim_ids = ClaimIds::new(secret).ok_or(BuildError::NoRandomness)?;
         let mut named = BTreeMap::new();
         for queue in queues {
             let name = queue.backend().queue_name().map(QueueName::to_string);
@@ -154,8 +178,17 @@ impl Dashboard {
         let directory = Directory::new(named, discover);
         let examiner = server.map(Examiner::new);
         let (bodies, brake) = (Bodies::new(), Brake::new());
-        let shared = Shared { access, directory, examiner, bodies, brake, contents_for, redact };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            access,
+            directory,
+            examiner,
+            bodies,
+            brake,
+            contents_for,
+            redact,
+            claim_ids,
+            stop,
+        });
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
@@ -182,6 +215,10 @@ impl fmt::Debug for Dashboard {
     }
 }
 
+/// A secret, which must not reach a log.
+#[derive(Clone)]
+struct Secret(Vec<u8>);
+
 /// Why there is no router.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -189,6 +226,9 @@ pub enum BuildError {
     /// A queue's backend does not tell its name, under which the queue would be shown.
     #[error("the backend of a queue has no name (see `Backend::queue_name`)")]
     Unnamed,
+    /// The machine has no randomness for a secret.
+    #[error("no random bytes are available")]
+    NoRandomness,
     /// Two queues have the same name.
     #[error("two queues have the name {name}")]
     Twice {

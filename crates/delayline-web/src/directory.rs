@@ -1,7 +1,7 @@
 //! Which queues are shown: those that were added, and those that a server is found to have.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use delayline::admin::QueueName;
@@ -56,6 +56,14 @@ impl Search {
 }
 
 impl Known {
+    /// Returns the queues whose names satisfy a condition. What the search says of other queues is
+    /// left out.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let all = self.queues.iter().filter(|(name, _)| is_wanted(name));
+        let queues = all.map(|(name, served)| (name.clone(), Arc::clone(served))).collect();
+        Self { queues: Arc::new(queues), search: None }
+    }
+
     /// Whether the server must be asked again.
     fn is_old(&self) -> bool {
         let Some(search) = &self.search else { return false };
@@ -81,6 +89,8 @@ struct Finder {
     /// Held by the one search that is under way.
     turn: Arc<Mutex<()>>,
     known: watch::Sender<Known>,
+    /// Queues that are not in the list, and that consumers wait on.
+    awaited: StdMutex<BTreeMap<String, Weak<Served>>>,
 }
 
 impl Directory {
@@ -89,7 +99,7 @@ impl Directory {
         let known = Known { queues: Arc::clone(&added), search: Some(Search::default()) };
         let finder = connection.map(|connection| {
             let known = watch::Sender::new(known);
-            Finder { connection, turn: Arc::default(), known }
+            Finder { connection, turn: Arc::default(), known, awaited: StdMutex::default() }
         });
         Self { added, finder }
     }
@@ -99,6 +109,30 @@ impl Directory {
         let connection = &self.finder.as_ref()?.connection;
         let opened = connection.queue_with_codec::<Bytes, Raw>(name, Raw).await;
         Some(opened.map(|queue| Arc::new(Served::new(queue))))
+    }
+
+    /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long as
+    /// one of them has it, the others get the same.
+    pub(crate) async fn open_for_consumers(
+        &self,
+        name: &str,
+    ) -> Option<Result<Arc<Served>, Error>> {
+        let finder = self.finder.as_ref()?;
+        let awaited = || finder.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(served) = awaited().get(name).and_then(Weak::upgrade) {
+            return Some(Ok(served));
+        }
+        let opened = match self.open(name).await? {
+            Ok(opened) => opened,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut awaited = awaited();
+        if let Some(served) = awaited.get(name).and_then(Weak::upgrade) {
+            return Some(Ok(served));
+        }
+        awaited.retain(|_, served| served.strong_count() > 0);
+        awaited.insert(name.to_owned(), Arc::downgrade(&opened));
+        Some(Ok(opened))
     }
 
     /// Adds a queue to the list, unless there are too many: the server has it from now on.

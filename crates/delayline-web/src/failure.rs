@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use delayline::{Error, ErrorClass, ErrorKind, Violation};
 
-use crate::Role;
+use crate::{Rights, Role};
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -66,10 +66,10 @@ impl Failure {
         }
     }
 
-    /// The detail as a visitor of this role may see it.
-    pub(crate) fn detail_for(&self, role: Role) -> String {
+    /// Returns the detail as a visitor with these rights may see it.
+    pub(crate) fn detail_for(&self, rights: Rights) -> String {
         match self {
-            Self::Queue(error) => told(error, role),
+            Self::Queue(error) => told(error, rights),
             _ => self.detail(),
         }
     }
@@ -142,10 +142,10 @@ impl From<Violation> for Failure {
     }
 }
 
-/// An error as a visitor of this role may see it: its details name addresses, and may name more that
+/// Returns an error as a visitor with these rights may see it: its details name addresses, and may name more that
 /// is of the server.
-pub(crate) fn told(error: &Error, role: Role) -> String {
-    if role < Role::Operator { error.kind().to_string() } else { error.to_string() }
+pub(crate) fn told(error: &Error, rights: Rights) -> String {
+    if rights.include(Role::Operator) { error.to_string() } else { error.kind().to_string() }
 }
 
 /// An answer that has only its status yet: [`guard`](crate::guard), which knows the visitor and the

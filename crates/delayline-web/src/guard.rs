@@ -20,7 +20,7 @@ use crate::api::problem;
 use crate::failure::{Failure, Unsaid};
 use crate::pages::failed;
 use crate::shared::Shared;
-use crate::{ClientAddress, Role};
+use crate::{ClientAddress, Rights};
 
 /// Lets visitors in, who are known by an extension from then on.
 pub(crate) fn admit(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router<Arc<Shared>> {
@@ -49,7 +49,7 @@ async fn only_visitors(
         Admission::Visitor(visitor) => visitor,
         refused => return unknown(&shared, &parts, &refused),
     };
-    let role = visitor.role;
+    let rights = visitor.rights;
     let asked = Asked::of(&parts);
     let name = delayline_json::harmless_line(&visitor.name);
     parts.extensions.insert(visitor);
@@ -58,7 +58,7 @@ async fn only_visitors(
     if matches!(*failure, Failure::Forbidden { .. }) {
         asked.refused(&name, &failure.detail());
     }
-    let mut said = refusal(&failure, api, role);
+    let mut said = refusal(&failure, api, rights);
     if let Some(methods) = response.headers_mut().remove(ALLOW) {
         said.headers_mut().insert(ALLOW, methods);
     }
@@ -87,12 +87,12 @@ fn unknown(shared: &Shared, parts: &Parts, admission: &Admission) -> Response {
                 target: "delayline_web::audit", action = "login", address, outcome = "slowed",
                 "refused"
             );
-            return refusal(&Failure::Slowed, api, Role::Viewer);
+            return refusal(&Failure::Slowed, api, Rights::NONE);
         }
         _ => {}
     }
     let asks = shared.access.asks();
-    let mut response = refusal(&Failure::Nobody { asks }, api, Role::Viewer);
+    let mut response = refusal(&Failure::Nobody { asks }, api, Rights::NONE);
     if asks {
         let basic = HeaderValue::from_static(r#"Basic realm="delayline", charset="UTF-8""#);
         let headers = response.headers_mut();
@@ -132,7 +132,7 @@ async fn strict(request: Request, next: Next) -> Response {
     let mut response = next.run(Request::from_parts(parts, body)).await;
     if response.extensions().get::<Forged>().is_some() {
         asked.refused("unknown", &Failure::Forged.detail());
-        response = refusal(&Failure::Forged, api, Role::Viewer);
+        response = refusal(&Failure::Forged, api, Rights::NONE);
     }
     let headers = response.headers_mut();
     for (name, value) in STRICT {
@@ -150,8 +150,8 @@ fn is_api(uri: &Uri) -> bool {
     uri.path().starts_with("/api/")
 }
 
-fn refusal(failure: &Failure, api: bool, role: Role) -> Response {
-    if api { problem::of(failure, role) } else { failed::page(failure, role) }
+fn refusal(failure: &Failure, api: bool, rights: Rights) -> Response {
+    if api { problem::of(failure, rights) } else { failed::page(failure, rights) }
 }
 
 /// Characters of a path and a query in a line of the log.

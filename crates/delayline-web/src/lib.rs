@@ -27,8 +27,9 @@
 //!
 //! # Security
 //!
-//! - [`Access`] says who may come in, and each visitor has a [`Role`]. What a visitor may not do is
-//!   not offered, and refused if asked for.
+//! - [`Access`] says who may come in, and each visitor has [`Rights`]: those of one [`Role`] or of
+//!   several, for all queues or for some ([`Visitor::only_queues`]). What a visitor may not do is not
+//!   offered, and refused if asked for.
 //! - Requests that change something and come from another site are refused, by the headers
 //!   `Sec-Fetch-Site` and `Origin`.
 //! - The content security policy permits no script and no style but the two files that are served
@@ -89,11 +90,14 @@ mod live;
 mod metrics;
 mod pages;
 mod params;
+mod pull;
+mod rights;
 mod served;
 mod shared;
 mod when;
 
 pub use axum::Router;
 
-pub use self::access::{Access, ClientAddress, Credential, Role, Visitor};
+pub use self::access::{Access, ClientAddress, Credential, Visitor};
 pub use self::dashboard::{BuildError, Dashboard};
+pub use self::rights::{Rights, Role};

@@ -12,7 +12,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::shared::Shared;
 
 /// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
 /// counts are others than those of the stamp `since` or of the event before, with `job` the progress
@@ -38,7 +37,7 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
                 if start.elapsed() > MOST_TIME {
                     return None;
                 }
-                let now = context.shared.stamp(only.as_deref(), of_job).await;
+                let now = context.stamp(only.as_deref(), of_job).await;
                 if now == since && quiet < MOST_QUIET {
                     quiet += 1;
                     continue;
@@ -54,15 +53,18 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
 }
 
-impl Shared {
-    /// The stamp of the queue, or of all; or of the last job of the queue.
+impl Context {
+    /// The stamp of the queue, or of all that the visitor knows; or of the last job of the queue.
     async fn stamp(&self, only: Option<&str>, of_job: bool) -> String {
-        let known = self.directory.known().await;
+        let known = self.shared.directory.known().await;
         if of_job {
             let job = only.and_then(|name| known.queues.get(name)?.job.job());
             return job.map(|job| job.progress().stamp()).unwrap_or_default();
         }
-        let served = known.queues.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let served = known.queues.iter().filter(|(name, _)| match only {
+            Some(only) => only == *name,
+            None => self.visitor.knows(name),
+        });
         let counts = served.map(|(_, served)| async { served.counts().await.map(|it| it.0) });
         stamp(&futures_util::future::join_all(counts).await)
     }

@@ -1,5 +1,6 @@
 //! A queue that is shown, and what was last read of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::admin::{Forecast, History, Resolution, Stats};
@@ -11,6 +12,7 @@ use delayline_json::{FORECAST_DELAYS, forecast_delays};
 use crate::bulk::Slot;
 use crate::failure::Failure;
 use crate::latest::{Counted, Latest};
+use crate::pull::polls::Polls;
 
 /// A queue, and what was last read of it.
 pub(crate) struct Served {
@@ -20,13 +22,14 @@ pub(crate) struct Served {
     pub(crate) forecast: Latest<Forecast>,
     pub(crate) history: Latest<History>,
     pub(crate) job: Slot,
+    pub(crate) polls: Arc<Polls>,
 }
 
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, counted, forecast, history, job) = Default::default();
-        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job }
+        let (counts, counted, forecast, history, job, polls) = Default::default();
+        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job, polls }
     }
 
     /// Counts the queue, and keeps the counts.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use delayline::Bytes;
 use delayline::message::{Message, MessageInfo};
+use tokio_util::sync::CancellationToken;
 
 use crate::body::Bodies;
 use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
+use crate::pull::token::ClaimIds;
 use crate::{Access, Role};
 
 /// Removes what visitors must not see from a message of the named queue.
@@ -23,6 +25,9 @@ pub(crate) struct Shared {
     pub(crate) brake: Brake,
     pub(crate) contents_for: Role,
     pub(crate) redact: Option<Arc<Redact>>,
+    pub(crate) claim_ids: ClaimIds,
+    /// Ends all waits of consumers.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Shared {

@@ -9,6 +9,7 @@
 //! - [Middleware](middleware)
 //! - [Observe: is it late, since when, and why?](observe)
 //! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
+//! - [Other languages: pull, webhook, command, relay](other_languages)
 //! - [A plain FIFO queue](plain_fifo)
 //! - [Recurring jobs](recurring_jobs)
 //! - [Relay to a list or stream](relay)
@@ -65,6 +66,10 @@ pub mod observe {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/one-message-per-id.md")]
 pub mod one_message_per_id {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/other-languages.md")]
+pub mod other_languages {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/plain-fifo.md")]

@@ -7,6 +7,7 @@ mod users;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -16,10 +17,14 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use delayline::admin::QueueName;
 use delayline::codec::Raw;
+use delayline::worker::WorkerHandle;
 use delayline::{Bytes, Error, Queue};
-use delayline_web::{Access, Dashboard};
+use delayline_web::{Access, Dashboard, Rights};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use super::work::Deliverer;
 use crate::args::{Serve, Target};
 use crate::failure::Failure;
 use crate::print::write;
@@ -30,14 +35,27 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     let local = args.listen.ip().is_loopback();
     let access = match &args.users {
         Some(path) => Access::credentials(users::read(path)?),
-        None if local => Access::everyone(args.role.into()),
+        None if local => {
+            let none = Rights::NONE;
+            let roles = args.role.iter().copied().map(delayline_web::Role::from);
+            Access::everyone(roles.fold(none, |rights, role| rights | role))
+        }
         None => {
             let sentence = format!("{} can be reached from other machines", args.listen);
             return Err(Failure::usage(sentence).hint("--users FILE says who may come in"));
         }
     };
+    if names.is_empty() && (args.exec.is_some() || args.post.url.is_some()) {
+        let failure = Failure::usage("no queue is named whose messages are to be delivered");
+        return Err(failure.hint("name the queues of --post or --exec"));
+    }
     let mut signals = Signals::listen()?;
+    let stop = CancellationToken::new();
     let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());
+    dashboard = dashboard.stop_on(stop.clone());
+    if let Some(secret) = &args.claim_secret {
+        dashboard = dashboard.claim_secret(secret.as_bytes());
+    }
     let connect = target.connect()?;
     let connection = connect.clone().connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
@@ -53,9 +71,14 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
         dashboard = dashboard.discover(connection.clone());
     }
+    let mut deliverers = Vec::new();
     for name in names {
         let queue: Result<Queue<Bytes, Raw>, Error> = connection.queue_with_codec(&name, Raw).await;
-        dashboard = dashboard.queue(queue.map_err(|error| target.not_opened(&error))?);
+        let queue = queue.map_err(|error| target.not_opened(&error))?;
+        let exec = args.exec.as_deref();
+        let own = queue.clone();
+        deliverers.extend(Deliverer::new(own, &name, exec, &args.post, args.concurrency)?);
+        dashboard = dashboard.queue(queue);
     }
     let router = dashboard.router();
     let mut router = router.map_err(|error| Failure::usage(error.to_string()))?;
@@ -72,9 +95,59 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
                    before this"
         );
     }
-    let limits = listen::Limits::of_this_process();
-    listen::serve(listener, router, limits, signals.next()).await;
-    Ok(ExitCode::SUCCESS)
+    let limits = listen::Limits::of_this_process(args.connections);
+    let mut deliveries = Deliveries::start(deliverers);
+    let end = async {
+        let failed = tokio::select! {
+            () = signals.next() => None,
+            failed = deliveries.failed() => Some(failed),
+        };
+        stop.cancel();
+        deliveries.stop(GRACE);
+        failed
+    };
+    let failed = listen::serve(listener, router, limits, end).await;
+    tokio::select! {
+        () = deliveries.ended() => {}
+        () = signals.next() => {
+            deliveries.stop(Duration::ZERO);
+            deliveries.ended().await;
+        }
+    }
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// The deliveries of this process.
+struct Deliveries {
+    handles: Vec<WorkerHandle>,
+    tasks: JoinSet<Result<(), Failure>>,
+}
+
+impl Deliveries {
+    fn start(deliverers: Vec<Deliverer>) -> Self {
+        let handles = deliverers.iter().map(Deliverer::handle).collect();
+        Self { handles, tasks: deliverers.into_iter().map(Deliverer::run).collect() }
+    }
+
+    /// Waits until one cannot deliver any message, and returns why.
+    async fn failed(&mut self) -> Failure {
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Ok(Err(failure)) = ended {
+                return failure;
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn stop(&self, grace: Duration) {
+        for handle in &self.handles {
+            handle.stop(grace);
+        }
+    }
+
+    async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
 }
 
 /// The queues that are named, each once.
@@ -122,6 +195,9 @@ fn in_a_url(address: IpAddr) -> String {
         IpAddr::V6(address) => format!("[{address}]"),
     }
 }
+
+/// For deliveries under way at the end.
+const GRACE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

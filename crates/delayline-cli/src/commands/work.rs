@@ -5,13 +5,15 @@ mod group;
 mod line;
 mod post;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use delayline::codec::Raw;
 use delayline::limits::MAX_RESULT_BYTES;
-use delayline::worker::WorkerHandle;
-use delayline::{Job, Outcome, Worker};
+use delayline::worker::{Summary, WorkerHandle};
+use delayline::{Bytes, Job, Outcome, Queue, Worker};
 use delayline_json::duration;
 
 use self::exec::Command;
@@ -21,7 +23,7 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 
 /// A delivered message: its bytes, whatever they are.
-type Delivery = Job<delayline::Bytes>;
+type Delivery = Job<Bytes>;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
     let duration = |text: &str| duration(text).map_err(Failure::usage);
@@ -35,7 +37,8 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
         server.extend(password.map(|password| (exec::SENTINEL_PASSWORD, password)));
     }
     let command = Command::new(args.exec, timeout, server);
-    let post = post(target, &args.post, timeout)?;
+    let name = if args.post.url.is_some() { target.queue()? } else { "" };
+    let post = post(name, &args.post, timeout)?;
     let queue = target.open().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
@@ -55,17 +58,9 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let end = End { handle: worker.handle(), failure };
     stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
-    let summary = match (command, post) {
-        (Some(command), _) => {
-            let command = Arc::new(command);
-            worker.run(move |job| execute(job, Arc::clone(&command), end.clone())).await
-        }
-        (None, Some(post)) => {
-            let post = Arc::new(post);
-            let run = async |job, post: Arc<Post>| post.run(&job).await;
-            worker.run(move |job| run(job, Arc::clone(&post))).await
-        }
-        (None, None) => worker.run(move |job| print(job, end.clone())).await,
+    let summary = match Way::of(command, post) {
+        Some(way) => way.run(worker, end).await,
+        None => worker.run(move |job| print(job, end.clone())).await,
     };
     tracing::info!(?summary, "done");
     match asked.take() {
@@ -74,9 +69,69 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
 }
 
-/// Prepares requests, if there is a URL for them.
+/// Delivers the messages of one queue beside another service, until its handle stops it.
+pub(crate) struct Deliverer {
+    worker: Worker<Bytes, Raw>,
+    way: Way,
+}
+
+impl Deliverer {
+    /// Delivers to the command of a shell or to a URL; `None` if there is neither.
+    pub(crate) fn new(
+        queue: Queue<Bytes, Raw>,
+        name: &str,
+        shell_command: Option<&str>,
+        post_args: &args::Post,
+        concurrency: usize,
+    ) -> Result<Option<Self>, Failure> {
+        let words = shell_command.map(|command| ["sh", "-c", command].map(OsString::from).to_vec());
+        let command = Command::new(words.unwrap_or_default(), None, Vec::new());
+        let Some(way) = Way::of(command, post(name, post_args, None)?) else { return Ok(None) };
+        let worker = Worker::builder(queue).concurrency(concurrency).consumer("delayline serve");
+        Ok(Some(Self { worker: worker.build()?, way }))
+    }
+
+    pub(crate) fn handle(&self) -> WorkerHandle {
+        self.worker.handle()
+    }
+
+    /// Delivers until the end. Returns why no message can be delivered, if that ended it.
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let end = End { handle: self.handle(), failure: Arc::default() };
+        let summary = self.way.run(self.worker, end.clone()).await;
+        tracing::info!(?summary, "deliveries have ended");
+        end.take().map_or(Ok(()), Err)
+    }
+}
+
+/// How messages are delivered.
+enum Way {
+    Command(Arc<Command>),
+    Post(Arc<Post>),
+}
+
+impl Way {
+    fn of(command: Option<Command>, post: Option<Post>) -> Option<Self> {
+        let command = command.map(|command| Self::Command(Arc::new(command)));
+        command.or_else(|| post.map(|post| Self::Post(Arc::new(post))))
+    }
+
+    async fn run(self, worker: Worker<Bytes, Raw>, end: End) -> Summary {
+        match self {
+            Self::Command(command) => {
+                worker.run(move |job| execute(job, Arc::clone(&command), end.clone())).await
+            }
+            Self::Post(post) => {
+                let run = async |job, post: Arc<Post>| post.run(&job).await;
+                worker.run(move |job| run(job, Arc::clone(&post))).await
+            }
+        }
+    }
+}
+
+/// Prepares requests for the messages of a queue, if there is a URL for them.
 fn post(
-    target: &Target,
+    queue: &str,
     args: &args::Post,
     timeout: Option<Duration>,
 ) -> Result<Option<Post>, Failure> {
@@ -84,7 +139,7 @@ fn post(
     let secret = args.secret.as_deref().map(Secret::new).transpose().map_err(Failure::usage)?;
     let rules = Rules { retry_4xx: args.retry_4xx, max_snoozes: args.max_snoozes };
     let timeout = timeout.unwrap_or(POST_TIMEOUT);
-    Post::new(target.queue()?, url, secret, timeout, rules).map(Some)
+    Post::new(queue, url, secret, timeout, rules).map(Some)
 }
 
 /// Prints a message as a line. It is acked when the line has left this process.

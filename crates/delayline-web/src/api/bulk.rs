@@ -75,7 +75,7 @@ fn told(context: &Context, queue: &str, job: &Job) -> Value {
         "queue": queue,
         "action": job.order.action.name(),
         "state": progress.state(),
-        "failure": progress.failure(context.visitor.role),
+        "failure": progress.failure(context.visitor.rights),
         "rate": job.order.rate,
         "limit": job.order.limit,
         "by": job.by,

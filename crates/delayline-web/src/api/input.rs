@@ -36,11 +36,20 @@ pub(super) async fn object(
     names: &[&str],
 ) -> Result<Map<String, Value>, Failure> {
     let (kind, body) = whole(context, request, MOST_OBJECT_BYTES).await?;
+    members(kind, &body, names)
+}
+
+/// Returns the members of a body that is a JSON object, if all have these names.
+pub(super) fn members(
+    kind: Option<String>,
+    body: &[u8],
+    names: &[&str],
+) -> Result<Map<String, Value>, Failure> {
     if kind.as_deref() != Some("application/json") {
         return Err(Failure::MediaType("application/json"));
     }
     let wrong = || Failure::Wrong("the body must be a JSON object".to_owned());
-    let value = serde_json::from_slice(&body).map_err(|_| wrong())?;
+    let value = serde_json::from_slice(body).map_err(|_| wrong())?;
     let Value::Object(members) = value else { return Err(wrong()) };
     match members.keys().find(|name| !names.contains(&name.as_str())) {
         None => Ok(members),
@@ -98,4 +107,4 @@ fn strings(name: &str) -> Failure {
 /// A payload of 1 MiB in which every byte is written as `\u00XX`, and room for the rest.
 pub(super) const MOST_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// 1,000 ids of 128 bytes, written in the same way, and room for the rest.
-const MOST_OBJECT_BYTES: usize = 2 * 1024 * 1024;
+pub(super) const MOST_OBJECT_BYTES: usize = 2 * 1024 * 1024;

@@ -23,7 +23,7 @@ pub(super) async fn queues(context: Context) -> Response {
         value["age_seconds"] = search.read.map(|read| read.elapsed().as_secs()).into();
         value["complete"] = search.is_complete().into();
         let failure = search.failure.as_ref().or(search.unread.as_ref());
-        value["failure"] = failure.map(|why| told(why, context.visitor.role)).into();
+        value["failure"] = failure.map(|why| told(why, context.visitor.rights)).into();
     }
     answer(StatusCode::OK, &value)
 }

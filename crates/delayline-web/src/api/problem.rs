@@ -5,7 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use crate::Role;
+use crate::Rights;
 use crate::failure::Failure;
 
 /// A failure, said to a program.
@@ -24,8 +24,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Returns a failure as a problem, with the details that the role may see.
-pub(crate) fn of(failure: &Failure, role: Role) -> Response {
+/// Returns a failure as a problem, with the details that the visitor may see.
+pub(crate) fn of(failure: &Failure, rights: Rights) -> Response {
     let mut more = Map::new();
     match failure {
         Failure::Queue(error) => {
@@ -38,7 +38,7 @@ pub(crate) fn of(failure: &Failure, role: Role) -> Response {
         }
         _ => {}
     }
-    problem(failure.status(), &failure.detail_for(role), more)
+    problem(failure.status(), &failure.detail_for(rights), more)
 }
 
 /// A problem with members of its own.

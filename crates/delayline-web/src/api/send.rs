@@ -35,6 +35,7 @@ pub(super) async fn send(
     // Under a list that is looked for, the first message of a queue makes it.
     let (served, is_new) = match known {
         Some(served) => (served, false),
+        None if !context.visitor.knows(&place.queue) => return Err(context.unknown_queue().into()),
         None => match context.shared.directory.open(&place.queue).await {
             Some(opened) => (opened?, true),
             None => return Err(context.unknown_queue().into()),

@@ -149,7 +149,8 @@ impl Work {
             progress.clone()
         };
         let Progress { matched, done, not_done, .. } = progress;
-        let why = progress.failure(Role::Admin).map(|why| format!(": {why}")).unwrap_or_default();
+        let why =
+            progress.failure(Role::Admin.into()).map(|why| format!(": {why}")).unwrap_or_default();
         let state = progress.state();
         let outcome = format!("{state}, matched {matched}, done {done}, not done {not_done}{why}");
         audit.of(done).log(&outcome);

@@ -10,7 +10,6 @@ use maud::{Markup, html};
 use super::buttons::{see, when};
 use super::layout::Frame;
 use super::parts::number;
-use crate::Role;
 use crate::asked::Asked;
 use crate::bulk::run::{self, Seen};
 use crate::bulk::{BulkAction, Job, MOST_LIMIT, MOST_RATE, Order, Progress};
@@ -18,6 +17,7 @@ use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::when::{span, time};
+use crate::{Rights, Role};
 
 /// The job that runs, and what there is to find letters and to deal with all that match.
 pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
@@ -223,7 +223,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         h1 { "Job" }
         div data-part="job" {
             @match (&job, &progress) {
-                (Some(job), Some(progress)) => (state(context.visitor.role, &of, job, progress)),
+                (Some(job), Some(progress)) => (state(context.visitor.rights, &of, job, progress)),
                 _ => p { "No job was started on this queue since the dashboard was." },
             }
         }
@@ -232,7 +232,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(frame.page(&content))
 }
 
-fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
+fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
     let asked = &job.order.asked;
     let counts = matches!(job.order.action, BulkAction::Count);
     html! {
@@ -249,7 +249,7 @@ fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
                 _ => {}
             }
         }
-        @if let Some(why) = progress.failure(role) {
+        @if let Some(why) = progress.failure(rights) {
             p.alert role="alert" { "It has stopped: " (harmless_line(&why)) "." }
             p { "What was done stays. It is safe to start it again." }
         }
@@ -269,7 +269,7 @@ fn state(role: Role, of: &str, job: &Job, progress: &Progress) -> Markup {
         }
         div.actions {
             @if progress.end.is_none() {
-                @if role >= Role::Operator {
+                @if rights.include(Role::Operator) {
                     form method="post" action=(format!("stop?queue={of}&id={}", job.id)) {
                         button { "Stop" }
                     }

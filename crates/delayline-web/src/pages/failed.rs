@@ -5,11 +5,11 @@ use axum::response::{IntoResponse, Response};
 use maud::html;
 
 use super::layout;
-use crate::Role;
+use crate::Rights;
 use crate::failure::Failure;
 
 /// A page that shows why a request failed.
-pub(crate) fn page(failure: &Failure, role: Role) -> Response {
+pub(crate) fn page(failure: &Failure, rights: Rights) -> Response {
     let status = failure.status();
     let title = match (failure, status) {
         (Failure::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
@@ -20,7 +20,7 @@ pub(crate) fn page(failure: &Failure, role: Role) -> Response {
     };
     let body = html! {
         h1 { (title) }
-        p.alert role="alert" { (delayline_json::harmless_line(&failure.detail_for(role))) "." }
+        p.alert role="alert" { (delayline_json::harmless_line(&failure.detail_for(rights))) "." }
         @if !failure.advice().is_empty() { p { (failure.advice()) } }
         p { a href="queues" { "All queues" } }
     };

@@ -49,7 +49,7 @@ impl Frame<'_> {
                     a href="api/v1/openapi.json" { "API" }
                 }
                 span.who { (delayline_json::harmless_line(&context.visitor.name)) ", "
-                    (context.visitor.role.name()) }
+                    (context.visitor.rights) }
             }
         };
         let main = html! {

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::layout::Frame;
 use super::parts::{bar, number, overdue};
-use crate::Role;
+use crate::Rights;
 use crate::context::Context;
 use crate::directory::{MOST_KEYS, MOST_QUEUES, Search};
 use crate::failure::told;
@@ -75,7 +75,7 @@ pub(super) async fn page(context: Context) -> Response {
                                 }
                                 Err(failure) => {
                                     td.error colspan="8" {
-                                        (harmless_line(&failure.detail_for(context.visitor.role)))
+                                        (harmless_line(&failure.detail_for(context.visitor.rights)))
                                     }
                                 }
                             }
@@ -84,7 +84,7 @@ pub(super) async fn page(context: Context) -> Response {
                 }
             }
         }
-            @if let Some(search) = &context.known.search { (searched(search, context.visitor.role)) }
+            @if let Some(search) = &context.known.search { (searched(search, context.visitor.rights)) }
         }
     };
     let live = Some(format!("live?since={}", stamp(&known)));
@@ -92,7 +92,7 @@ pub(super) async fn page(context: Context) -> Response {
 }
 
 /// When the list of queues was read, and what is not in it.
-fn searched(search: &Search, role: Role) -> Markup {
+fn searched(search: &Search, rights: Rights) -> Markup {
     html! {
         @match search.read {
             Some(read) => p.far {
@@ -103,11 +103,11 @@ fn searched(search: &Search, role: Role) -> Markup {
             None => {}
         }
         @if let Some(why) = &search.failure {
-            p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(&told(why, role))) "." }
+            p.alert role="alert" { "The queues of the server cannot be listed: " (harmless_line(&told(why, rights))) "." }
         }
         @if let Some(why) = &search.unread {
             p.alert role="alert" {
-                "The queues of some servers cannot be listed: " (harmless_line(&told(why, role))) ". Those that \
+                "The queues of some servers cannot be listed: " (harmless_line(&told(why, rights))) ". Those that \
                  were listed before are shown."
             }
         }
@@ -126,7 +126,7 @@ fn searched(search: &Search, role: Role) -> Markup {
         @if !search.refused.is_empty() {
             p.notice { "Some queues cannot be opened:" }
             ul.plain {
-                @for (name, why) in &search.refused { li { (name) ": " (harmless_line(&told(why, role))) } }
+                @for (name, why) in &search.refused { li { (name) ": " (harmless_line(&told(why, rights))) } }
             }
         }
     }

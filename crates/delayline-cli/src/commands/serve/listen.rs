@@ -43,37 +43,47 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The usual ones, or fewer connections if this process may not open as many files.
-    pub(super) fn of_this_process() -> Self {
-        let files = usize::try_from(most_files()).unwrap_or(usize::MAX);
+    /// The usual ones with so many connections, or fewer if this process may not open as many files.
+    pub(super) fn of_this_process(connections: usize) -> Self {
         let usual = Self {
-            connections: 1_024,
+            connections,
             reserve: 64,
             head: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             reserved: Duration::from_secs(10),
         };
-        let connections = files.saturating_sub(usual.reserve + OTHER_FILES);
-        Self { connections: usual.connections.min(connections), ..usual }
+        let others = usual.reserve + OTHER_FILES;
+        let files = most_files(connections.saturating_add(others));
+        let possible = files.saturating_sub(others);
+        if possible < connections {
+            tracing::warn!(
+                connections = possible,
+                "the limit of open files permits no more connections"
+            );
+        }
+        Self { connections: connections.min(possible), ..usual }
     }
 }
 
 /// Raises the limit of open files as far as needed and permitted. Returns the new limit.
-fn most_files() -> u64 {
+fn most_files(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let now = current.unwrap_or(u64::MAX);
-    let wanted = WANTED_FILES.min(maximum.unwrap_or(u64::MAX));
+    let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).min(maximum.unwrap_or(u64::MAX));
     let raised = Rlimit { current: Some(wanted), maximum };
-    if now < wanted && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { now }
+    let files =
+        if now < wanted && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { now };
+    usize::try_from(files).unwrap_or(usize::MAX)
 }
 
-/// Serves until `end`; then what is under way may come to its end within some seconds.
-pub(super) async fn serve(
+/// Serves until `end`; then what is under way may come to its end within some seconds. Returns the
+/// value of `end`.
+pub(super) async fn serve<T>(
     listener: TcpListener,
     router: Router,
     limits: Limits,
-    end: impl Future<Output = ()>,
-) {
+    end: impl Future<Output = T>,
+) -> T {
     let few = TowerToHyperService::new(router.clone().layer(from_fn(only_health_and_metrics)));
     let all = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
@@ -84,10 +94,10 @@ pub(super) async fn serve(
     let slots = Slots::new(limits.connections);
     let mut reserve = Reserve::new(limits.reserve);
     let mut end = std::pin::pin!(end);
-    loop {
+    let ended = loop {
         let accepted = tokio::select! {
             biased;
-            () = &mut end => break,
+            ended = &mut end => break ended,
             accepted = accept(&listener) => accepted,
         };
         let Ok((stream, address)) = accepted else { continue };
@@ -114,9 +124,10 @@ pub(super) async fn serve(
             });
             reserve.add(client, task.abort_handle());
         }
-    }
+    };
     drop(listener);
     let _ = timeout(LAST_ANSWERS, graceful.shutdown()).await;
+    ended
 }
 
 /// Serves health checks and Prometheus; refuses all other requests with 503.
@@ -151,7 +162,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Files other than client connections: connections to servers, and the runtime's own.
 const OTHER_FILES: usize = 256;
-const WANTED_FILES: u64 = 2_048;
 
 #[cfg(test)]
 mod tests {

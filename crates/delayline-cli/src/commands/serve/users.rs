@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use delayline_web::{Credential, Role};
+use delayline::admin::QueueName;
+use delayline_web::{Credential, Rights, Role};
 
 use crate::failure::Failure;
 
@@ -39,7 +40,8 @@ fn parse(text: &str) -> Result<Vec<Credential>, String> {
             continue;
         }
         let wrong = |why: &str| format!("line {number}: {why}");
-        let User { name, secret, is_basic, role } = User::read(line).map_err(wrong)?;
+        let User { name, secret, is_basic, rights, queues } =
+            User::read(line).map_err(|why| wrong(&why))?;
         // The log of actions would not tell them apart.
         if !names.insert(name) {
             return Err(wrong("another line has this name; each name is there once"));
@@ -48,40 +50,63 @@ fn parse(text: &str) -> Result<Vec<Credential>, String> {
             return Err(wrong("another line has this token"));
         }
         let new = if is_basic { Credential::basic } else { Credential::bearer };
-        credentials.push(new(name, secret, role));
+        let credential = new(name, secret, rights);
+        credentials.push(match queues {
+            Some(queues) => credential.only_queues(queues),
+            None => credential,
+        });
     }
     Ok(credentials)
 }
 
 /// A line.
 struct User<'a> {
-    role: Role,
+    rights: Rights,
+    /// The only queues that the user knows.
+    queues: Option<Vec<&'a str>>,
     is_basic: bool,
     name: &'a str,
     secret: &'a str,
 }
 
 impl<'a> User<'a> {
-    fn read(line: &'a str) -> Result<Self, &'static str> {
-        let (role, rest) = word(line);
+    fn read(line: &'a str) -> Result<Self, String> {
+        let (permitted, rest) = word(line);
         let (kind, rest) = word(rest);
         let (name, secret) = word(rest);
-        let role = match role {
-            "viewer" => Role::Viewer,
-            "operator" => Role::Operator,
-            "admin" => Role::Admin,
-            _ => return Err("it must begin with viewer, operator or admin"),
+        let (roles, queues) = match permitted.split_once('@') {
+            Some((roles, queues)) => (roles, Some(queues.split(',').collect::<Vec<_>>())),
+            None => (permitted, None),
         };
+        let rights = rights(roles)?;
         if name.is_empty() || secret.is_empty() {
-            return Err("it must have a role, basic or bearer, a name and a secret");
+            return Err("it must have a role, basic or bearer, a name and a secret".to_owned());
         }
-        match kind {
+        let is_basic = match kind {
             // A browser sends both with a colon between them.
-            "basic" if name.contains(':') => Err("a user has no colon in the name"),
-            "basic" | "bearer" => Ok(Self { role, is_basic: kind == "basic", name, secret }),
-            _ => Err("after the role there must be basic or bearer"),
+            "basic" if name.contains(':') => {
+                return Err("a user has no colon in the name".to_owned());
+            }
+            "basic" => true,
+            "bearer" => false,
+            _ => return Err("after the role there must be basic or bearer".to_owned()),
+        };
+        // Only now: in a line without a role, these could be parts of a secret.
+        for queue in queues.iter().flatten() {
+            QueueName::new(*queue).map_err(|violation| violation.to_string())?;
         }
+        Ok(Self { rights, queues, is_basic, name, secret })
     }
+}
+
+/// Returns the rights of roles with `+` between them.
+fn rights(roles: &str) -> Result<Rights, String> {
+    let known = [Role::Viewer, Role::Operator, Role::Admin, Role::Worker];
+    roles.split('+').try_fold(Rights::NONE, |rights, name| {
+        let role = known.into_iter().find(|role| role.name() == name);
+        let role = role.ok_or("it must begin with viewer, operator, admin or worker")?;
+        Ok(rights | role)
+    })
 }
 
 /// The first word, and what comes after it.
@@ -106,6 +131,16 @@ mod tests {
     }
 
     #[test]
+    fn roles_are_combined_and_limited_to_queues() {
+        let text = "operator+worker@orders,shop:7/texts bearer robot t0ken@x";
+        let shown = format!("{:?}", parse(text).unwrap());
+        for part in ["Operator", "Worker", "\"orders\"", "\"shop:7/texts\""] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        assert!(!shown.contains("Admin"), "{shown}");
+    }
+
+    #[test]
     fn names_and_tokens_are_there_once() {
         for (text, why) in [
             ("admin basic anna hunter2\nviewer basic anna hunter3", "has this name"),
@@ -124,6 +159,11 @@ mod tests {
         for (line, why) in [
             ("hunter2", "begin with"),
             ("root basic anna hunter2", "begin with"),
+            ("worker+root basic anna hunter2", "begin with"),
+            ("worker+ basic anna hunter2", "begin with"),
+            ("worker@ basic anna hunter2", "the queue name is empty"),
+            ("worker@a,b}c basic anna hunter2", "the queue name"),
+            ("worker@hunter2 basic", "a name and a secret"),
             ("admin anna hunter2", "a name and a secret"),
             ("admin basic anna", "a name and a secret"),
             ("admin digest anna hunter2", "basic or bearer"),

@@ -24,8 +24,9 @@ use crate::failure::Failure;
 /// The variables that lead to the server, and must not reach a command unasked.
 pub(super) const URL: &str = "DELAYLINE_URL";
 pub(super) const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
-/// The variable with the key that signs requests, which never reaches a command.
+/// The variables with keys of this process, which never reach a command.
 const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
+const CLAIM_SECRET: &str = "DELAYLINE_CLAIM_SECRET";
 
 /// A program and its arguments.
 pub(super) struct Command {
@@ -145,6 +146,7 @@ impl Command {
             .env_remove(URL)
             .env_remove(SENTINEL_PASSWORD)
             .env_remove(POST_SECRET)
+            .env_remove(CLAIM_SECRET)
             .stdin(Stdio::piped())
             .stdout(if wants_result(job) { Stdio::piped() } else { Stdio::inherit() })
             .stderr(Stdio::piped())

@@ -1,0 +1,365 @@
+"""Delayline over HTTP: send messages, and handle them in a worker.
+
+Needs a `delayline serve` and the standard library. Every request can be repeated, and is, until it
+is answered or `patience` is over.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import http.client
+import json
+import logging
+import os
+import queue
+import random
+import signal
+import socket
+import threading
+import time
+import urllib.parse
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Callable, Optional, Union
+
+log = logging.getLogger("delayline")
+
+
+class ApiError(Exception):
+    """A problem that the server has answered with. `problem` is its JSON."""
+
+    def __init__(self, status: int, problem: dict[str, Any]):
+        super().__init__(f"{status}: {problem.get('detail', 'no detail')}")
+        self.status, self.problem = status, problem
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in (408, 429, 500, 503, 504)
+
+
+@dataclass(frozen=True)
+class Ack:
+    """Handled. Keeps `result` if the sender asks for one, and sends `messages` in the same step."""
+
+    result: Any = None
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Failed. Due again after `delay` seconds, or after the backoff of the server."""
+
+    error: str
+    delay: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Snooze:
+    """Due again after `delay` seconds; nothing is counted."""
+
+    delay: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """Not handled: ready again at once; nothing is counted."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Hopeless: becomes a dead letter."""
+
+    error: str
+
+
+Outcome = Union[Ack, Retry, Snooze, Release, Reject]
+
+
+class Job:
+    """A leased message. `delivery` is all that the server has said of it."""
+
+    def __init__(self, delivery: dict[str, Any]):
+        self.delivery = delivery
+        self.id: Any = delivery.get("id", delivery.get("id_base64"))
+        self.headers: dict[str, str] = delivery["headers"]
+        self.epoch: int = delivery["epoch"]
+        self.failures: int = delivery["failures"]
+        #: Set when the message was cancelled or its lease is lost: stop, the outcome hardly counts.
+        self.cancelled = threading.Event()
+
+    @property
+    def payload(self) -> bytes:
+        if "payload" in self.delivery:
+            return self.delivery["payload"].encode()
+        return base64.b64decode(self.delivery["payload_base64"])
+
+    def json(self) -> Any:
+        """Returns the payload as a value of JSON."""
+        return json.loads(self.payload)
+
+    def lease(self) -> dict[str, Any]:
+        """Returns what names the lease in requests."""
+        names = ("id", "id_base64", "token")
+        return {name: self.delivery[name] for name in names if name in self.delivery}
+
+    def settlement(self, outcome: Outcome) -> dict[str, Any]:
+        """Returns the item of a settlement that ends the lease with this outcome."""
+        item = self.lease() | {"outcome": type(outcome).__name__.lower()}
+        if isinstance(outcome, Ack):
+            keep = self.delivery.get("keep_result")
+            if keep is not None and outcome.result is not None:
+                item |= {"keep_result": keep} | named("result", outcome.result)
+            if outcome.messages:
+                # Repeated, a message keeps its id.
+                item["messages"] = [{"id": str(uuid.uuid4())} | it for it in outcome.messages]
+        if isinstance(outcome, (Retry, Reject)):
+            item["error"] = outcome.error.encode()[:1024].decode(errors="ignore")
+        if isinstance(outcome, (Retry, Snooze)) and outcome.delay is not None:
+            item["delay"] = ms(max(0, outcome.delay))
+        return item
+
+
+class Client:
+    """One queue behind a `delayline serve`. Threads can share it; each has its own connection."""
+
+    def __init__(self, url: str, queue: str, token: Optional[str] = None, patience: float = 10.0):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("the URL must be http://HOST:PORT or https://HOST:PORT")
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        self._kind, self._at = kinds[parts.scheme], (parts.hostname, parts.port)
+        name = urllib.parse.quote(queue, safe="")
+        self._base = f"{parts.path.rstrip('/')}/api/v1/queues/{name}"
+        self._headers = {"content-type": "application/json"}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
+        self.patience = patience
+        self._own: Any = threading.local()
+
+    def send(self, payload: Any, **fields: Any) -> dict[str, Any]:
+        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `headers` ..."""
+        message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
+        return self.call("POST", "/messages", message)
+
+    def claim(self, max: int = 1, wait: float = 20.0, lease: float = 30.0, **fields: Any) -> list[Job]:
+        """Leases messages. With `consumer` and `claim_id`, the claim can be repeated."""
+        body = {"max": max, "wait": ms(wait), "lease": ms(lease)} | fields
+        claimed = self.call("POST", "/claim", body, timeout=wait + 10)
+        return [Job(delivery) for delivery in claimed["deliveries"]]
+
+    def settle(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ends leases with items of `Job.settlement`. Returns what became of each."""
+        return self.call("POST", "/settle", {"settlements": items})["results"]
+
+    def extend(self, jobs: list[Job], lease: float = 30.0) -> list[dict[str, Any]]:
+        """Lets each lease last for `lease` seconds from now."""
+        leases = [job.lease() for job in jobs]
+        return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)})["results"]
+
+    def call(self, method: str, path: str, body: Any = None, timeout: float = 15.0) -> Any:
+        """Makes a request, and repeats it while the server cannot be reached or cannot do it."""
+        give_up, pause = time.monotonic() + self.patience, 0.05
+        while True:
+            try:
+                return self._call(method, path, body, timeout)
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                is_over = time.monotonic() + pause > give_up
+                if is_over or isinstance(error, ApiError) and not error.is_retryable:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, 2)
+
+    def _call(self, method: str, path: str, body: Any, timeout: float) -> Any:
+        connection = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = self._own.connection = self._kind(*self._at)
+        try:
+            connection.timeout = timeout
+            if connection.sock is not None:
+                connection.sock.settimeout(timeout)
+            text = None if body is None else json.dumps(body)
+            connection.request(method, self._base + path, text, self._headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except BaseException:
+            connection.close()
+            raise
+        try:
+            value = json.loads(answer)
+        except ValueError:
+            if response.status < 400:
+                # Cut within its head, an answer has no length to miss.
+                connection.close()
+                raise http.client.HTTPException("the answer was cut off") from None
+            value = {"detail": answer[:200].decode(errors="replace")}
+        if response.status >= 400:
+            raise ApiError(response.status, value)
+        return value
+
+    def alone(self) -> Client:
+        """Returns the same client with one connection, for one thread, which `cut` can cut."""
+        other = copy.copy(self)
+        other._own = SimpleNamespace()
+        return other
+
+    def cut(self) -> None:
+        """Ends the request under way with an error. Safe in a signal handler."""
+        connection = getattr(self._own, "connection", None)
+        if connection is not None and connection.sock is not None:
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Worker:
+    """Handles messages in `concurrency` threads, and renews their leases meanwhile.
+
+    What the handler returns is the outcome; nothing means `Ack()`, and an exception is a failure.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        handler: Callable[[Job], Optional[Outcome]],
+        concurrency: int = 4,
+        lease: float = 30.0,
+        consumer: Optional[str] = None,
+    ):
+        self.client, self.handler = client, handler
+        self.concurrency, self.lease = concurrency, lease
+        self.consumer = consumer or f"python-{os.getpid()}-{uuid.uuid4().hex[:16]}"
+        self.settled = 0
+        self._claims = client.alone()
+        self._claims.patience = 0
+        self._stopping = self._is_waiting = False
+        self._held: dict[str, Job] = {}
+        self._free = threading.Semaphore(concurrency)
+        self._ends: queue.SimpleQueue[Optional[dict[str, Any]]] = queue.SimpleQueue()
+        self._done = threading.Event()
+
+    def stop(self) -> None:
+        """Ends `run`: claims no more, and lets handlers finish. Safe in a signal handler."""
+        self._stopping = True
+        threading.Thread(target=self._cut, daemon=True).start()
+
+    def _cut(self) -> None:
+        while not self._done.is_set():
+            if self._is_waiting:
+                self._claims.cut()
+            time.sleep(0.02)
+
+    def run(self, signals: bool = True) -> None:
+        """Works until `stop`; with `signals`, which needs the main thread, until SIGTERM or SIGINT."""
+        if signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: self.stop())
+        others = [threading.Thread(target=it) for it in (self._renew, self._settle)]
+        for other in others:
+            other.start()
+        try:
+            with ThreadPoolExecutor(self.concurrency) as handlers:
+                self._claim(handlers)
+        finally:
+            self._ends.put(None)
+            self._done.set()
+            for other in others:
+                other.join()
+
+    def _claim(self, handlers: ThreadPoolExecutor) -> None:
+        claim_id, free, pause = "", 0, 0.05
+        while not self._stopping:
+            if not claim_id:
+                self._free.acquire()
+                claim_id, free = str(uuid.uuid4()), 1
+                while free < self.concurrency and self._free.acquire(blocking=False):
+                    free += 1
+            fields = {"lease": self.lease, "consumer": self.consumer, "claim_id": claim_id}
+            try:
+                self._is_waiting = True
+                jobs = self._claims.claim(free, **fields)
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                if isinstance(error, ApiError) and not error.is_retryable and error.status != 404:
+                    raise
+                # The same claim is repeated: it returns the leases that it may have been granted.
+                if not self._stopping:
+                    log.warning("a claim failed, and is repeated: %s", error)
+                    time.sleep(pause)
+                    pause = min(pause * 2, 2)
+                    continue
+                jobs = self._take_back(free, fields)
+            finally:
+                self._is_waiting = False
+            claim_id, pause = "", 0.05
+            for job in jobs:
+                self._held[job.delivery["token"]] = job
+                handlers.submit(self._handle, job)
+            for _ in range(free - len(jobs)):
+                self._free.release()
+
+    def _take_back(self, free: int, fields: dict[str, Any]) -> list[Job]:
+        """Repeats the claim that a stop has cut: its leases would last until their deadline."""
+        try:
+            return self.client.claim(free, wait=0, **fields)
+        except (OSError, http.client.HTTPException, ApiError):
+            return []
+
+    def _handle(self, job: Job) -> None:
+        outcome: Optional[Outcome] = Release()
+        try:
+            if not self._stopping:
+                outcome = self.handler(job)
+            item = job.settlement(Ack() if outcome is None else outcome)
+        except BaseException as error:
+            log.warning("the handler of %s failed", job.id, exc_info=True)
+            item = job.settlement(Retry(f"{type(error).__name__}: {error}"))
+        self._ends.put(item)
+        self._free.release()
+
+    def _settle(self) -> None:
+        """Settles what has ended, all of it at once."""
+        is_last = False
+        while not is_last:
+            items, item = [], self._ends.get()
+            while item is not None:
+                items.append(item)
+                if len(items) == 100 or self._ends.empty():
+                    break
+                item = self._ends.get()
+            is_last = item is None
+            try:
+                results = self.client.settle(items) if items else []
+                self.settled += sum(it["outcome"].endswith("settled") for it in results)
+            except Exception as error:
+                # Their leases expire, and the messages are delivered again.
+                log.error("%d messages could not be settled: %s", len(items), error)
+            for item in items:
+                self._held.pop(item["token"], None)
+
+    def _renew(self) -> None:
+        while not self._done.wait(self.lease / 3):
+            jobs = list(self._held.values())[:1000]
+            if not jobs:
+                continue
+            try:
+                for job, result in zip(jobs, self.client.extend(jobs, self.lease)):
+                    if result["outcome"] != "extended" or result["cancel_requested"]:
+                        job.cancelled.set()
+            except Exception as error:
+                log.warning("leases could not be renewed: %s", error)
+
+
+def named(name: str, value: Any) -> dict[str, Any]:
+    """Returns the member for a value: bytes in base64, text and all else as JSON."""
+    if isinstance(value, (bytes, bytearray)):
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+    return {name: value}
+
+
+def ms(seconds: float) -> str:
+    """Returns seconds as the API has durations."""
+    return f"{round(seconds * 1000)}ms"

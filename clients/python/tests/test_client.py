@@ -1,0 +1,291 @@
+"""Against a real `delayline serve`: in memory, and on the Redis of DELAYLINE_TEST_URL if it is set."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+from delayline import Ack, ApiError, Client, Reject, Retry, Snooze, Worker  # noqa: E402
+
+BIN = os.environ["DELAYLINE_BIN"]
+URLS = ["memory:"] + [url for url in [os.environ.get("DELAYLINE_TEST_URL")] if url]
+
+
+class Serve:
+    """A server of its own queue. Started again, it has the same address and secret."""
+
+    def __init__(self, url, queue):
+        self.url, self.queue, self.listen = url, queue, "127.0.0.1:0"
+        self.start()
+
+    def start(self):
+        env = os.environ | {"DELAYLINE_URL": self.url, "DELAYLINE_CLAIM_SECRET": "secret"}
+        args = [BIN, "serve", "--listen", self.listen, self.queue]
+        self.process = subprocess.Popen(
+            args, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.at = self.process.stdout.readline().strip().rstrip("/")
+        self.listen = self.at.removeprefix("http://")
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(30)
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
+
+
+def filled(value, saved):
+    if isinstance(value, str) and value.startswith("$"):
+        return saved[value[1:]]
+    if isinstance(value, list):
+        return [filled(item, saved) for item in value]
+    if isinstance(value, dict):
+        return {name: filled(item, saved) for name, item in value.items()}
+    return value
+
+
+def matches(expected, answer):
+    if expected == "*":
+        return answer is not None
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        return all(name in answer and matches(it, answer[name]) for name, it in expected.items())
+    if isinstance(expected, list) and isinstance(answer, list):
+        return len(expected) == len(answer) and all(map(matches, expected, answer))
+    return expected == answer
+
+
+class Tests(unittest.TestCase):
+    def each(self):
+        for url in URLS:
+            with self.subTest(url=url.split("//")[0]), Serve(url, f"q{time.time_ns()}") as serve:
+                yield serve, Client(serve.at, serve.queue)
+
+    def test_scenarios(self):
+        scenarios = json.loads((HERE.parent.parent / "scenarios.json").read_text())
+        for scenario in scenarios:
+            for _, client in self.each():
+                saved = {}
+                for step in scenario["steps"]:
+                    status = None
+                    try:
+                        # A send of one message answers 201, which the client does not tell apart.
+                        answer = client.call("POST", step["path"], filled(step["body"], saved), 60)
+                    except ApiError as error:
+                        status, answer = error.status, error.problem
+                    self.assertEqual(status, step["status"] if step["status"] >= 400 else None)
+                    expected = filled(step.get("answer"), saved)
+                    self.assertTrue(expected is None or matches(expected, answer), (step, answer))
+                    for name, place in step.get("save", {}).items():
+                        found = answer
+                        for part in place:
+                            found = found[part]
+                        saved[name] = found
+
+    def test_a_worker_handles_each_outcome(self):
+        for serve, client in self.each():
+            outcomes = {
+                "ack": Ack(result={"n": 1}, messages=[{"id": "next", "payload": 1}]),
+                "next": None,
+                "reject": Reject("never"),
+                "snooze": Snooze(0.01),
+                "raise": Retry("again", 0.01),
+            }
+            seen, lock = [], threading.Lock()
+
+            def handle(job):
+                with lock:
+                    seen.append(job.id)
+                    count = seen.count(job.id)
+                if job.id in ("snooze", "raise") and count > 1:
+                    return None
+                return outcomes[job.id]
+
+            for name in ("ack", "reject", "snooze", "raise"):
+                client.send("x", id=name, keep_result="1m")
+            worker = Worker(client, handle, concurrency=3)
+            thread = threading.Thread(target=worker.run, args=(False,))
+            thread.start()
+            wait_until(lambda: counts(client)["acked_total"] == 4 and counts(client)["dead"] == 1)
+            worker.stop()
+            thread.join(20)
+            self.assertFalse(thread.is_alive())
+            self.assertEqual(sorted(seen), ["ack", "next", "raise", "raise", "reject", "snooze", "snooze"])
+            progress = client.call("GET", "/messages/ack/progress")
+            self.assertEqual((progress["state"], progress["result"]), ("acked", '{"n":1}'))
+            self.assertEqual(worker.settled, 7)
+
+    def test_leases_are_renewed_and_cancels_heard(self):
+        for _, client in self.each():
+            started, heard = threading.Event(), threading.Event()
+
+            def handle(job):
+                started.set()
+                # Longer than the lease.
+                if job.cancelled.wait(20):
+                    heard.set()
+
+            client.send("x", id="a", max_crashes=1)
+            worker = Worker(client, handle, lease=0.6)
+            thread = threading.Thread(target=worker.run, args=(False,))
+            thread.start()
+            self.assertTrue(started.wait(20))
+            time.sleep(1.5)
+            self.assertEqual(counts(client)["leased"], 1)
+            with self.assertRaises(ApiError) as refused:
+                client.call("DELETE", "/messages/a")
+            self.assertEqual(refused.exception.problem["outcome"], "in_flight")
+            self.assertTrue(heard.wait(20))
+            worker.stop()
+            thread.join(20)
+            self.assertEqual(counts(client)["crashed_total"], 0)
+
+    def test_a_signal_ends_a_worker_and_leaves_no_lease(self):
+        for serve, client in self.each():
+            worker = start_worker(serve, 0)
+            client.send("x", id="a")
+            wait_until(lambda: counts(client)["acked_total"] == 1)
+            begin = time.monotonic()
+            worker.send_signal(signal.SIGTERM)
+            self.assertEqual(worker.wait(20), 0)
+            # Its poll would have waited for 20 s.
+            self.assertLess(time.monotonic() - begin, 15)
+            wait_until(lambda: counts(client)["leased"] == 0)
+            self.assertEqual(counts(client)["crashed_total"], 0)
+
+    def test_nothing_is_lost_by_kills(self):
+        url = URLS[-1]
+        if url == "memory:":
+            self.skipTest("a queue in memory ends with its server")
+        with Serve(url, f"q{time.time_ns()}") as serve:
+            client = Client(serve.at, serve.queue, patience=30)
+            workers = [start_worker(serve, 0.02) for _ in range(3)]
+            total = 300
+            for number in range(total):
+                client.send(number, id=f"m{number}", max_crashes=100)
+                if number in (60, 120, 180):
+                    workers[0].kill()
+                    workers[0].wait()
+                    workers[0] = start_worker(serve, 0.02)
+                if number in (90, 210):
+                    serve.stop(signal.SIGKILL)
+                    serve.start()
+            wait_until(lambda: counts(client)["acked_total"] == total, 60)
+            for worker in workers:
+                worker.send_signal(signal.SIGTERM)
+                self.assertEqual(worker.wait(30), 0)
+            self.assertEqual([counts(client)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
+
+    def test_nothing_is_lost_by_cut_connections(self):
+        for serve, direct in self.each():
+            cuts = Cuts(serve.listen)
+            client, seen, live, lock = Client(cuts.at, serve.queue, patience=30), set(), set(), threading.Lock()
+            twice = []
+
+            def handle(job):
+                with lock:
+                    seen.add(job.id)
+                    twice.extend([job.id] if job.id in live and not job.cancelled.is_set() else [])
+                    live.add(job.id)
+                time.sleep(0.005)
+                with lock:
+                    live.discard(job.id)
+
+            # Cut where no close is seen, a lease lasts until its deadline.
+            workers = [Worker(client, handle, concurrency=4, lease=3) for _ in range(2)]
+            threads = [threading.Thread(target=it.run, args=(False,)) for it in workers]
+            for thread in threads:
+                thread.start()
+            ids = {f"m{number}" for number in range(300)}
+            for id in ids:
+                client.send("x", id=id, max_crashes=1000)
+            wait_until(lambda: counts(direct)["acked_total"] == len(ids), 60)
+            for worker in workers:
+                worker.stop()
+            for thread in threads:
+                thread.join(60)
+            cuts.end()
+            self.assertGreater(cuts.count, 20)
+            self.assertEqual((seen, twice), (ids, []))
+            self.assertEqual([counts(direct)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
+
+
+class Cuts:
+    """A proxy that cuts each connection after a random number of bytes."""
+
+    def __init__(self, upstream):
+        host, port = upstream.rsplit(":", 1)
+        self.upstream, self.count, self.random = (host, int(port)), 0, random.Random(7)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.at = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            pair = (client, socket.create_connection(self.upstream))
+            left = [self.random.randrange(200, 20_000)]
+            for one, other in (pair, pair[::-1]):
+                threading.Thread(target=self.copy, args=(one, other, pair, left), daemon=True).start()
+
+    def copy(self, one, other, pair, left):
+        try:
+            while data := one.recv(65_536):
+                other.sendall(data[: max(0, left[0])])
+                left[0] -= len(data)
+                if left[0] <= 0:
+                    self.count += 1
+                    break
+        except OSError:
+            pass
+        for end in pair:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def end(self):
+        self.listener.close()
+
+
+def counts(client):
+    return client.call("GET", "")
+
+
+def wait_until(condition, seconds=30):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError("it does not come true")
+        time.sleep(0.02)
+
+
+def start_worker(serve, pause):
+    code = (
+        "import sys, time; from delayline import Client, Worker; "
+        f"Worker(Client({serve.at!r}, {serve.queue!r}), lambda job: time.sleep({pause}), lease=2).run()"
+    )
+    env = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
+    return subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,279 @@
+//! Consumers over HTTP: claim and extend. `settle.rs` ends leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use axum::response::{IntoResponse as _, Response};
+use delayline::backend::{
+    Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply,
+};
+use delayline::message::MessageState;
+use delayline::{Error, MessageId, Timestamp, limits};
+use delayline_json::{self as json, rfc3339};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::input::{MOST_OBJECT_BYTES, members, object, whole};
+use super::place::Place;
+use super::problem::{Problem, answer};
+use crate::audited::to_the_end;
+use crate::context::{Context, ForWorkers};
+use crate::failure::Failure;
+use crate::pull::hold::Hold;
+use crate::pull::polls::Granted;
+use crate::pull::token::Token;
+use crate::served::Served;
+
+/// Leases messages, and waits for them.
+pub(super) async fn claim(
+    place: Place,
+    ForWorkers(context): ForWorkers,
+    request: Request,
+) -> Result<Response, Problem> {
+    let served = consumed(&context, &place.queue).await?;
+    let (kind, body) = whole(&context, request, MOST_OBJECT_BYTES).await?;
+    let names = ["max", "lease", "wait", "consumer", "claim_id"];
+    let asked = if body.is_empty() { Map::new() } else { members(kind, &body, &names)? };
+    drop(body);
+    let Asked { claim, claim_id, wait } = Asked::read(&context, &place.queue, &asked)?;
+    let (polls, queue, stop) = (&served.polls, &served.queue, &context.shared.stop);
+    let hold = Hold::new(&polls.claims, queue, claim.claim_id).await;
+    let deadline = (!wait.is_zero() && !stop.is_cancelled()).then(|| Instant::now() + wait);
+    let granted = polls.claim(queue, claim, &hold, deadline, stop).await?;
+    tracing::debug!(
+        target: "delayline_web::audit",
+        visitor = %json::harmless_line(&context.visitor.name),
+        action = "claim",
+        queue = place.queue,
+        messages = granted.claimed.deliveries.len(),
+        "action"
+    );
+    Ok(answered(&granted, &claim_id, hold))
+}
+
+/// Extends leases.
+pub(super) async fn extend(
+    place: Place,
+    ForWorkers(context): ForWorkers,
+    request: Request,
+) -> Result<Response, Problem> {
+    let served = consumed(&context, &place.queue).await?;
+    let asked = object(&context, request, &["leases", "lease"]).await?;
+    let lease = lease(&asked)?;
+    let Some(Value::Array(items)) = asked.get("leases") else {
+        return Err(Failure::Wrong("leases must be an array of objects".to_owned()).into());
+    };
+    let (mut leases, mut wrong) = (Vec::new(), Vec::new());
+    for (index, item) in items.iter().enumerate() {
+        match held(item) {
+            Ok(one) => leases.push(one),
+            Err(why) => wrong.push((index, why)),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::Items(wrong).into());
+    }
+    let ids: Vec<MessageId> = leases.iter().map(|(id, _)| id.clone()).collect();
+    let op = Op::Extend(Extend::new(leases, lease));
+    let reply = to_the_end(async move { served.queue.apply(&op).await }).await??.reply;
+    let Reply::Extend(items) = reply else { return Err(Failure::Protocol.into()) };
+    let told = ids.iter().zip(items).map(|(id, item)| Value::Object(extended(id, item)));
+    Ok(answer(StatusCode::OK, &json!({ "results": told.collect::<Value>() })))
+}
+
+/// Returns the queue of a consumer. Where queues are looked for, it may not exist yet.
+pub(super) async fn consumed(context: &Context, name: &str) -> Result<Arc<Served>, Failure> {
+    if let Some(served) = context.known.queues.get(name) {
+        return Ok(Arc::clone(served));
+    }
+    if !context.visitor.knows(name) {
+        return Err(context.unknown_queue());
+    }
+    match context.shared.directory.open_for_consumers(name).await {
+        Some(opened) => Ok(opened?),
+        None => Err(context.unknown_queue()),
+    }
+}
+
+/// What a client asks for.
+struct Asked {
+    claim: Claim,
+    /// As the client names it.
+    claim_id: String,
+    wait: Duration,
+}
+
+impl Asked {
+    fn read(context: &Context, queue: &str, members: &Map<String, Value>) -> Result<Self, Failure> {
+        let max = match members.get("max") {
+            None => 1,
+            Some(max) => {
+                let most = limits::MAX_BATCH;
+                let max = max.as_u64().and_then(|max| usize::try_from(max).ok());
+                max.filter(|max| (1..=most).contains(max))
+                    .ok_or_else(|| Failure::Wrong(format!("max is a number from 1 to {most}")))?
+            }
+        };
+        let wait = duration(members, "wait")?.unwrap_or(USUAL_WAIT);
+        if wait > LONGEST_WAIT {
+            let most = LONGEST_WAIT.as_secs();
+            return Err(Failure::Wrong(format!("wait is at most {most}s")));
+        }
+        let consumer = text(members, "consumer")?;
+        let claim_id = text(members, "claim_id")?;
+        if claim_id.is_some_and(|id| !(1..=MOST_CLAIM_ID_BYTES).contains(&id.len())) {
+            let most = MOST_CLAIM_ID_BYTES;
+            return Err(Failure::Wrong(format!("claim_id has 1 to {most} bytes")));
+        }
+        if claim_id.is_some() && consumer.is_none() {
+            let why = "a claim_id needs a consumer, whose latest claim can be repeated";
+            return Err(Failure::Wrong(why.to_owned()));
+        }
+        let visitor = context.visitor.name.as_bytes();
+        let consumer = match consumer {
+            Some(name) => ConsumerName::try_from(name)?,
+            None => ConsumerName::new(Bytes::copy_from_slice(
+                visitor.get(..limits::MAX_CONSUMER_BYTES).unwrap_or(visitor),
+            ))
+            .or_else(|_| ConsumerName::try_from("http"))?,
+        };
+        let claim_id = claim_id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
+        let parts = [visitor, queue.as_bytes(), consumer.as_bytes(), claim_id.as_bytes()];
+        let real = context.shared.claim_ids.of(parts);
+        Ok(Self { claim: Claim::new(consumer, real, max, lease(members)?), claim_id, wait })
+    }
+}
+
+/// The answer to a claim. The leases count as delivered once the connection takes its body.
+fn answered(granted: &Granted, claim_id: &str, hold: Hold) -> Response {
+    let Granted { claimed, at } = granted;
+    let deliveries: Value = claimed.deliveries.iter().map(|it| delivery(it, *at)).collect();
+    let value = json!({
+        "claim_id": claim_id,
+        "deliveries": deliveries,
+        "more": claimed.more,
+        "next": claimed.next.map(rfc3339),
+    });
+    let body = Bytes::from(json::harmless_json(&value.to_string()));
+    let length = HeaderValue::from(body.len());
+    // An empty answer says nothing of leases that another request of this claim is granted.
+    let has_leases = !claimed.deliveries.is_empty();
+    let body = Full::new(body).map_frame(move |frame| {
+        if has_leases {
+            hold.delivered();
+        }
+        frame
+    });
+    let headers =
+        [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CONTENT_LENGTH, length)];
+    (headers, Body::new(body)).into_response()
+}
+
+/// A leased message.
+fn delivery(delivery: &Delivery, at: Option<Timestamp>) -> Value {
+    let info = &delivery.message.info;
+    let headers = &delivery.message.headers;
+    let token = Token { lease: delivery.lease, failures: info.failures };
+    let mut object = json::id(&info.id);
+    object.extend([json::named("payload", &delivery.message.payload)]);
+    let deadline = match info.state {
+        MessageState::Leased { deadline, .. } => Some(deadline),
+        _ => None,
+    };
+    let lateness = at.map(|at| delivery.lateness(at).as_millis());
+    let keep = headers.result_retention().map(|keep| format!("{}ms", keep.as_ms()));
+    let members: [(&str, Value); 13] = [
+        ("token", token.write().into()),
+        ("deadline", deadline.map(rfc3339).into()),
+        ("headers", json::headers(headers)),
+        ("keep_result", keep.into()),
+        ("priority", info.priority.name().into()),
+        ("due", rfc3339(info.due).into()),
+        ("lateness_ms", lateness.and_then(|ms| u64::try_from(ms).ok()).into()),
+        ("epoch", info.epoch.into()),
+        ("failures", info.failures.into()),
+        ("max_failures", info.max_failures.into()),
+        ("crashes", info.crashes.into()),
+        ("max_crashes", info.max_crashes.into()),
+        ("last_error", info.last_error.clone().into()),
+    ];
+    object.extend(members.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(object)
+}
+
+fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
+    let mut value = json::id(id);
+    let outcome = match extended {
+        Extended::Done { deadline, cancel_requested } => {
+            value.insert("deadline".to_owned(), rfc3339(deadline).into());
+            value.insert("cancel_requested".to_owned(), cancel_requested.into());
+            "extended"
+        }
+        Extended::Stale => "stale",
+        _ => "missing",
+    };
+    value.insert("outcome".to_owned(), outcome.into());
+    value
+}
+
+/// The id and the lease of an item of an extension.
+fn held(item: &Value) -> Result<(MessageId, Lease), String> {
+    let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
+    let known = ["id", "id_base64", "token"];
+    if members.keys().any(|name| !known.contains(&name.as_str())) {
+        return Err(format!("it may only have the members {known:?}"));
+    }
+    let text = |name: &str| members.get(name).map(|value| value.as_str().unwrap_or_default());
+    let id = message_id(text("id"), text("id_base64"))?;
+    Ok((id, token(text("token"))?.lease))
+}
+
+/// The id that an item names.
+pub(super) fn message_id(id: Option<&str>, base64: Option<&str>) -> Result<MessageId, String> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let id = match (id, base64) {
+        (Some(id), None) => MessageId::new(id.to_owned()),
+        (None, Some(base64)) => {
+            MessageId::new(STANDARD.decode(base64).map_err(|_| "id_base64 is not base64")?)
+        }
+        _ => return Err("it must have one of id and id_base64, a string".to_owned()),
+    };
+    id.map_err(|violation| violation.to_string())
+}
+
+/// The lease that an item names.
+pub(super) fn token(text: Option<&str>) -> Result<Token, String> {
+    let text = text.ok_or("it must have the token of the delivery")?;
+    Token::read(text).ok_or_else(|| "the token is not one of a delivery".to_owned())
+}
+
+fn lease(members: &Map<String, Value>) -> Result<Millis, Failure> {
+    let lease = duration(members, "lease")?.unwrap_or(USUAL_LEASE);
+    Ok(Millis::try_from(lease).map_err(Error::from)?)
+}
+
+fn duration(members: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Failure> {
+    let Some(text) = text(members, name)? else { return Ok(None) };
+    json::duration(text).map(Some).map_err(|why| Failure::Wrong(format!("{name}: {why}")))
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, Failure> {
+    match members.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Failure::Wrong(format!("{name} must be a string"))),
+    }
+}
+
+const USUAL_LEASE: Duration = Duration::from_secs(30);
+const USUAL_WAIT: Duration = Duration::from_secs(20);
+/// Many proxies end a request after 60 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(50);
+const MOST_CLAIM_ID_BYTES: usize = 64;

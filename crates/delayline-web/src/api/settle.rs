@@ -1,0 +1,312 @@
+//! Ends of leases.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline::backend::{
+    HandOff, HandedOff, Millis, NewMessage, NewResult, Op, Outcome, Reply, Schedule, Settled,
+    Settlement,
+};
+use delayline::codec::Raw;
+use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
+use delayline_json::{self as json, Fields, rfc3339};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::input::{MOST_BODY_BYTES, whole};
+use super::place::Place;
+use super::problem::{Problem, answer, problem};
+use super::pull::{consumed, message_id, token};
+use crate::audited::to_the_end;
+use crate::context::ForWorkers;
+use crate::failure::Failure;
+use crate::pull::token::Token;
+
+/// Ends many leases. Each is answered, in order.
+pub(super) async fn settle(
+    place: Place,
+    ForWorkers(context): ForWorkers,
+    request: Request,
+) -> Result<Response, Problem> {
+    let served = consumed(&context, &place.queue).await?;
+    let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
+    if kind.as_deref() != Some("application/json") {
+        return Err(Failure::MediaType("application/json").into());
+    }
+    let items = items(&body)?;
+    let plain = Op::Settle(pick(&items, false).map(|item| item.settlement.clone()).collect());
+    let carrying = Op::HandOff(pick(&items, true).cloned().collect());
+    // Nothing is sent unless all of it may be.
+    let all = items.iter().map(|item| item.settlement.clone()).collect();
+    Op::Settle(all).validate()?;
+    if pick(&items, true).next().is_some() {
+        carrying.validate()?;
+    }
+    let visitor = json::harmless_line(&context.visitor.name);
+    let name = place.queue;
+    let work = async move {
+        // The messages take as much memory, until they are sent.
+        let _counts = body;
+        let plain = apply(&served.queue, &plain).await;
+        let carrying = apply(&served.queue, &carrying).await;
+        let response = told(&items, plain, carrying);
+        tracing::debug!(
+            target: "delayline_web::audit",
+            %visitor,
+            action = "settle",
+            queue = name,
+            messages = items.len(),
+            outcome = response.status().as_u16(),
+            "action"
+        );
+        response
+    };
+    Ok(to_the_end(work).await?)
+}
+
+/// The items that carry messages or a result, or those that do not.
+fn pick(items: &[HandOff], carrying: bool) -> impl Iterator<Item = &HandOff> {
+    items.iter().filter(move |item| carries(item) == carrying)
+}
+
+const fn carries(item: &HandOff) -> bool {
+    !item.messages.is_empty() || item.result.is_some()
+}
+
+/// The results of an operation's items in order. One without items is not sent.
+async fn apply(queue: &Queue<Bytes, Raw>, op: &Op) -> Result<Vec<HandedOff>, Error> {
+    if matches!(op, Op::Settle(items) if items.is_empty())
+        || matches!(op, Op::HandOff(items) if items.is_empty())
+    {
+        return Ok(Vec::new());
+    }
+    match queue.apply(op).await?.reply {
+        Reply::Settle(items) => Ok(items.into_iter().map(HandedOff::from).collect()),
+        Reply::HandOff(items) => Ok(items),
+        _ => Err(delayline::backend::Error::new(delayline::ErrorKind::Protocol).into()),
+    }
+}
+
+fn told(
+    items: &[HandOff],
+    plain: Result<Vec<HandedOff>, Error>,
+    carrying: Result<Vec<HandedOff>, Error>,
+) -> Response {
+    let failure = plain.as_ref().err().or(carrying.as_ref().err()).cloned();
+    let (mut plain, mut carrying) = (plain.map(Vec::into_iter), carrying.map(Vec::into_iter));
+    let results: Value = items
+        .iter()
+        .map(|item| {
+            let of = if carries(item) { &mut carrying } else { &mut plain };
+            let mut value = json::id(&item.settlement.id);
+            match of {
+                Ok(results) => {
+                    if let Some(result) = results.next() {
+                        value.extend(settled(item, &result));
+                    }
+                }
+                Err(error) => {
+                    value.insert("outcome".to_owned(), "failed".into());
+                    value.insert("class".to_owned(), error.class().name().into());
+                }
+            }
+            Value::Object(value)
+        })
+        .collect();
+    match failure {
+        None => answer(StatusCode::OK, &json!({ "results": results })),
+        Some(error) => {
+            let detail = "some are not known to be settled; repeat those with the outcome `failed`";
+            let more = Map::from_iter([("results".to_owned(), results)]);
+            problem(Failure::Queue(error).status(), detail, more)
+        }
+    }
+}
+
+/// What became of a lease.
+fn settled(item: &HandOff, result: &HandedOff) -> Map<String, Value> {
+    let mut value = Map::new();
+    let (outcome, state) = match result.settled {
+        Settled::Done { status } => ("settled", Some(status)),
+        Settled::AlreadyDone { ended } => ("already_settled", ended),
+        Settled::Stale => ("stale", None),
+        _ => ("missing", None),
+    };
+    value.insert("outcome".to_owned(), outcome.into());
+    if let Some(state) = state {
+        value.insert("state".to_owned(), state.name().into());
+    }
+    if item.result.is_some() {
+        value.insert("result_kept".to_owned(), result.result_kept.into());
+    }
+    if !item.messages.is_empty() {
+        let sent = item.messages.iter().zip(&result.messages);
+        let sent = sent.map(|(message, enqueued)| Value::Object(followed(&message.id, *enqueued)));
+        value.insert("messages".to_owned(), sent.collect());
+    }
+    value
+}
+
+/// What became of a message that follows.
+fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
+    let mut value = json::id(id);
+    value.insert("outcome".to_owned(), enqueued.name().into());
+    if let Enqueued::Created { due } = enqueued {
+        value.insert("due".to_owned(), rfc3339(due).into());
+    }
+    value
+}
+
+/// All settlements of a body, unless one of them is not valid.
+fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
+    let wrong =
+        || Failure::Wrong("the body must be an object with the array settlements".to_owned());
+    let mut members: BTreeMap<String, &RawValue> =
+        serde_json::from_slice(body).map_err(|_| wrong())?;
+    let parts = members.remove("settlements").ok_or_else(wrong)?;
+    if !members.is_empty() {
+        return Err(wrong());
+    }
+    let parts: Vec<&RawValue> = serde_json::from_str(parts.get()).map_err(|_| wrong())?;
+    if parts.len() > limits::MAX_BATCH {
+        let (more, most) = (parts.len(), limits::MAX_BATCH);
+        let why = format!("there are {more} settlements in the body; at most {most} are allowed");
+        return Err(Failure::Wrong(why));
+    }
+    let (mut items, mut wrong) = (Vec::new(), Vec::new());
+    for (index, part) in parts.into_iter().enumerate() {
+        match item(part) {
+            Ok(item) => items.push(item),
+            Err(why) => wrong.push((index, why)),
+        }
+    }
+    if wrong.is_empty() { Ok(items) } else { Err(Failure::Items(wrong)) }
+}
+
+fn item(part: &RawValue) -> Result<HandOff, String> {
+    let members: Members<'_> =
+        serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
+    if let Some(name) = members.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        let name: String = name.chars().take(40).collect();
+        return Err(format!("unknown member {name:?}"));
+    }
+    let text = |name: &str| -> Result<Option<String>, String> {
+        let Some(value) = members.get(name) else { return Ok(None) };
+        let text = serde_json::from_str(value.get());
+        text.map(Some).map_err(|_| format!("{name} must be a string"))
+    };
+    let id = message_id(text("id")?.as_deref(), text("id_base64")?.as_deref())?;
+    let token = token(text("token")?.as_deref())?;
+    let schedule = schedule(text("delay")?, text("at")?)?;
+    let error = text("error")?;
+    let name = text("outcome")?.unwrap_or_default();
+    let (takes_schedule, takes_error) = (["retry", "snooze"], ["retry", "reject"]);
+    if schedule.is_some() && !takes_schedule.contains(&name.as_str()) {
+        return Err("delay and at are for retry and snooze".to_owned());
+    }
+    if error.is_some() && !takes_error.contains(&name.as_str()) {
+        return Err("error is for retry and reject".to_owned());
+    }
+    let error = error.unwrap_or_default();
+    let outcome = match name.as_str() {
+        "ack" => Outcome::Ack,
+        "retry" => Outcome::Retry { schedule: schedule.unwrap_or_else(|| backoff(token)), error },
+        "snooze" => Outcome::Snooze { schedule: schedule.ok_or("a snooze needs delay or at")? },
+        "release" => Outcome::Release,
+        "reject" => Outcome::Reject { error },
+        _ => return Err("outcome is ack, retry, snooze, release or reject".to_owned()),
+    };
+    let result = result(&members, &text)?;
+    if result.is_some() && outcome != Outcome::Ack {
+        return Err("a result is for ack".to_owned());
+    }
+    let messages = messages(&members)?;
+    let settlement = Settlement::new(id, token.lease, outcome);
+    Ok(HandOff::new(settlement, messages).with_result(result))
+}
+
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// When the message is due again.
+fn schedule(delay: Option<String>, at: Option<String>) -> Result<Option<Schedule>, String> {
+    match (delay, at) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err("it has both delay and at".to_owned()),
+        (Some(delay), None) => {
+            let delay = Millis::try_from(json::duration(&delay)?);
+            Ok(Some(Schedule::In(delay.map_err(|violation| violation.to_string())?)))
+        }
+        (None, Some(at)) => {
+            let at = Timestamp::try_from(json::instant(&at)?);
+            Ok(Some(Schedule::At(at.map_err(|violation| violation.to_string())?)))
+        }
+    }
+}
+
+/// The delay of a retry that names none.
+fn backoff(token: Token) -> Schedule {
+    let random = || u64::from_be_bytes(Uuid::new_v4().as_u64_pair().0.to_be_bytes());
+    let delay = RetryPolicy::default().delay(token.failures.saturating_add(1), random);
+    Schedule::In(Millis::try_from(delay).unwrap_or(Millis::MAX))
+}
+
+fn result(
+    members: &Members<'_>,
+    text: &impl Fn(&str) -> Result<Option<String>, String>,
+) -> Result<Option<NewResult>, String> {
+    let bytes = match (members.get("result"), text("result_base64")?) {
+        (None, None) => None,
+        (Some(value), None) => Some(json::text_or_compact("result", value)?),
+        (None, Some(base64)) => {
+            let bytes = STANDARD.decode(base64);
+            Some(Bytes::from(bytes.map_err(|_| "result_base64 is not base64".to_owned())?))
+        }
+        (Some(_), Some(_)) => return Err("it has both result and result_base64".to_owned()),
+    };
+    let keep = text("keep_result")?.map(|keep| json::duration(&keep)).transpose()?;
+    match (bytes, keep) {
+        (Some(bytes), Some(keep)) => {
+            let keep = Millis::try_from(keep).map_err(|violation| violation.to_string())?;
+            Ok(Some(NewResult::new(bytes, keep)))
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) => Err("a result needs keep_result".to_owned()),
+        (None, Some(_)) => Err("keep_result needs a result".to_owned()),
+    }
+}
+
+/// The messages that follow. One without an id gets one.
+fn messages(members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
+    let Some(parts) = members.get("messages") else { return Ok(Vec::new()) };
+    let parts: Vec<&RawValue> = serde_json::from_str(parts.get())
+        .map_err(|_| "messages must be an array of objects".to_owned())?;
+    if parts.len() > limits::MAX_FOLLOW_UPS {
+        let most = limits::MAX_FOLLOW_UPS;
+        return Err(format!("at most {most} messages can follow one settlement"));
+    }
+    let read = |(index, part): (usize, &RawValue)| {
+        let fields = Fields::from_json(part.get().as_bytes());
+        let message = fields.and_then(|it| it.message(|| Ok(Uuid::now_v7().to_string())));
+        message.map_err(|why| format!("messages[{index}]: {why}"))
+    };
+    parts.into_iter().enumerate().map(read).collect()
+}
+
+const NAMES: [&str; 11] = [
+    "id",
+    "id_base64",
+    "token",
+    "outcome",
+    "delay",
+    "at",
+    "error",
+    "result",
+    "result_base64",
+    "keep_result",
+    "messages",
+];

@@ -1,5 +1,6 @@
 //! One queue of a directory.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,15 +12,19 @@ use delayline_core::{
 };
 use tokio::sync::Notify;
 
-use crate::directory::Inner;
+use crate::clock::Clock as MachineClock;
+use crate::contents::Contents;
+use crate::log::Log;
 use crate::record::{self, Clock};
-use crate::replay::Contents;
 
 /// A queue that is stored in a [`Directory`](crate::Directory). Share it between tasks with an
 /// [`Arc`].
 pub struct FileBackend {
-    directory: Arc<Inner>,
+    log: Arc<Log>,
+    clock: Arc<MachineClock>,
     queue: Arc<Queue>,
+    /// Keeps the directory open.
+    _directory: Arc<dyn Any + Send + Sync>,
 }
 
 /// A queue.
@@ -65,8 +70,14 @@ impl Queue {
 }
 
 impl FileBackend {
-    pub(crate) const fn new(directory: Arc<Inner>, queue: Arc<Queue>) -> Self {
-        Self { directory, queue }
+    pub(crate) fn new(
+        directory: Arc<dyn Any + Send + Sync>,
+        log: &Arc<Log>,
+        clock: &Arc<MachineClock>,
+        queue: &Arc<Queue>,
+    ) -> Self {
+        let (log, clock, queue) = (Arc::clone(log), Arc::clone(clock), Arc::clone(queue));
+        Self { log, clock, queue, _directory: directory }
     }
 
     /// Takes all elements out of a destination of relays, as its consumers would, and returns them once
@@ -81,7 +92,7 @@ impl FileBackend {
     ///
     /// Like [`Backend::apply`].
     pub async fn take_relayed(&self, key: &DestinationKey) -> Result<Vec<Element>, Error> {
-        let log = &self.directory.log;
+        let log = &self.log;
         let body = record::take(self.queue.number, key);
         let bytes = body.len();
         let room = log.room(bytes, false).await?;
@@ -101,7 +112,7 @@ impl FileBackend {
     /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame that
     /// the reply has to wait for.
     async fn execute(&self, at: At, op: &Op) -> Result<(Applied, bool, u64), Error> {
-        let log = &self.directory.log;
+        let log = &self.log;
         // The name of a new queue precedes its first operation.
         let name = record::queue(self.queue.number, &self.queue.name);
         let mut prepared = None;
@@ -115,7 +126,7 @@ impl FileBackend {
         log.check()?;
         // Read under the lock, so that the instants of operations never go back.
         let (now, clock) = match at {
-            At::Server => (self.directory.clock.now()?, Clock::Machine),
+            At::Server => (self.clock.now()?, Clock::Machine),
             At::Fixed(now) => (now, Clock::Test),
         };
         let (applied, hint) = live.state.apply_and_hint(now, op);
@@ -169,7 +180,7 @@ impl Backend for FileBackend {
         if hint {
             self.queue.bell.notify_one();
         }
-        self.directory.log.durable(last).await?;
+        self.log.durable(last).await?;
         Ok(applied)
     }
 

@@ -12,9 +12,10 @@ use delayline_core::{Error, QueueName, State, Timestamp, Violation};
 use crate::backend::Queue;
 use crate::checkpoint::{Checkpoints, next_size, remove_obsolete};
 use crate::clock::{Clock, MAX_STEP_BACK_MS, machine_ms};
+use crate::contents::{Contents, Stored};
 use crate::disk::{Disk, RealDisk};
 use crate::log::Log;
-use crate::replay::{Contents, Recovered, recover};
+use crate::replay::{Recovered, recover};
 use crate::writer::{CreateError, Segment, Writer};
 use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 
@@ -47,11 +48,11 @@ use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<Inner>);
 
-pub(crate) struct Inner {
+struct Inner {
     path: PathBuf,
     disk: Arc<dyn Disk>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) clock: Clock,
+    log: Arc<Log>,
+    clock: Arc<Clock>,
     checkpoints: Arc<Checkpoints>,
     queues: Mutex<Queues>,
     /// The sequence number with which it was opened, and whether a snapshot of a closed directory had
@@ -108,7 +109,7 @@ impl Directory {
             let now = Timestamp::from_ms(now).unwrap_or_default();
             return Err(OpenError::Clock { now, last });
         }
-        let clock = Clock::new(if is_behind { Timestamp::MIN } else { last });
+        let clock = Arc::new(Clock::new(if is_behind { Timestamp::MIN } else { last }));
         let begun = begin(&*disk, &recovered, options).map_err(|source| OpenError::Io {
             path: path.clone(),
             what: "begin a segment of the log",
@@ -152,7 +153,7 @@ impl Directory {
     pub fn queue(&self, name: QueueName) -> Result<FileBackend, Error> {
         let mut queues = self.0.queues();
         if let Some(queue) = queues.by_name.get(&name) {
-            return Ok(FileBackend::new(Arc::clone(&self.0), Arc::clone(queue)));
+            return Ok(self.backend(queue));
         }
         if queues.by_name.len() == MAX_QUEUES {
             return Err(Violation::TooLong {
@@ -166,7 +167,12 @@ impl Directory {
         let queue = Arc::new(Queue::new(queues.next, name.clone(), State::new(), false));
         queues.next += 1;
         queues.by_name.insert(name, Arc::clone(&queue));
-        Ok(FileBackend::new(Arc::clone(&self.0), queue))
+        Ok(self.backend(&queue))
+    }
+
+    fn backend(&self, queue: &Arc<Queue>) -> FileBackend {
+        let directory = Arc::clone(&self.0);
+        FileBackend::new(directory, &self.0.log, &self.0.clock, queue)
     }
 
     /// Returns the names of all queues that are stored, in order.
@@ -225,7 +231,7 @@ fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::R
 impl Queues {
     fn of(contents: Contents) -> Self {
         let next = contents.queues.keys().next_back().map_or(1, |last| last + 1);
-        let queue = |(number, stored): (u32, crate::replay::Stored)| {
+        let queue = |(number, stored): (u32, Stored)| {
             let name = stored.name.clone();
             (stored.name, Arc::new(Queue::new(number, name, stored.state, true)))
         };

@@ -14,7 +14,7 @@ use delayline_core::{Error, ErrorKind, Timestamp};
 pub enum OpenError {
     /// Another process, or another part of this one, has opened it.
     #[error(
-        "{} is in use by {}: use its HTTP address, or stop it",
+        "{} is in use by {}: stop it first, as one process uses a directory at a time",
         path.display(),
         holder.as_deref().map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
     )]

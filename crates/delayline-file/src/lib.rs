@@ -27,6 +27,7 @@
 mod backend;
 mod checkpoint;
 mod clock;
+mod contents;
 mod directory;
 mod disk;
 mod error;

@@ -91,3 +91,26 @@ impl Record {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{MessageId, Millis, NewMessage, Schedule};
+
+    use super::*;
+    use crate::segment::FRAME;
+
+    #[test]
+    fn an_enqueue_takes_at_most_150_bytes_besides_id_and_payload() {
+        let id = MessageId::try_from("order-12345678901234").unwrap();
+        let message = NewMessage::new(id.clone(), vec![0xff; 100])
+            .schedule(Schedule::In(Millis::new(86_400_000).unwrap()));
+        let mut body = encode_op(&Op::Enqueue(vec![message])).unwrap();
+        stamp(&mut body, 1, Timestamp::MAX, Clock::Machine, u64::MAX);
+        let overhead = body.len() + usize::try_from(FRAME).unwrap() - id.as_bytes().len() - 100;
+        assert!(overhead <= 150, "{overhead}");
+        let Ok(Record::Op { queue: 1, revision: u64::MAX, op, .. }) = Record::decode(&body) else {
+            panic!("it is read as it was written")
+        };
+        assert!(matches!(&op, Op::Enqueue(messages) if messages[0].payload.len() == 100));
+    }
+}

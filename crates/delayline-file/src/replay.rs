@@ -1,146 +1,14 @@
 //! From files to queues: at recovery, and for checkpoints.
 
-use std::collections::BTreeMap;
 use std::io;
 
-use delayline_core::{Op, QueueName, State, Timestamp};
-
 use crate::OpenError;
-use crate::clock::MAX_STEP_BACK_MS;
+use crate::contents::{Contents, Unfit};
 use crate::disk::Disk;
 use crate::names::{self, Named};
-use crate::record::{Clock, Record};
+use crate::record::Record;
 use crate::segment::{Frame, HEADER, Header, MODEL, read_all, was_synced_beyond};
 use crate::snapshot;
-
-/// All queues of a directory.
-#[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub(crate) queues: BTreeMap<u32, Stored>,
-    /// The latest instant of the machine's clock.
-    pub(crate) clock: Timestamp,
-    /// The sequence number of the next frame.
-    pub(crate) next: u64,
-}
-
-/// A queue.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub(crate) name: QueueName,
-    pub(crate) state: State,
-}
-
-impl Stored {
-    pub(crate) const fn new(name: QueueName, state: State) -> Self {
-        Self { name, state }
-    }
-}
-
-impl Contents {
-    /// Does again what a record says.
-    fn redo(&mut self, record: Record) -> Result<(), Unfit> {
-        let unknown = |queue| Unfit::Record(format!("there is no queue {queue}"));
-        match record {
-            Record::Queue { queue, name } => {
-                if self.queues.values().any(|stored| stored.name == name) {
-                    return Err(Unfit::Record(format!("the queue {name} is there twice")));
-                }
-                if self.queues.insert(queue, Stored::new(name, State::new())).is_some() {
-                    return Err(Unfit::Record(format!("the queue {queue} is there twice")));
-                }
-            }
-            Record::Take { queue, key } => {
-                let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
-                stored.state.take_relayed(&key);
-            }
-            Record::Op { queue, at, clock, revision, op } => {
-                let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
-                let found = stored.state.apply(at, &op).revision;
-                if found != revision {
-                    return Err(Unfit::Revision(format!(
-                        "an operation ({}) on {} led to revision {revision}, and now to {found}",
-                        op.name(),
-                        stored.name
-                    )));
-                }
-                if clock == Clock::Machine {
-                    // It never goes back, unless the directory was opened with `accept_clock`.
-                    let is_reset = self.clock.as_ms().saturating_sub(at.as_ms()) > MAX_STEP_BACK_MS;
-                    self.clock = if is_reset { at } else { self.clock.max(at) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Replays a segment up to the frame before `end`, or to its last intact frame if there is no end.
-    /// Returns the offset behind the last frame.
-    fn replay(
-        &mut self,
-        file: &str,
-        bytes: &[u8],
-        header: Header,
-        end: Option<u64>,
-    ) -> Result<u64, OpenError> {
-        let damaged = |offset: usize, reason: &str| OpenError::Damaged {
-            file: file.to_owned(),
-            offset: u64::try_from(offset).unwrap_or(u64::MAX),
-            reason: reason.to_owned(),
-        };
-        if header.first != self.next {
-            let reason = format!("it begins with frame {}, not with {}", header.first, self.next);
-            return Err(damaged(0, &reason));
-        }
-        let mut offset = usize::try_from(HEADER).unwrap_or(usize::MAX);
-        let mut len = header.len;
-        while end.is_none_or(|end| self.next < end) {
-            let frame = Frame::read(bytes, offset, header.salt);
-            let Some(frame) = frame.filter(|frame| frame.sequence == self.next) else {
-                if let Some(end) = end {
-                    let reason = format!("frame {} is unreadable, and {end} follows", self.next);
-                    return Err(damaged(offset, &reason));
-                }
-                if was_synced_beyond(bytes, offset, header.salt) {
-                    return Err(damaged(offset, "a frame that had been synced is unreadable"));
-                }
-                if u64::try_from(bytes.len()).unwrap_or(u64::MAX) < len {
-                    let reason = format!("the file was cut off: it had {len} bytes");
-                    return Err(damaged(bytes.len(), &reason));
-                }
-                break;
-            };
-            let record = Record::decode(frame.body).map_err(Unfit::Record);
-            record.and_then(|record| self.redo(record)).map_err(|unfit| match unfit {
-                Unfit::Revision(reason) | Unfit::Record(reason) if header.model != MODEL => {
-                    OpenError::Version {
-                        file: file.to_owned(),
-                        what: "model",
-                        found: header.model,
-                        supported: MODEL,
-                        reason,
-                    }
-                }
-                Unfit::Revision(reason) | Unfit::Record(reason) => damaged(offset, &reason),
-            })?;
-            self.next += 1;
-            offset = frame.end;
-            len = frame.synced.len;
-        }
-        Ok(u64::try_from(offset).unwrap_or(u64::MAX))
-    }
-
-    /// Returns the revision of a queue.
-    pub(crate) fn revision(state: &mut State) -> u64 {
-        state.apply(Timestamp::MIN, &Op::Get(Vec::new())).revision
-    }
-}
-
-/// Why a record cannot be replayed.
-enum Unfit {
-    Record(String),
-    /// The model does not do what the record says.
-    Revision(String),
-}
 
 /// The files of a directory.
 #[derive(Debug, Default)]
@@ -231,7 +99,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
             break;
         };
         let end = next.as_ref().and_then(|(_, _, header)| header.map(|header| header.first));
-        let offset = contents.replay(&name, &bytes, header, end)?;
+        let offset = replay(&mut contents, &name, &bytes, header, end)?;
         last = Some((number, offset));
         logged += offset - HEADER;
     }
@@ -270,7 +138,7 @@ pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents,
         next = read_segment(disk, &segments, index)?;
         if let (Some((name, bytes, Some(header))), Some((_, _, Some(following)))) = (current, &next)
         {
-            contents.replay(&name, &bytes, header, Some(following.first))?;
+            replay(&mut contents, &name, &bytes, header, Some(following.first))?;
         } else {
             let reason = "the header of a segment is unreadable".to_owned();
             return Err(OpenError::Damaged {
@@ -281,4 +149,60 @@ pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents,
         }
     }
     Ok(contents)
+}
+
+/// Replays a segment up to the frame before `end`, or to its last intact frame if there is no end.
+/// Returns the offset behind the last frame.
+fn replay(
+    contents: &mut Contents,
+    file: &str,
+    bytes: &[u8],
+    header: Header,
+    end: Option<u64>,
+) -> Result<u64, OpenError> {
+    let damaged = |offset: usize, reason: &str| OpenError::Damaged {
+        file: file.to_owned(),
+        offset: u64::try_from(offset).unwrap_or(u64::MAX),
+        reason: reason.to_owned(),
+    };
+    if header.first != contents.next {
+        let reason = format!("it begins with frame {}, not with {}", header.first, contents.next);
+        return Err(damaged(0, &reason));
+    }
+    let mut offset = usize::try_from(HEADER).unwrap_or(usize::MAX);
+    let mut len = header.len;
+    while end.is_none_or(|end| contents.next < end) {
+        let frame = Frame::read(bytes, offset, header.salt);
+        let Some(frame) = frame.filter(|frame| frame.sequence == contents.next) else {
+            if let Some(end) = end {
+                let reason = format!("frame {} is unreadable, and {end} follows", contents.next);
+                return Err(damaged(offset, &reason));
+            }
+            if was_synced_beyond(bytes, offset, header.salt) {
+                return Err(damaged(offset, "a frame that had been synced is unreadable"));
+            }
+            if u64::try_from(bytes.len()).unwrap_or(u64::MAX) < len {
+                let reason = format!("the file was cut off: it had {len} bytes");
+                return Err(damaged(bytes.len(), &reason));
+            }
+            break;
+        };
+        let record = Record::decode(frame.body).map_err(Unfit::Record);
+        record.and_then(|record| contents.redo(record)).map_err(|unfit| match unfit {
+            Unfit::Revision(reason) | Unfit::Record(reason) if header.model != MODEL => {
+                OpenError::Version {
+                    file: file.to_owned(),
+                    what: "model",
+                    found: header.model,
+                    supported: MODEL,
+                    reason,
+                }
+            }
+            Unfit::Revision(reason) | Unfit::Record(reason) => damaged(offset, &reason),
+        })?;
+        contents.next += 1;
+        offset = frame.end;
+        len = frame.synced.len;
+    }
+    Ok(u64::try_from(offset).unwrap_or(u64::MAX))
 }

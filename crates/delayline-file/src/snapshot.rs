@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::OpenError;
+use crate::contents::{Contents, Stored};
 use crate::disk::{Disk, DiskFile};
 use crate::names;
-use crate::replay::{Contents, Stored};
 use crate::segment::{FORMAT, Fields, MODEL};
 
 const MAGIC: &[u8; 8] = b"DLAYSNAP";

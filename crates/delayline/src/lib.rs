@@ -123,6 +123,7 @@
 //! | `signal` | yes | `shutdown_signal`, to stop on Ctrl-C and `SIGTERM` |
 //! | `metrics` | no | metrics through the `metrics` crate |
 //! | `metrics-otel` | no | durations under the names of OpenTelemetry as well |
+//! | `schedules` | no | the module `schedules`: recurring jobs by cron line or interval |
 //! | `tower` | no | `service_handler` |
 //! | `testing` | no | the module `testing` |
 //!

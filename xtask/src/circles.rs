@@ -23,11 +23,9 @@ const EXEMPT: &[&str] = &[
     "crates/delayline-cli",
     "crates/delayline-core",
     "crates/delayline-driver-testkit",
-    "crates/delayline-json",
     "crates/delayline-redis-protocol",
     "crates/delayline-test-server",
     "crates/delayline-testkit",
-    "xtask",
 ];
 
 /// Checks every package of the workspace at `root`; the error lists all circles.

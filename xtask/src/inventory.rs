@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
 
-use crate::programs::Program;
+use crate::programs::{Program, bare};
 use crate::{workspace, zoo};
 
 /// Checks that none of `programs` is empty, and that every test that a page or a patch of the zoo
@@ -43,12 +43,6 @@ pub(crate) fn check(shell: &Shell, programs: &[Program]) -> Result<()> {
 /// The tests in the output of `--list`.
 fn tests(listing: &str) -> Vec<&str> {
     listing.lines().filter_map(|line| line.strip_suffix(": test")).map(bare).collect()
-}
-
-/// The name of a test, without its modules and the guarantees that it is about.
-pub(crate) fn bare(test: &str) -> &str {
-    let test = test.split_once(" (").map_or(test, |it| it.0);
-    test.rsplit("::").next().unwrap_or(test)
 }
 
 /// The page that says which test brings which situation about.

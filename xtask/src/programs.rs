@@ -120,6 +120,12 @@ fn program(message: &Value) -> Option<Program> {
     })
 }
 
+/// The name of a test, without its modules and the guarantees that it is about.
+pub(crate) fn bare(test: &str) -> &str {
+    let test = test.split_once(" (").map_or(test, |it| it.0);
+    test.rsplit("::").next().unwrap_or(test)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;

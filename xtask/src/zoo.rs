@@ -13,7 +13,7 @@ use xshell::{Shell, cmd};
 
 use self::defect::{Defect, defects};
 use self::suite::{Outcome, Suite, Until, Workplace};
-use crate::inventory::bare;
+use crate::programs::bare;
 use crate::redis_server;
 
 /// Applies the defects one by one, or those whose names contain one of `args`, in a clone of the

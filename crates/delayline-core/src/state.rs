@@ -6,6 +6,7 @@
 mod entry;
 mod hand_off;
 mod history;
+mod index;
 mod invariants;
 mod read;
 mod ready;
@@ -20,7 +21,7 @@ mod windows;
 use std::collections::{BTreeMap, HashMap};
 
 use self::entry::{Entry, OutcomeKind, Place};
-use self::ready::up_to;
+use self::index::{Index, up_to};
 use self::results::Results;
 use self::ring::Ring;
 use self::windows::Windows;
@@ -35,9 +36,6 @@ use crate::{
     MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
     Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
-
-/// An index: the messages of one kind, by instant and then by sequence number.
-type Index = BTreeMap<(Timestamp, u64), MessageId>;
 
 /// A whole queue.
 ///

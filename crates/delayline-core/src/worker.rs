@@ -26,8 +26,8 @@ use std::time::Duration;
 pub use self::action::{Action, CancelReason, Slot};
 use self::claims::Leased;
 use self::emptiness::EmptinessCheck;
-use self::lane::{Lane, Need};
-use self::lanes::{Lanes, Totals};
+use self::lane::{Lane, Need, Totals};
+use self::lanes::Lanes;
 use self::leases::LeaseState;
 pub use self::moment::Moment;
 pub use self::plan::{Plan, QueuePlan};
@@ -38,8 +38,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Backoff, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId,
-    NewMessage, NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId, NewMessage,
+    NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -475,6 +475,3 @@ impl Machine {
         self.slots.saturating_sub(handlers.saturating_add(reserved))
     }
 }
-
-/// Between attempts of a failing call.
-const FAILURES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));

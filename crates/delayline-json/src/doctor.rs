@@ -1,6 +1,7 @@
 //! Are the servers suitable, and what could a crash or a failover lose? What `delayline doctor` and
 //! the dashboard's page of the server find.
 
+mod findings;
 mod servers;
 mod tables;
 mod topology;
@@ -10,10 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 use delayline::admin::{AclRole, Inspection, Survey};
 use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Error};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+pub use self::findings::{Finding, Verdict};
+use self::findings::{Findings, good_unless};
 pub use self::tables::Table;
-use crate::{harmless_line, hint};
 
 /// What was found on all servers, and on sentinels.
 #[derive(Clone, Debug)]
@@ -23,33 +25,6 @@ pub struct Examination {
     pub survey: Survey,
     /// What that means.
     pub findings: Vec<Finding>,
-}
-
-/// What one check has found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// What was looked at, in a word or two.
-    pub check: &'static str,
-    /// Where: addresses. Empty if it is about all of them, or about none.
-    pub servers: Vec<String>,
-    /// Whether that is good.
-    pub verdict: Verdict,
-    /// What was found. May have text that a server wrote.
-    pub detail: String,
-    /// What to do about it. Empty if it is good.
-    pub advice: &'static str,
-}
-
-/// How good something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Nothing has to be done.
-    Good,
-    /// It can cost something.
-    Beware,
-    /// The queues do not work, or may lose messages.
-    Bad,
 }
 
 /// Asks every server of the URL, of the cluster or behind the sentinels, replicas included. Changes
@@ -117,94 +92,6 @@ impl Examination {
     }
 }
 
-impl Finding {
-    /// What was found and where, in one line without a character that could steer a terminal.
-    #[must_use]
-    pub fn line(&self) -> String {
-        harmless_line(&match &self.servers[..] {
-            [] => self.detail.clone(),
-            servers => format!("{} ({})", self.detail, servers.join(", ")),
-        })
-    }
-
-    /// As a JSON object.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        json!({
-            "check": self.check,
-            "servers": self.servers,
-            "verdict": self.verdict.name(),
-            "detail": self.detail,
-            "advice": Some(self.advice).filter(|_| self.verdict != Verdict::Good),
-        })
-    }
-}
-
-impl Verdict {
-    /// `good`, `beware` or `bad`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Beware => "beware",
-            Self::Bad => "bad",
-        }
-    }
-}
-
-/// What was found so far.
-#[derive(Default)]
-struct Findings(Vec<Finding>);
-
-impl Findings {
-    /// Adds what was found as a whole.
-    fn add(
-        &mut self,
-        check: &'static str,
-        verdict: Verdict,
-        detail: impl Into<String>,
-        advice: &'static str,
-    ) {
-        let (detail, advice) = (detail.into(), advised(verdict, advice));
-        self.0.push(Finding { check, servers: Vec::new(), verdict, detail, advice });
-    }
-
-    /// Adds why something could not be looked at.
-    fn add_failure(&mut self, check: &'static str, error: &Error) {
-        let advice = hint(error.kind()).unwrap_or("see above");
-        self.add(check, Verdict::Bad, error.to_string(), advice);
-    }
-
-    /// Adds what was found on one server, together with others on which the same was found.
-    fn add_on(
-        &mut self,
-        server: &str,
-        check: &'static str,
-        verdict: Verdict,
-        detail: impl Into<String>,
-        advice: &'static str,
-    ) {
-        let (detail, advice) = (detail.into(), advised(verdict, advice));
-        let is_same = |it: &&mut Finding| {
-            !it.servers.is_empty()
-                && (it.check, it.verdict, it.advice) == (check, verdict, advice)
-                && it.detail == detail
-        };
-        match self.0.iter_mut().find(is_same) {
-            Some(finding) => finding.servers.push(server.to_owned()),
-            None => {
-                let servers = vec![server.to_owned()];
-                self.0.push(Finding { check, servers, verdict, detail, advice });
-            }
-        }
-    }
-}
-
-/// What is good needs no advice.
-fn advised(verdict: Verdict, advice: &'static str) -> &'static str {
-    if verdict == Verdict::Good { "" } else { advice }
-}
-
 fn password(is_exposed: bool, findings: &mut Findings) {
     let (verdict, detail) = if is_exposed {
         (Verdict::Beware, "it is sent to another host unencrypted")
@@ -265,12 +152,4 @@ async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<()
                   clocks by NTP";
     findings.add("clock", good_unless(skewed), detail, advice);
     Ok(())
-}
-
-const fn good_if(good: bool) -> Verdict {
-    if good { Verdict::Good } else { Verdict::Bad }
-}
-
-const fn good_unless(dubious: bool) -> Verdict {
-    if dubious { Verdict::Beware } else { Verdict::Good }
 }

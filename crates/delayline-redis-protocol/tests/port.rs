@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 11] = [
+const IN_RUST_ONLY: [(&str, &str); 10] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -19,7 +19,6 @@ const IN_RUST_ONLY: [(&str, &str); 11] = [
     ("index_mut", "keys are literal"),
     ("index", "keys are literal"),
     ("first", "a command on a sorted set"),
-    ("up_to", "a command on a sorted set"),
     ("take_relayed", "consumers do it"),
 ];
 

@@ -1,6 +1,6 @@
 //! Snapshots of the past.
 
-use super::ready::up_to;
+use super::index::up_to;
 use super::{Index, State};
 use crate::{HistoryPoint, Resolution, Timestamp};
 

@@ -1,9 +1,10 @@
 //! Ready messages, for claims and relays.
 
 use super::entry::Entry;
-use super::{Changes, Index, State};
+use super::index::up_to;
+use super::{Changes, State};
 use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS};
-use crate::{Death, DeathReason, MessageId, Timestamp};
+use crate::{Death, DeathReason, Timestamp};
 
 impl State {
     /// Removes ready messages, up to `max` and the bytes of a batch, and makes expired ones dead
@@ -39,9 +40,4 @@ impl State {
         }
         taken
     }
-}
-
-/// Iterates over the messages of an index that have reached their instant, in order.
-pub(super) fn up_to(index: &Index, now: Timestamp) -> impl Iterator<Item = &MessageId> {
-    index.range(..=(now, u64::MAX)).map(|(_, id)| id)
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::Moment;
+use super::plan::FAILURES;
 use super::rng::Rng;
-use super::{FAILURES, Moment};
 use crate::{Backoff, Error, ErrorKind};
 
 /// Waits for one hint at a time. A hint that cannot be used here is handed on, so that processes

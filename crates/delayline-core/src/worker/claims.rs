@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::Moment;
+use super::plan::FAILURES;
 use super::rng::Rng;
-use super::{FAILURES, Moment};
 use crate::{Backoff, Claim, Claimed, ConsumerName, ErrorClass, Millis, Timestamp};
 
 /// One claim at a time. A claim that may have been executed without a reply is repeated with its

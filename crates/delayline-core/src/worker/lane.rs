@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::claims::Claims;
-use super::lanes::Totals;
 use super::leases::{Held, Leases};
 use super::rng::Rng;
 use super::settles::Settles;
@@ -55,6 +54,17 @@ pub(super) enum Need {
 
 /// The number of kinds of needs.
 pub(super) const NEEDS: usize = 7;
+
+/// Totals over queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Running handlers.
+    pub(super) handlers: usize,
+    /// Slots reserved for open claims.
+    pub(super) reserved: usize,
+    /// Unconfirmed settlements.
+    pub(super) unsettled: usize,
+}
 
 impl Lane {
     pub(super) fn new(plan: QueuePlan, slots: usize, longest_poll: Duration) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Moment;
-use super::lane::{Lane, NEEDS, Need, share};
+use super::lane::{Lane, NEEDS, Need, Totals, share};
 
 /// The queues of a worker. An event on one costs the same however many there are: needs are kept
 /// in order of time, and totals over all queues are kept up to date.
@@ -28,17 +28,6 @@ struct Known {
     totals: Totals,
     /// Its key among the queues that want to claim.
     wanting: Option<u64>,
-}
-
-/// Totals over queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    /// Running handlers.
-    pub(super) handlers: usize,
-    /// Slots reserved for open claims.
-    pub(super) reserved: usize,
-    /// Unconfirmed settlements.
-    pub(super) unsettled: usize,
 }
 
 impl Lanes {

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use super::plan::FAILURES;
 use super::rng::Rng;
-use super::{Action, CancelReason, FAILURES, Moment, QueuePlan, Slot};
+use super::{Action, CancelReason, Moment, QueuePlan, Slot};
 use crate::limits::MAX_BATCH;
 use crate::{Backoff, Extend, Extended, Lease, MessageId, Millis, Settlement};
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::limits::{SAFETY_POLL_MS, WORKER_POLL_MS};
-use crate::{ConsumerName, Millis};
+use crate::{Backoff, ConsumerName, Millis};
 
 /// How a worker operates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,10 @@ impl Plan {
 const POLL: Duration = Duration::from_millis(WORKER_POLL_MS);
 /// A little before the queue stops counting on a sleeper.
 const LONGEST_POLL: Duration = Duration::from_millis(SAFETY_POLL_MS * 5 / 6);
+
+/// The pauses between attempts of a failing call.
+pub(super) const FAILURES: Backoff =
+    Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 #[cfg(test)]
 mod tests {

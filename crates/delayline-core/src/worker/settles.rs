@@ -3,8 +3,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
+use super::plan::FAILURES;
 use super::rng::Rng;
-use super::{FAILURES, Moment, Summary};
+use super::{Moment, Summary};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::{
     Backoff, Enqueued, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Lease, MessageId,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use delayline::ErrorKind;
 use delayline::admin::{ServerReport, Survey, TopologyKind};
 
-use super::{Findings, Verdict, good_if, good_unless};
+use super::findings::{Findings, Verdict, good_if, good_unless};
 
 type Fields = BTreeMap<String, String>;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use delayline::admin::{SentinelView, ServerReport, Survey, TopologyKind};
 
+use super::findings::{Findings, Verdict, good_if, good_unless};
 use super::servers::{field, is_primary, number, version_of};
-use super::{Findings, Verdict, good_if, good_unless};
 
 pub(super) fn check(survey: &Survey, findings: &mut Findings) {
     match survey.kind {

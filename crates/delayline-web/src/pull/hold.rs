@@ -99,7 +99,7 @@ impl Hold {
     /// alone: a request of the same claim, perhaps to another server, may have answered them.
     pub(crate) fn granted(&self, deliveries: &[Delivery], at: Timestamp, lease: Millis) {
         let is_new = |it: &&Delivery| match it.message.info.state {
-            MessageState::Leased { deadline, .. } => deadline.since(at) == lease.into(),
+            MessageState::Leased { deadline, .. } => deadline.since(at) == Duration::from(lease),
             _ => false,
         };
         let new = deliveries.iter().filter(is_new);

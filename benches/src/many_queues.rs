@@ -52,7 +52,7 @@ async fn rates_over(transport: Transport, count: usize, messages: usize) -> Resu
     let mut queues: Vec<Queue<Bytes, Raw>> = Vec::new();
     for n in 0..count {
         let name = format!("bench-{n}");
-        queues.push(connection.queue_with_codec(&name, Raw).await?);
+        queues.push(connection.queue(&name).await?.codec(Raw));
     }
     let handled = Arc::new(Semaphore::new(0));
     let mut workers = Workers::sharing(HANDLERS)?;

@@ -39,7 +39,7 @@ impl Transport {
         let protocol = if self.resp3 { "?protocol=resp3" } else { "" };
         let url = format!("{url}{protocol}");
         let connection = Connect::new(&url)?.client(self.driver).connect().await?;
-        Ok(connection.queue_with_codec(QUEUE, Raw).await?)
+        Ok(connection.queue(QUEUE).await?.codec(Raw))
     }
 
     pub(crate) const fn driver_name(self) -> &'static str {

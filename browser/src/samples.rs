@@ -64,7 +64,7 @@ impl Sample {
         let start = Timestamp::from_ms(START_MS)?;
         let backend = MemoryBackend::with_manual_clock(start).named(name.parse()?);
         let backend = Arc::new(backend);
-        let queue = Queue::with_codec(Arc::clone(&backend) as _, Raw);
+        let queue = Queue::new(Arc::clone(&backend) as _).codec(Raw);
         Ok(Self { backend, queue })
     }
 

@@ -37,8 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
     let connection = delayline::connect(&url).await?;
     let orders: Queue<CloseOrder> = connection.queue("example/web-orders").await?;
-    let payloads: Queue<Bytes, Raw> =
-        connection.queue_with_codec("example/web-orders", Raw).await?;
+    let payloads: Queue<Bytes, Raw> = connection.queue("example/web-orders").await?.codec(Raw);
     // Behind a login of your own; see the guide on the dashboard.
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(payloads).router()?;
     let app = service(orders.clone()).nest("/admin/q", dashboard);

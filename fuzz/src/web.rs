@@ -33,8 +33,8 @@ pub fn web(data: &[u8]) {
 
 async fn answer(request: Request<Body>) {
     let connection = delayline::connect("memory:").await.expect("no connection");
-    let queue = connection.queue_with_codec("orders", Raw).await;
-    let queue: Queue<Bytes, Raw> = queue.expect("no queue");
+    let queue = connection.queue("orders").await.expect("no queue");
+    let queue: Queue<Bytes, Raw> = queue.codec(Raw);
     let sent = queue.message(&Bytes::from_static(b"payload")).id("order-1").send().await;
     assert!(sent.expect("not sent").is_accepted());
     let dashboard = Dashboard::new(Access::everyone(Role::Admin)).queue(queue);

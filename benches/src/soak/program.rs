@@ -96,7 +96,7 @@ impl Program {
                 connection = Some(Connect::new(&self.url)?.client(self.driver).connect().await?);
             }
             let Some(connection) = &connection else { continue };
-            let queue = connection.queue_with_codec(name.as_str(), Raw).await?;
+            let queue = connection.queue(name.as_str()).await?.codec(Raw);
             queues.push((name.as_str().into(), queue));
         }
         let (shape, seed, ledger) = (self.shape, self.seed, Arc::default());

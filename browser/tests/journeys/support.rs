@@ -15,7 +15,7 @@ pub(crate) async fn orders() -> Raws {
 }
 
 pub(crate) async fn open(connection: &Connection) -> Raws {
-    connection.queue_with_codec("orders", Raw).await.unwrap()
+    connection.queue("orders").await.unwrap().codec(Raw)
 }
 
 pub(crate) async fn send(queue: &Raws, id: &str, delay: Duration) {

@@ -37,7 +37,7 @@ type Bare = delayline::Queue<Bytes, delayline::codec::Raw>;
 
 impl Queue {
     fn bare(&self) -> Vec<Bare> {
-        let open = |client| delayline::Queue::with_codec(Arc::clone(client), delayline::codec::Raw);
+        let open = |client| delayline::Queue::new(Arc::clone(client)).codec(delayline::codec::Raw);
         self.clients.iter().map(open).collect()
     }
 

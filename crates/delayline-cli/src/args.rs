@@ -366,8 +366,9 @@ impl Target {
         connect: Connect,
         queue: &str,
     ) -> Result<Queue<Bytes, Raw>, Failure> {
-        let opened = async { connect.connect().await?.queue_with_codec(queue, Raw).await };
-        opened.await.map_err(|error| self.not_opened(&error))
+        let opened = async { connect.connect().await?.queue(queue).await };
+        let opened = opened.await.map_err(|error| self.not_opened(&error))?;
+        Ok(opened.codec(Raw))
     }
 
     /// Why the queue could not be opened.

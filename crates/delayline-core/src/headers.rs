@@ -1,6 +1,7 @@
 //! Headers: a few named byte strings that travel with a message.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 
@@ -73,7 +74,8 @@ impl Headers {
     /// [`Violation`] if the time is not within 1 ms and
     /// [`MAX_RESULT_RETENTION_MS`](crate::limits::MAX_RESULT_RETENTION_MS), or like
     /// [`set`](Self::set); nothing is changed then.
-    pub fn set_result_retention(&mut self, retention: Millis) -> Result<(), Violation> {
+    pub fn set_result_retention(&mut self, retention: Duration) -> Result<(), Violation> {
+        let retention = Millis::try_from(retention)?;
         NewResult::new("", retention).validate()?;
         self.set(Self::RESULT_RETENTION_MS, retention.as_ms().to_string())
     }
@@ -81,10 +83,10 @@ impl Headers {
     /// How long the sender wants the result of the ack to be kept. `None` if it does not, or if the
     /// header is no number of milliseconds within the limit.
     #[must_use]
-    pub fn result_retention(&self) -> Option<Millis> {
+    pub fn result_retention(&self) -> Option<Duration> {
         let digits = std::str::from_utf8(self.get(Self::RESULT_RETENTION_MS)?).ok()?;
         let retention = Millis::new(digits.parse().ok()?).ok()?;
-        NewResult::new("", retention).validate().is_ok().then_some(retention)
+        NewResult::new("", retention).validate().is_ok().then(|| retention.into())
     }
 
     /// Sets the kind of the payload, in the header [`KIND`](Self::KIND).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{DeathReason, Millis};
+use crate::DeathReason;
 
 /// How often each thing has happened in a queue since its first message.
 ///
@@ -97,9 +97,9 @@ impl Totals {
     /// bucket itself: 2 ms for the first, twice that of the bucket before for the others. `None`
     /// for the last bucket, which has none, and for buckets that do not exist.
     #[must_use]
-    pub const fn lateness_bound(bucket: usize) -> Option<Millis> {
+    pub const fn lateness_bound(bucket: usize) -> Option<Duration> {
         if bucket < Self::LATENESS_BUCKETS - 1 {
-            Some(Millis::saturating(2 << bucket))
+            Some(Duration::from_millis(2 << bucket))
         } else {
             None
         }
@@ -166,12 +166,18 @@ mod tests {
             assert_eq!(totals.delivered(), 1);
             let bucket = totals.lateness.iter().position(|count| *count == 1).unwrap();
             let least = bucket.checked_sub(1).and_then(Totals::lateness_bound);
-            assert!(least.is_none_or(|least| least.as_ms() <= late_ms), "{late_ms} in {bucket}");
+            assert!(
+                least.is_none_or(|least| least <= Duration::from_millis(late_ms)),
+                "{late_ms} in {bucket}"
+            );
             let most = Totals::lateness_bound(bucket);
-            assert!(most.is_none_or(|most| late_ms < most.as_ms()), "{late_ms} in {bucket}");
+            assert!(
+                most.is_none_or(|most| Duration::from_millis(late_ms) < most),
+                "{late_ms} in {bucket}"
+            );
             assert_eq!(most.is_none(), late_ms >= 32_768, "{late_ms} in {bucket}");
         }
-        assert_eq!(Totals::lateness_bound(0), Some(Millis::saturating(2)));
+        assert_eq!(Totals::lateness_bound(0), Some(Duration::from_millis(2)));
         assert_eq!(Totals::lateness_bound(usize::MAX), None);
     }
 

@@ -149,7 +149,6 @@ impl Fields {
         }
         if let Some(retention) = self.keep_result {
             let retention = duration(&retention).map_err(|why| format!("keep_result: {why}"))?;
-            let retention = Millis::try_from(retention).map_err(text)?;
             headers.set_result_retention(retention).map_err(text)?;
         }
         message.headers = headers;
@@ -342,7 +341,7 @@ mod tests {
         assert_eq!(message.expires, Some(Schedule::In(Millis::new(3_600_000).unwrap())));
         assert_eq!((message.max_failures, message.max_crashes), (3, 2));
         assert_eq!(message.throttle.map(Millis::as_ms), Some(180_000));
-        assert_eq!(message.headers.result_retention().map(Millis::as_ms), Some(120_000));
+        assert_eq!(message.headers.result_retention(), Some(std::time::Duration::from_secs(120)));
         assert_eq!((message.priority, message.headers.len()), (Priority::High, 2));
     }
 

@@ -1,5 +1,7 @@
 //! The past of a queue.
 
+use std::time::Duration;
+
 use delayline::admin::{History, HistoryPoint, Resolution, Stats, Totals};
 use delayline::backend::Millis;
 use serde_json::{Value, json};
@@ -12,7 +14,8 @@ use crate::stats::counts;
 #[must_use]
 pub fn history(queue: &str, resolution: Resolution, history: &History) -> Value {
     let bounds = (0..Totals::LATENESS_BUCKETS).map(Totals::lateness_bound);
-    let bounds: Vec<_> = bounds.map(|bound| bound.map(Millis::as_ms)).collect();
+    let bounds: Vec<_> =
+        bounds.map(|bound| bound.and_then(|it| u64::try_from(it.as_millis()).ok())).collect();
     json!({
         "queue": queue,
         "resolution": resolution.name(),
@@ -206,19 +209,19 @@ pub fn lateness_shares(counts: &[u64]) -> Option<String> {
 #[must_use]
 pub fn lateness_from(bucket: usize) -> String {
     let before = bucket.checked_sub(1);
-    shown(before.map_or(Millis::ZERO, |it| Totals::lateness_bound(it).unwrap_or(LAST_BOUND)))
+    shown(before.map_or(Duration::ZERO, |it| Totals::lateness_bound(it).unwrap_or(LAST_BOUND)))
 }
 
 /// The bound that the last bucket begins at.
-const LAST_BOUND: Millis = match Totals::lateness_bound(Totals::LATENESS_BUCKETS - 2) {
+const LAST_BOUND: Duration = match Totals::lateness_bound(Totals::LATENESS_BUCKETS - 2) {
     Some(bound) => bound,
-    None => Millis::ZERO,
+    None => Duration::ZERO,
 };
 
-fn shown(bound: Millis) -> String {
-    match bound.as_ms() {
+fn shown(bound: Duration) -> String {
+    match bound.as_millis() {
         ms if ms < 1_000 => format!("{ms} ms"),
-        ms => format!("{:.1} s", std::time::Duration::from_millis(ms).as_secs_f64()),
+        _ => format!("{:.1} s", bound.as_secs_f64()),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use delayline::admin::{Forecast, Stats, Totals};
-use delayline::backend::Millis;
 use serde_json::{Value, json};
 
 use crate::{duration, rfc3339};
@@ -44,8 +43,8 @@ pub fn counts(stats: &Stats) -> [(&'static str, u64); 22] {
 #[must_use]
 pub fn lateness(totals: &Totals) -> Value {
     let bucket = |(bucket, count): (usize, &u64)| {
-        let bound = Totals::lateness_bound(bucket).map(Millis::as_ms);
-        json!({ "below_ms": bound, "count": count })
+        let bound = Totals::lateness_bound(bucket).map(|bound| bound.as_millis());
+        json!({ "below_ms": bound.and_then(|ms| u64::try_from(ms).ok()), "count": count })
     };
     totals.lateness.iter().enumerate().map(bucket).collect()
 }

@@ -52,7 +52,7 @@ impl Dashboard {
 
     /// Adds a queue. Its payloads are shown and sent as they are, so it is one of raw bytes, whatever
     /// codec the program uses: open it with
-    /// [`queue_with_codec`](delayline::Connection::queue_with_codec). How durable its changes are is
+    /// [`codec`](Queue::codec). How durable its changes are is
     /// the queue's [`durability`](Queue::durability).
     pub fn queue(mut self, queue: Queue<Bytes, Raw>) -> Self {
         self.queues.push(queue);
@@ -63,7 +63,7 @@ impl Dashboard {
     /// cluster, and those that come to exist. One that was added with [`queue`](Self::queue) stays as
     /// it was added.
     ///
-    /// The names are found by [`Connection::find_queues`], which needs `SCAN`, at most once a minute
+    /// The names are found by [`Connection::queues_within`], which needs `SCAN`, at most once a minute
     /// however many visitors there are, and not while nobody asks. Looks at up to 1,000,000 keys of
     /// each primary, and shows up to 200 queues, the first ones by name. The page of all queues, and
     /// `/queues` of the API, say when the list was read, and if it is not complete or could not be

@@ -107,8 +107,8 @@ impl Directory {
     /// Opens a queue that is not in the list, if queues are looked for; a send may create it.
     pub(crate) async fn open(&self, name: &str) -> Option<Result<Arc<Served>, Error>> {
         let connection = &self.finder.as_ref()?.connection;
-        let opened = connection.queue_with_codec::<Bytes, Raw>(name, Raw).await;
-        Some(opened.map(|queue| Arc::new(Served::new(queue))))
+        let opened = connection.queue::<Bytes>(name).await;
+        Some(opened.map(|queue| Arc::new(Served::new(queue.codec(Raw)))))
     }
 
     /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long as
@@ -190,7 +190,7 @@ impl Directory {
 /// The queues of the server, beside those that were added.
 async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys: u64) -> Known {
     let begin = Instant::now();
-    let found = match connection.find_queues(most_keys).await {
+    let found = match connection.queues_within(most_keys).await {
         Ok(found) => found,
         Err(error) => return failed(before, &error),
     };
@@ -219,8 +219,8 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
         }
         let served = match before.queues.get(name) {
             Some(served) => Arc::clone(served),
-            None => match connection.queue_with_codec::<Bytes, Raw>(name, Raw).await {
-                Ok(queue) => Arc::new(Served::new(queue)),
+            None => match connection.queue::<Bytes>(name).await {
+                Ok(queue) => Arc::new(Served::new(queue.codec(Raw))),
                 Err(error) if is_of_the_queue(&error) => {
                     if search.refused.len() < MOST_REFUSED {
                         search.refused.push((name.to_owned(), error));

@@ -13,7 +13,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Or "redis://127.0.0.1:6379".
 //! let connection = delayline::connect("memory:").await?;
-//! let orders: Queue<Bytes, Raw> = connection.queue_with_codec("orders", Raw).await?;
+//! let orders: Queue<Bytes, Raw> = connection.queue("orders").await?.codec(Raw);
 //!
 //! let dashboard = Dashboard::new(Access::everyone(Role::Operator)).queue(orders).router()?;
 //! let app: Router = Router::new().nest("/admin/q", dashboard);

@@ -139,7 +139,7 @@ fn lateness(out: &mut String, queue: &str, totals: &Totals) {
         below = below.saturating_add(*count);
         // A bucket ends a millisecond before its bound, and `le` includes.
         let bound = Totals::lateness_bound(bucket);
-        let bound = bound.map(|bound| Duration::from_millis(bound.as_ms().saturating_sub(1)));
+        let bound = bound.map(|bound| bound.saturating_sub(Duration::from_millis(1)));
         let bound = bound.map_or_else(|| "+Inf".to_owned(), |it| it.as_secs_f64().to_string());
         let labels = format!("queue=\"{queue}\",le=\"{bound}\"");
         line(out, &format!("{LATENESS}_bucket"), &labels, below);

@@ -5,7 +5,7 @@
 //! [`forecast`](crate::Queue::forecast) and [`explain`](crate::Queue::explain) look into a queue;
 //! [`list`](crate::Queue::list) and [`dead_letters`](crate::Queue::dead_letters) go through its
 //! messages; [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
-//! [`Connection::find_queues`](crate::Connection::find_queues) finds queues, and `Connect::survey`
+//! [`Connection::queues_within`](crate::Connection::queues_within) finds queues, and `Connect::survey`
 //! and `Connection::inspect` examine servers.
 
 pub use delayline_core::{

@@ -16,13 +16,14 @@ use crate::merge::Merger;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 use crate::waiters::Waiters;
 
-/// A backend, how long to keep trying, and what the clones of a queue share.
-#[derive(Clone, Debug)]
+/// A backend, the options of a queue, and what all of its clones share, whatever their options.
+#[derive(Clone)]
 pub(crate) struct Client {
     /// Records telemetry of every call.
     pub(crate) backend: Arc<dyn QueueBackend>,
     patience: Duration,
     durability: Durability,
+    trace_source: Option<TraceSource>,
     /// Of its sends, and those of clones of the same durability: none waits for another one's
     /// confirmation.
     merger: Merger,
@@ -30,14 +31,12 @@ pub(crate) struct Client {
 }
 
 struct Shared {
-    /// The backend as the caller passed it.
-    plain: Arc<dyn QueueBackend>,
+    queue_name: Option<QueueName>,
     label: Label,
     events: EventSink,
     cancels: Cancels,
     /// By durability, so that other sends do not wait for those that request one.
     mergers: Mutex<BTreeMap<Durability, Merger>>,
-    trace_source: Option<TraceSource>,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
     /// Those who wait for messages to end.
@@ -49,49 +48,33 @@ pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync
 impl Client {
     /// Makes a client that learns of the cancels of others through `cancels`.
     pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels) -> Self {
-        let (label, events) = (
-            Label::new(backend.queue_name().map_or("unnamed", QueueName::as_str)),
-            EventSink::default(),
-        );
-        Self::with(backend, label, events, cancels, None, DEFAULT_PATIENCE)
-    }
-
-    fn with(
-        plain: Arc<dyn QueueBackend>,
-        label: Label,
-        events: EventSink,
-        cancels: Cancels,
-        trace_source: Option<TraceSource>,
-        patience: Duration,
-    ) -> Self {
-        let observed =
-            Observed::new(Arc::clone(&plain), label.clone(), events.clone(), cancels.clone());
+        let queue_name = backend.queue_name().cloned();
+        let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
+        let events = EventSink::default();
+        let observed = Observed::new(backend, label.clone(), events.clone(), cancels.clone());
         let (merger, durability) = (Merger::default(), Durability::None);
         let mergers = Mutex::new(BTreeMap::from([(durability, merger.clone())]));
         let looks = watch::Sender::new(Instant::now());
         let waiters = Waiters::default();
-        let shared =
-            Shared { plain, label, events, cancels, mergers, trace_source, looks, waiters };
-        let shared = Arc::new(shared);
-        Self { backend: Arc::new(observed), patience, durability, merger, shared }
+        let shared = Shared { queue_name, label, events, cancels, mergers, looks, waiters };
+        Self {
+            backend: Arc::new(observed),
+            patience: DEFAULT_PATIENCE,
+            durability,
+            trace_source: None,
+            merger,
+            shared: Arc::new(shared),
+        }
     }
 
-    /// The same with another patience. Its sends are grouped separately.
+    /// The same with another patience.
     pub(crate) fn patient(self, patience: Duration) -> Self {
-        let trace_source = self.shared.trace_source.clone();
-        self.again(trace_source, patience)
+        Self { patience, ..self }
     }
 
-    /// The same with a source of trace contexts. Its sends are grouped separately.
+    /// The same with a source of trace contexts.
     pub(crate) fn traced(self, source: TraceSource) -> Self {
-        self.again(Some(source), self.patience)
-    }
-
-    fn again(&self, trace_source: Option<TraceSource>, patience: Duration) -> Self {
-        let Shared { plain, label, events, cancels, .. } = &*self.shared;
-        let (plain, label) = (Arc::clone(plain), label.clone());
-        let (events, cancels) = (events.clone(), cancels.clone());
-        Self::with(plain, label, events, cancels, trace_source, patience).durable(self.durability)
+        Self { trace_source: Some(source), ..self }
     }
 
     /// The same with another durability. Its sends are grouped separately.
@@ -110,7 +93,7 @@ impl Client {
 
     /// The queue's name, or `None` if the backend has none.
     pub(crate) fn queue_name(&self) -> Option<&QueueName> {
-        self.shared.plain.queue_name()
+        self.shared.queue_name.as_ref()
     }
 
     pub(crate) fn events(&self) -> &EventSink {
@@ -138,7 +121,11 @@ impl Client {
 
     /// The trace context for a message that is sent now.
     pub(crate) fn trace_context(&self) -> Option<TraceContext> {
-        self.shared.trace_source.as_ref().and_then(|source| source())
+        self.trace_source.as_ref().and_then(|source| source())
+    }
+
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// When a call that starts now gives up.
@@ -191,10 +178,15 @@ impl Client {
     }
 }
 
-/// Leaves out the source of trace contexts.
-impl fmt::Debug for Shared {
+/// Leaves out the source of trace contexts, and what is shared but for the queue's name.
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("label", &self.label).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("backend", &self.backend)
+            .field("patience", &self.patience)
+            .field("durability", &self.durability)
+            .field("label", &self.shared.label)
+            .finish_non_exhaustive()
     }
 }
 

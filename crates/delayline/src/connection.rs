@@ -79,6 +79,7 @@ impl Connection {
     }
 
     /// Opens a queue of JSON payloads, after checking that the server is suitable.
+    /// [`Queue::codec`] changes the codec.
     ///
     /// A name has 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`. `#` is reserved for shards.
     ///
@@ -92,37 +93,7 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
     /// newer format, or cannot be reached.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
-        self.queue_with_codec(name, Json).await
-    }
-
-    /// Opens a queue with payloads encoded by `codec`, such as [`Raw`](crate::codec::Raw).
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), delayline::Error> {
-    /// use delayline::codec::Raw;
-    /// use delayline::{Bytes, Queue};
-    ///
-    /// let connection = delayline::connect("memory:").await?;
-    /// let images: Queue<Bytes, Raw> = connection.queue_with_codec("images", Raw).await?;
-    /// images.send(&Bytes::from_static(b"\x89PNG")).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Like [`queue`](Self::queue).
-    ///
-    /// # Errors
-    ///
-    /// Like [`queue`](Self::queue).
-    pub async fn queue_with_codec<T: ?Sized, C>(
-        &self,
-        name: &str,
-        codec: C,
-    ) -> Result<Queue<T, C>, Error> {
-        Ok(Queue::sharing(self.backend(name).await?, codec, self.1.clone()))
+        Ok(Queue::sharing(self.backend(name).await?, Json, self.1.clone()))
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).
@@ -182,7 +153,7 @@ impl Connection {
     /// If one of the primaries cannot be reached, or if the user may not run
     /// `SCAN`.
     pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
-        let found = self.find_queues(u64::MAX).await?;
+        let found = self.queues_within(u64::MAX).await?;
         found.failure.map_or(Ok(found.names), Err)
     }
 
@@ -200,7 +171,7 @@ impl Connection {
     /// # Errors
     ///
     /// If no primary can be reached, or if the user may not run `SCAN` on any.
-    pub async fn find_queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
+    pub async fn queues_within(&self, most_keys: u64) -> Result<FoundQueues, Error> {
         let _ = most_keys;
         match &self.0 {
             #[cfg(feature = "memory")]
@@ -341,7 +312,7 @@ impl Connection {
     }
 }
 
-/// The queues that [`Connection::find_queues`] has found.
+/// The queues that [`Connection::queues_within`] has found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FoundQueues {

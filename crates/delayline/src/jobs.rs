@@ -118,7 +118,7 @@ impl<C> Jobs<C> {
     where
         C: Encode<T>,
     {
-        self.queue.draft(self.queue.codec().encode(value)).kind(T::KIND)
+        self.queue.draft(self.queue.encoding().encode(value)).kind(T::KIND)
     }
 
     /// Adds the handler of a kind. It is like that of [`Worker::run`], and the
@@ -155,7 +155,7 @@ impl<C> Jobs<C> {
 
     /// Configures a worker of the queue: like [`Worker::builder`].
     pub fn worker(&self) -> WorkerBuilder<AnyKind, Undecoded> {
-        Worker::builder(self.queue.with(Undecoded))
+        Worker::builder(self.queue.codec(Undecoded))
     }
 }
 
@@ -173,7 +173,7 @@ impl<C: Send + Sync + 'static> Jobs<C> {
         if let Some(violation) = &self.refused {
             return Err(violation.clone().into());
         }
-        let all = Arc::new((Arc::clone(self.queue.codec()), self.handlers.clone()));
+        let all = Arc::new((Arc::clone(self.queue.encoding()), self.handlers.clone()));
         Ok(move |job: Job<AnyKind>| {
             let all = Arc::clone(&all);
             async move {

@@ -49,7 +49,10 @@ use crate::telemetry::TraceContext;
 /// Sending needs [`Encode`], handling needs [`Decode`]. A queue that only sends may be a
 /// `Queue<str>`, or one of values that borrow.
 ///
-/// Clones are cheap and share the connection. Every call retries within bounds (see
+/// Clones are cheap and share the connection. [`patience`](Self::patience),
+/// [`durability`](Self::durability), [`trace_source`](Self::trace_source) and
+/// [`codec`](Self::codec) return the queue with another option, which shares all else with it: the
+/// grouping of sends, events, and the polls of waits and workers. Every call retries within bounds (see
 /// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
 /// ([G15](crate::guarantees#g15)).
 ///
@@ -96,24 +99,19 @@ impl<T: ?Sized> Queue<T> {
     /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
     pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
-        Self::with_codec(backend, Json)
+        Self::sharing(backend, Json, Cancels::default())
     }
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Creates a queue on any backend, with payloads encoded by `codec`.
-    #[must_use]
-    pub fn with_codec(backend: Arc<dyn QueueBackend>, codec: C) -> Self {
-        Self::sharing(backend, codec, Cancels::default())
-    }
-
     /// Creates a queue whose workers learn of the cancels of others through `cancels`.
     pub(crate) fn sharing(backend: Arc<dyn QueueBackend>, codec: C, cancels: Cancels) -> Self {
         let client = Client::new(backend, cancels);
         Self { client, codec: Arc::new(codec), payload: PhantomData }
     }
 
-    /// Sets how long a call keeps trying while the backend is unreachable, busy or out of memory:
+    /// Returns the same queue with another patience, for many calls or for one: how long a call keeps
+    /// trying while the backend is unreachable, busy or out of memory:
     /// 10 s by default, and up to 1 s less for a send that waited for others. After that, the call
     /// fails with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, nothing is tried
     /// twice.
@@ -121,11 +119,18 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
     /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
     ///
-    /// Earlier clones keep their own patience; sends are grouped only among clones made later.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.client = self.client.patient(patience);
-        self
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # async fn example(orders: Queue<String>) -> Result<(), delayline::Error> {
+    /// // While a customer waits for the reply.
+    /// orders.patience(Duration::from_secs(2)).send(&"close it".to_owned()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "this queue keeps its patience; the returned one has the new one"]
+    pub fn patience(&self, patience: Duration) -> Self {
+        Self { client: self.client.clone().patient(patience), ..self.clone() }
     }
 
     /// Returns the same queue with another durability, for many calls or for one: changes are
@@ -167,14 +172,12 @@ impl<T: ?Sized, C> Queue<T, C> {
         Self { client: self.client.clone().durable(durability), ..self.clone() }
     }
 
-    /// Sets a function that is called at each send and returns the trace context of the message.
-    /// `None` means no context.
+    /// Returns the same queue with a function that is called at each of its sends and returns the
+    /// trace context of the message. `None` means no context.
     ///
     /// Messages that already have a context keep it. The context is not part of the content:
     /// sending the same id from another trace is a duplicate ([G15](crate::guarantees#g15)), and
     /// the first context stays.
-    ///
-    /// Earlier clones are not affected; sends are grouped only among clones made later.
     ///
     /// ```
     /// # use delayline::telemetry::TraceContext;
@@ -191,13 +194,32 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
+    #[must_use = "this queue keeps its source; the returned one has the new one"]
     pub fn trace_source(
-        mut self,
+        &self,
         source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
     ) -> Self {
-        self.client = self.client.traced(Arc::new(source));
-        self
+        Self { client: self.client.clone().traced(Arc::new(source)), ..self.clone() }
+    }
+
+    /// Returns the same queue with payloads encoded by another codec, such as
+    /// [`Raw`](crate::codec::Raw).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// use delayline::codec::Raw;
+    /// use delayline::{Bytes, Queue};
+    ///
+    /// let connection = delayline::connect("memory:").await?;
+    /// let images: Queue<Bytes, Raw> = connection.queue("images").await?.codec(Raw);
+    /// images.send(&Bytes::from_static(b"\x89PNG")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "this queue keeps its codec; the returned one has the new one"]
+    pub fn codec<D>(&self, codec: D) -> Queue<T, D> {
+        Queue { client: self.client.clone(), codec: Arc::new(codec), payload: PhantomData }
     }
 
     /// Listens to what this queue, its clones and their workers do to messages from now on.
@@ -280,7 +302,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.reschedule(message_id(id)?, Schedule::In(Millis::try_from(delay)?)).await
+        only(self.reschedule_many_in([id], delay).await?)
     }
 
     /// Makes a waiting message due at an instant, to the millisecond, rounded up. A past instant
@@ -299,7 +321,50 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.reschedule(message_id(id)?, Schedule::At(Timestamp::try_from(due)?)).await
+        only(self.reschedule_many_at([id], due).await?)
+    }
+
+    /// Reschedules many messages, in as few operations as possible. Returns one result per id, in
+    /// order, like [`reschedule_in`](Self::reschedule_in). The operations are not one atomic step.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the messages may be rescheduled. The call can be repeated;
+    /// the delay then starts again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many); also if the delay is longer than 100 years.
+    pub async fn reschedule_many_in<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        delay: Duration,
+    ) -> Result<Vec<Rescheduled>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.reschedule(ids, Schedule::In(Millis::try_from(delay)?)).await
+    }
+
+    /// Like [`reschedule_many_in`](Self::reschedule_many_in), but makes the messages due at an
+    /// instant, as [`reschedule_at`](Self::reschedule_at) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the messages may be rescheduled. The call can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many); also if the instant is beyond the year 9999.
+    pub async fn reschedule_many_at<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        due: SystemTime,
+    ) -> Result<Vec<Rescheduled>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.reschedule(ids, Schedule::At(Timestamp::try_from(due)?)).await
     }
 
     /// Stops deliveries until [`resume`](Self::resume); everything else continues
@@ -329,10 +394,22 @@ impl<T: ?Sized, C> Queue<T, C> {
         self.ask(&Op::Resume).await.map(drop)
     }
 
-    async fn reschedule(&self, id: MessageId, schedule: Schedule) -> Result<Rescheduled, Error> {
-        let reply = self.ask(&Op::Reschedule(vec![Reschedule::new(id, schedule)])).await?;
-        let Reply::Reschedule(items) = reply else { return Err(Error::unexpected_reply()) };
-        only(items)
+    async fn reschedule<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        schedule: Schedule,
+    ) -> Result<Vec<Rescheduled>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let op = |ids: Vec<_>| {
+            Op::Reschedule(ids.into_iter().map(|id| Reschedule::new(id, schedule)).collect())
+        };
+        self.each(MAX_BATCH, ids, op, |reply| match reply {
+            Reply::Reschedule(items) => Some(items),
+            _ => None,
+        })
+        .await
     }
 
     async fn ask(&self, op: &Op) -> Result<Reply, Error> {
@@ -350,16 +427,11 @@ impl<T: ?Sized, C> Queue<T, C> {
         Draft::new(self.client.clone(), message())
     }
 
-    /// The same queue with another codec.
-    pub(crate) fn with<D>(&self, codec: D) -> Queue<T, D> {
-        Queue { client: self.client.clone(), codec: Arc::new(codec), payload: PhantomData }
-    }
-
     pub(crate) const fn client(&self) -> &Client {
         &self.client
     }
 
-    pub(crate) const fn codec(&self) -> &Arc<C> {
+    pub(crate) const fn encoding(&self) -> &Arc<C> {
         &self.codec
     }
 }

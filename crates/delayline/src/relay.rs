@@ -4,4 +4,4 @@
 
 pub use delayline_core::{Backlog, Destination, DestinationKey, Element, GroupName, Relayed};
 
-pub use crate::relayer::Relayer;
+pub use crate::relayer::{RelayHandle, RelaySummary, Relayer};

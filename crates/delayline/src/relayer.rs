@@ -1,7 +1,7 @@
 //! Relays: due messages go to a list or stream, for consumers without Delayline.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::timer::sleep_until;
+use crate::worker::{Stop, WorkerHandle};
 use crate::{Error, Queue};
 
 /// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
@@ -33,16 +34,38 @@ use crate::{Error, Queue};
 /// let orders: Queue<String> = connection.queue("orders").await?;
 /// let stream =
 ///     Destination::Stream { key: DestinationKey::try_from("due-orders")?, backlog: None };
-/// let relayed = orders.relay(stream).run_until(delayline::shutdown_signal()).await?;
-/// println!("{relayed} messages relayed");
+/// let summary = orders.relay(stream).run_until(delayline::shutdown_signal()).await?;
+/// println!("{} messages relayed", summary.relayed);
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a relay does nothing until `run_until` or `once`"]
+#[must_use = "a relay does nothing until `run`, `run_until` or `once`"]
 pub struct Relayer {
     client: Client,
     relay: Relay,
     until_empty: bool,
+    stop: Stop,
+}
+
+/// Stops a relay from elsewhere: made by [`Relayer::handle`].
+#[derive(Clone, Debug)]
+pub struct RelayHandle(WorkerHandle);
+
+impl RelayHandle {
+    /// Asks the relay to stop, and returns at once; `run` returns when it has finished the operation
+    /// in progress.
+    pub fn stop(&self) {
+        self.0.stop(Duration::ZERO);
+    }
+}
+
+/// What a relay has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RelaySummary {
+    /// Messages moved, not counting operations whose reply was lost:
+    /// [`Totals::relayed`](crate::admin::Totals::relayed) counts all.
+    pub relayed: u64,
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
@@ -55,7 +78,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
         let relay = Relay::new(to, DEFAULT_BATCH);
-        Relayer { client: self.client().clone(), relay, until_empty: false }
+        Relayer { client: self.client().clone(), relay, until_empty: false, stop: Stop::default() }
     }
 }
 
@@ -96,15 +119,33 @@ impl Relayer {
         }
     }
 
-    /// Moves messages as they fall due, until `shutdown` completes. Returns how many were moved, but
-    /// for those of operations whose reply was lost: [`Totals::relayed`](crate::admin::Totals::relayed)
-    /// counts all.
+    /// Returns a handle that stops this relay from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> RelayHandle {
+        RelayHandle(self.stop.handle())
+    }
+
+    /// Moves messages until a [`RelayHandle`] stops it: see [`run_until`](Self::run_until).
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`run_until`](Self::run_until).
+    ///
+    /// # Errors
+    ///
+    /// Like [`run_until`](Self::run_until).
+    pub async fn run(self) -> Result<RelaySummary, Error> {
+        self.run_until(pending()).await
+    }
+
+    /// Moves messages as they fall due, until `shutdown` completes or a [`RelayHandle`] stops it.
+    /// Returns what it has moved.
     ///
     /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
     /// least every five seconds. While the destination is full, it looks again after 10 to 20 ms
     /// at first, and after up to one second in the end. While the server cannot be reached or is out of memory, it keeps trying, every two
-    /// seconds at most, and logs that once a minute. The operation that runs when `shutdown`
-    /// completes is finished first.
+    /// seconds at most, and logs that once a minute. The operation that runs when it is stopped is
+    /// finished first.
     ///
     /// # Cancel safety
     ///
@@ -114,9 +155,19 @@ impl Relayer {
     ///
     /// It ends when the backend refuses to relay: the errors of [`once`](Self::once) whose class is
     /// [`ErrorClass::Rejected`](crate::ErrorClass::Rejected).
-    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<u64, Error> {
+    pub async fn run_until(
+        self,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<RelaySummary, Error> {
         let op = self.op();
-        let (mut shutdown, mut moved) = (pin!(shutdown), 0_u64);
+        let mut stop = self.stop.clone();
+        let mut shutdown = pin!(async move {
+            tokio::select! {
+                () = shutdown => {}
+                _ = stop.wished() => {}
+            }
+        });
+        let mut summary = RelaySummary::default();
         let (mut failures, mut full) = (FAILURES, FULL);
         let mut complaint: Option<(ErrorKind, Instant)> = None;
         let mut was_on_call = false;
@@ -134,12 +185,12 @@ impl Relayer {
                         tracing::info!("relays work again");
                     }
                     failures.reset();
-                    moved += u64::try_from(relayed.ids.len()).unwrap_or(u64::MAX);
+                    summary.relayed += u64::try_from(relayed.ids.len()).unwrap_or(u64::MAX);
                     if !relayed.ids.is_empty() || !relayed.held_back {
                         full.reset();
                     }
                     if relayed.next.is_none() && self.until_empty && self.is_empty().await {
-                        return Ok(moved);
+                        return Ok(summary);
                     }
                     Rest::after(&relayed, applied.at, &mut full)
                 }
@@ -158,7 +209,7 @@ impl Relayer {
             was_on_call = matches!(rest, Rest::Bell(_));
             tokio::select! {
                 biased;
-                () = &mut shutdown => return Ok(moved),
+                () = &mut shutdown => return Ok(summary),
                 () = self.rest(rest) => {}
             }
         }

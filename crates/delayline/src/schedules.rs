@@ -407,7 +407,7 @@ impl Schedules {
         if let Some(queue) = known {
             return Ok(queue);
         }
-        let queue: Queue<Bytes, Raw> = self.connection.queue_with_codec(name.as_str(), Raw).await?;
+        let queue: Queue<Bytes, Raw> = self.connection.queue(name.as_str()).await?.codec(Raw);
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(targets.entry(name.clone()).or_insert(queue).clone())
     }

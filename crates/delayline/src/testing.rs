@@ -82,7 +82,25 @@ impl<T: ?Sized> TestQueue<T> {
     /// a moment later.
     #[must_use]
     pub fn new() -> Self {
-        Self::starting_at(SystemTime::now(), Json)
+        Self::starting_at(SystemTime::now())
+    }
+
+    /// An empty queue of JSON payloads. Its clock starts at `start`: to the millisecond, rounded up,
+    /// from 1970 to the end of the year 9999.
+    #[must_use]
+    pub fn starting_at(start: SystemTime) -> Self {
+        TestConnection::starting_at(start).queue("test")
+    }
+
+    fn of(connection: TestConnection, recorder: Arc<Recorder>) -> Self {
+        let backend: Arc<dyn QueueBackend> = Arc::clone(&recorder) as _;
+        Self {
+            queue: Queue::new(backend),
+            connection,
+            recorder,
+            retry: Retry::Policy(RetryPolicy::default()),
+            max_deliveries: DEFAULT_MAX_DELIVERIES,
+        }
     }
 }
 
@@ -93,22 +111,11 @@ impl<T: ?Sized> Default for TestQueue<T> {
 }
 
 impl<T: ?Sized, C> TestQueue<T, C> {
-    /// An empty queue with payloads encoded by `codec`. Its clock starts at `start`: to the
-    /// millisecond, rounded up, from 1970 to the end of the year 9999.
+    /// The same queue with payloads encoded by another codec.
     #[must_use]
-    pub fn starting_at(start: SystemTime, codec: C) -> Self {
-        TestConnection::starting_at(start).queue_with_codec("test", codec)
-    }
-
-    fn of(connection: TestConnection, recorder: Arc<Recorder>, codec: C) -> Self {
-        let backend: Arc<dyn QueueBackend> = Arc::clone(&recorder) as _;
-        Self {
-            queue: Queue::with_codec(backend, codec),
-            connection,
-            recorder,
-            retry: Retry::Policy(RetryPolicy::default()),
-            max_deliveries: DEFAULT_MAX_DELIVERIES,
-        }
+    pub fn codec<D>(self, codec: D) -> TestQueue<T, D> {
+        let Self { queue, connection, recorder, retry, max_deliveries } = self;
+        TestQueue { queue: queue.codec(codec), connection, recorder, retry, max_deliveries }
     }
 
     /// Sets how long a message that fails in a drain waits: like a worker's
@@ -181,7 +188,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     /// waiting. Does not include duplicates and conflicts.
     #[must_use]
     pub fn sent(&self) -> Vec<SentMessage<T, C>> {
-        let sent = |record| SentMessage::new(record, Arc::clone(self.queue.codec()));
+        let sent = |record| SentMessage::new(record, Arc::clone(self.queue.encoding()));
         self.recorder.records().into_iter().map(sent).collect()
     }
 

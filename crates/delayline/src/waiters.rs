@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{Completion, ErrorKind, MessageId, Op, Reply};
+use delayline_core::{Completion, ErrorClass, ErrorKind, MessageId, Op, Reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -42,6 +42,9 @@ struct Waiter {
     id: MessageId,
     since: Instant,
     until: Instant,
+    patience: Duration,
+    /// When it gives up, if the latest look has failed.
+    give_up: Option<Instant>,
     answer: watch::Sender<Seen>,
 }
 
@@ -72,7 +75,8 @@ impl Waiters {
         let end = (until + LAST_REPLY).max(since + FIRST_REPLY);
         loop {
             let (answer, mut receiver) = watch::channel(Seen::Nothing);
-            let waiter = Waiter { id: id.clone(), since, until, answer };
+            let (id, patience) = (id.clone(), client.patience());
+            let waiter = Waiter { id, since, until, patience, give_up: None, answer };
             if self.0.lock().enter(Instant::now(), waiter) {
                 let look = Look { shared: Arc::clone(&self.0), over: false };
                 tokio::spawn(look.for_all(client.clone()));
@@ -151,6 +155,10 @@ impl Look {
     }
 
     async fn look(&self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
+        let began = Instant::now();
+        let left = due.values().flatten().map(|waiter| waiter.patience_left(began));
+        let patience = left.min().unwrap_or_default();
+        let client = client.clone().patient(patience);
         let told = match client.apply(&Op::Progress(due.keys().cloned().collect())).await {
             Ok(applied) => match applied.reply {
                 Reply::Progress(told) if !told.is_empty() => Ok(told),
@@ -160,7 +168,7 @@ impl Look {
         };
         let now = Instant::now();
         let mut waiting = self.shared.lock();
-        for (n, waiter) in due
+        for (n, mut waiter) in due
             .into_values()
             .enumerate()
             .flat_map(|(n, all)| all.into_iter().map(move |waiter| (n, waiter)))
@@ -173,16 +181,33 @@ impl Look {
                         continue;
                     }
                     Some(Completion::Pending) if now < waiter.until => {
+                        waiter.give_up = None;
                         waiter.answer.send_replace(Seen::Pending(now));
                         waiting.enter(next_look(now, &waiter), waiter);
                         continue;
                     }
                     Some(progress) => Ok(progress.clone()),
                 },
+                // The look gave up with the least patient. A more patient one goes on.
+                Err(error)
+                    if error.class() != ErrorClass::Rejected
+                        && waiter.patience_left(began) > patience + LONGEST_PAUSE =>
+                {
+                    waiter.give_up = Some(began + waiter.patience_left(began));
+                    waiting.enter(now, waiter);
+                    continue;
+                }
                 Err(error) => Err(error.clone()),
             };
             waiter.answer.send_replace(Seen::Answer(answer));
         }
+    }
+}
+
+impl Waiter {
+    /// How long a look that begins now may keep trying on its account.
+    fn patience_left(&self, now: Instant) -> Duration {
+        self.give_up.map_or(self.patience, |give_up| give_up.saturating_duration_since(now))
     }
 }
 

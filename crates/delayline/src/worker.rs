@@ -48,6 +48,7 @@ use self::outcome::Outcome;
 pub(crate) use self::retry::Retry;
 #[cfg(feature = "tower")]
 pub use self::service::service_handler;
+pub(crate) use self::stop::Stop;
 pub use self::stop::WorkerHandle;
 pub use self::stuck::Stuck;
 pub use self::undecodable::Undecodable;

@@ -30,7 +30,7 @@ macro_rules! assert_no_decode {
 
 /// Returns the payload of the only message of the named queue.
 async fn payload(connection: &Connection, queue: &str) -> Bytes {
-    let queue: Queue<Bytes, Raw> = connection.queue_with_codec(queue, Raw).await.unwrap();
+    let queue: Queue<Bytes, Raw> = connection.queue(queue).await.unwrap().codec(Raw);
     let infos = queue.list(Listed::Ready).next_page().await.unwrap().unwrap();
     let Found::Live(message) = queue.get(infos[0].id.clone()).await.unwrap() else { panic!() };
     message.payload
@@ -72,10 +72,10 @@ async fn texts_and_slices_are_sent_without_a_copy() {
     numbers.send_in(&[1, 2], Duration::ZERO).await.unwrap();
     assert_eq!(payload(&connection, "numbers").await, "[1,2]");
 
-    let plain: Queue<str, Raw> = connection.queue_with_codec("plain", Raw).await.unwrap();
+    let plain: Queue<str, Raw> = connection.queue("plain").await.unwrap().codec(Raw);
     plain.send("as it is").await.unwrap();
     assert_eq!(payload(&connection, "plain").await, "as it is");
-    let bytes: Queue<[u8], Raw> = connection.queue_with_codec("bytes", Raw).await.unwrap();
+    let bytes: Queue<[u8], Raw> = connection.queue("bytes").await.unwrap().codec(Raw);
     bytes.send(b"\xff\0").await.unwrap();
     assert_eq!(payload(&connection, "bytes").await, b"\xff\0"[..]);
 }
@@ -101,7 +101,7 @@ impl Encode<u64> for Picky {
 #[tokio::test]
 async fn errors_of_codecs_have_a_kind_their_text_and_a_source() {
     let connection = delayline::connect("memory:").await.unwrap();
-    let queue: Queue<u64, Picky> = connection.queue_with_codec("odd", Picky).await.unwrap();
+    let queue: Queue<u64, Picky> = connection.queue("odd").await.unwrap().codec(Picky);
     let error = queue.send(&1).await.unwrap_err();
     assert_eq!((error.kind(), error.class()), (&ErrorKind::Encode, ErrorClass::Rejected));
     assert!(error.is_invalid() && !error.is_retryable());

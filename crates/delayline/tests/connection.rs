@@ -20,7 +20,7 @@ async fn in_memory_a_name_is_a_queue() {
         names.iter().map(delayline::admin::QueueName::as_str).collect::<Vec<_>>(),
         ["orders", "texts"]
     );
-    let found = connection.find_queues(0).await.unwrap();
+    let found = connection.queues_within(0).await.unwrap();
     assert!(found.complete && found.names == names);
     // Another connection is another place.
     let elsewhere = Connect::new("memory:").unwrap().connect().await.unwrap();

@@ -287,11 +287,10 @@ impl Decode<CloseOrder> for Lines {
 #[tokio::test(start_paused = true)]
 async fn one_codec_serves_all_kinds() {
     let connection = TestConnection::new();
-    let queue = connection.connection().queue_with_codec("jobs", Lines).await.unwrap();
+    let queue = connection.connection().queue("jobs").await.unwrap().codec(Lines);
     let jobs = Jobs::new(queue).on(ignore);
     let _ = jobs.message(&CloseOrder { order: 17 }).id("a").send().await.unwrap();
-    let raw: Queue<Bytes, Raw> =
-        connection.connection().queue_with_codec("jobs", Raw).await.unwrap();
+    let raw: Queue<Bytes, Raw> = connection.connection().queue("jobs").await.unwrap().codec(Raw);
     let Found::Live(message) = raw.get("a").await.unwrap() else { panic!("it is gone") };
     assert_eq!(message.payload, "17");
     let worker: Worker<_, _> = jobs.worker().until_empty(true).build().unwrap();

@@ -8,7 +8,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use delayline::backend::Op;
-use delayline::{Enqueued, Error, ErrorClass, ErrorKind, Queue};
+use delayline::codec::{CodecError, Decode, Encode};
+use delayline::telemetry::TraceContext;
+use delayline::{Bytes, Enqueued, Error, ErrorClass, ErrorKind, Found, Queue};
 use futures_util::poll;
 use support::{Fault, Faulty};
 use tokio::runtime::Runtime;
@@ -16,6 +18,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 type Numbers = Queue<u64>;
+
+struct Hex;
+
+impl Encode<u64> for Hex {
+    fn encode(&self, value: &u64) -> Result<Bytes, CodecError> {
+        Ok(format!("{value:x}").into())
+    }
+}
+
+impl Decode<u64> for Hex {
+    fn decode(&self, payload: &Bytes) -> Result<u64, CodecError> {
+        let text = std::str::from_utf8(payload).map_err(|_| CodecError::new("not a text"))?;
+        u64::from_str_radix(text, 16).map_err(|_| CodecError::new("not a number"))
+    }
+}
 
 fn groups(backend: &Faulty) -> Vec<usize> {
     let sizes = backend.sent("enqueue").into_iter().map(|(_, op)| match op {
@@ -152,6 +169,26 @@ async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() 
     assert!(sent.is_ok() && at >= millis(15_000), "{sent:?} after {at:?}");
     assert_eq!(groups(&backend).iter().max(), Some(&3), "they were sent together");
     assert_eq!(backend.stats().await.totals.enqueued, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sends_of_other_options_go_with_the_same_group() {
+    let backend = Faulty::with_plan(|_| Fault::SlowReply);
+    let queue = Numbers::new(backend.clone());
+    let patient = queue.patience(Duration::from_secs(60));
+    let traced = patient.trace_source(|| TraceContext::new(7, 1, true).ok());
+    let hex = traced.codec(Hex);
+    let (first, second, third, fourth) =
+        tokio::join!(queue.send(&1), patient.send(&2), traced.send(&3), hex.send(&255));
+    let (second, third, fourth) = (second.unwrap(), third.unwrap(), fourth.unwrap());
+    first.unwrap();
+    assert_eq!(groups(&backend), [4]);
+    for (id, value, is_traced) in [(second, 2, false), (third, 3, true), (fourth, 0xff, true)] {
+        let queue = if value == 0xff { hex.get(id).await } else { queue.get(id).await };
+        let Found::Live(message) = queue.unwrap() else { panic!("{value} was sent") };
+        let context = TraceContext::from_headers(&message.headers);
+        assert_eq!((message.payload, context.is_some()), (value, is_traced));
+    }
 }
 
 #[tokio::test(start_paused = true)]

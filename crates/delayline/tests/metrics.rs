@@ -330,6 +330,18 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
     measured.await.gauges(&none);
 }
 
+#[tokio::test(start_paused = true)]
+async fn depths_are_reported_again_and_again_whatever_fails() {
+    let backend = Faulty::with_faults("stats", &[Fault::None, Fault::Denied]);
+    let queue = numbers(backend.clone());
+    let reports = queue.clone();
+    let reporting = tokio::spawn(async move { reports.report_depths_every(ms(10_000)).await });
+    sleep(ms(35_000)).await;
+    reporting.abort();
+    let at: Vec<_> = backend.sent("stats").iter().map(|(at, _)| at.as_secs()).collect();
+    assert_eq!(at, [0, 10, 20, 30]);
+}
+
 /// More sends at once than may wait.
 async fn crowd() {
     let queue = numbers(Faulty::with_plan(|_| Fault::SlowReply));

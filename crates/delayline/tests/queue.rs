@@ -281,6 +281,54 @@ async fn many_are_cancelled_in_few_operations_and_dead_letters_revived_for_later
 }
 
 #[tokio::test(start_paused = true)]
+async fn dead_letters_are_redriven_to_an_instant_or_all_after_a_delay() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let expire = async || {
+        for name in ["a", "b", "c"] {
+            let draft = queue.message(&1).id(name).expires_in(Duration::ZERO);
+            assert!(draft.send().await.unwrap().is_accepted());
+        }
+        let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+        worker.run(|_| async { Ok::<(), &str>(()) }).await;
+        assert_eq!(queue.stats().await.unwrap().dead, 3);
+    };
+    expire().await;
+    let now = SystemTime::from(backend.now());
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    let at = queue.redrive_at("a", now + minute).await.unwrap();
+    assert!(matches!(at, Redriven::Done { .. }), "{at:?}");
+    let many = queue.redrive_many_at(["b", "x"], now + minute).await.unwrap();
+    assert!(matches!(many[..], [Redriven::Done { .. }, Redriven::NotFound]), "{many:?}");
+    assert_eq!(queue.redrive_all_in(hour).await.unwrap(), 1);
+    assert_eq!(queue.forecast([minute, hour]).await.unwrap().due, [2, 1]);
+    assert!(queue.redrive_all_in(Duration::MAX).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_messages_are_rescheduled_together_and_answered_in_order() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    assert!(is_created(&queue, "7").await);
+    let ids = || (0..1_500).map(|n: u32| id(&n.to_string()));
+    let hour = Duration::from_secs(3_600);
+    for moved in [
+        queue.reschedule_many_in(ids(), hour).await.unwrap(),
+        queue.reschedule_many_at(ids(), SystemTime::from(backend.now()) + hour).await.unwrap(),
+    ] {
+        assert_eq!(moved.len(), 1_500);
+        for (n, outcome) in moved.into_iter().enumerate() {
+            assert_eq!(matches!(outcome, Rescheduled::Done { .. }), n == 7, "{n}: {outcome:?}");
+        }
+    }
+    assert_eq!(backend.sent("reschedule").len(), 4);
+    assert_eq!(queue.stats().await.unwrap().scheduled, 1);
+    let bad = ["7", ""];
+    assert!(queue.reschedule_many_in(bad, Duration::ZERO).await.is_err());
+    assert_eq!(backend.sent("reschedule").len(), 4, "nothing is sent");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paused_queue_takes_messages_and_delivers_none() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
@@ -300,7 +348,7 @@ async fn delays_beyond_the_limits_are_refused_not_wrapped() {
         assert!(matches!(kind(&error), ErrorKind::Invalid(_)), "{error}");
     }
     assert_eq!(queue.stats().await.unwrap().totals.enqueued, 0);
-    let big: Queue<Vec<u8>, Raw> = Queue::with_codec(Faulty::new(), Raw);
+    let big: Queue<Vec<u8>, Raw> = Queue::new(Faulty::new()).codec(Raw);
     let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1];
     assert!(big.message(&payload).send().await.is_err());
 }

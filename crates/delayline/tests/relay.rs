@@ -47,7 +47,7 @@ async fn messages_are_relayed_to_the_millisecond() {
     }
     let start = backend.now();
     let relay = queue.relay(list(None)).until_empty(true);
-    assert_eq!(relay.run_until(never()).await.unwrap(), 6);
+    assert_eq!(relay.run_until(never()).await.unwrap().relayed, 6);
     let mut moved = Vec::new();
     while let Some(event) = events.try_next() {
         if event.kind == EventKind::Relayed {
@@ -79,8 +79,34 @@ async fn a_message_that_comes_in_between_is_not_overslept() {
         }
     }
     stop.send(()).unwrap();
-    assert_eq!(task.await.unwrap().unwrap(), 1, "it stops while it waits for the other one");
+    assert_eq!(
+        task.await.unwrap().unwrap().relayed,
+        1,
+        "it stops while it waits for the other one"
+    );
     assert_eq!(backend.stats().await.scheduled, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_stops_a_relay_whether_it_runs_yet_or_waits() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    queue.send(&1).await.unwrap();
+    queue.send_in(&2, Duration::from_secs(3_600)).await.unwrap();
+    let relay = queue.relay(list(None));
+    let handle = relay.handle();
+    let task = tokio::spawn(relay.run());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!task.is_finished());
+    let stopped = backend.elapsed();
+    handle.stop();
+    assert_eq!(task.await.unwrap().unwrap().relayed, 1);
+    assert_eq!(backend.elapsed(), stopped, "at once");
+
+    queue.send(&3).await.unwrap();
+    let relay = queue.relay(list(None));
+    relay.handle().stop();
+    assert_eq!(relay.run().await.unwrap().relayed, 1, "the first operation is finished");
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +124,7 @@ async fn a_full_list_is_looked_at_now_and_then() {
     assert!((60..130).contains(&looks), "{looks} looks in a minute");
     assert_eq!(backend.stats().await.ready, 2);
     stop.send(()).unwrap();
-    assert_eq!(task.await.unwrap().unwrap(), 3);
+    assert_eq!(task.await.unwrap().unwrap().relayed, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +151,7 @@ async fn a_relay_that_can_move_nothing_passes_the_hint_on() {
             relay.await.unwrap().unwrap_err();
         } else {
             stop.send(()).unwrap();
-            assert_eq!(relay.await.unwrap().unwrap(), 1);
+            assert_eq!(relay.await.unwrap().unwrap().relayed, 1);
         }
         assert_eq!(backend.stats().await.ready, 1);
     }
@@ -147,7 +173,7 @@ async fn a_relay_that_has_promised_to_look_tells_if_it_can_move_nothing() {
     // Once: it does not wait for the bell any more.
     assert!(!backend.wait(PATIENCE).await.unwrap(), "another hint");
     stop.send(()).unwrap();
-    assert_eq!(relay.await.unwrap().unwrap(), 1);
+    assert_eq!(relay.await.unwrap().unwrap().relayed, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +206,7 @@ async fn failures_are_survived_and_told_once() {
     let log = logged(async || {
         let relay = queue.relay(list(None)).batch(1).until_empty(true);
         // One was moved by the operation whose reply was lost.
-        assert_eq!(relay.run_until(never()).await.unwrap(), 2);
+        assert_eq!(relay.run_until(never()).await.unwrap().relayed, 2);
     })
     .await;
     assert_eq!(log.matches("a relay failed").count(), 4, "each kind: {log}");
@@ -229,7 +255,7 @@ async fn several_relays_share_the_messages_of_a_server() {
         }
         let mut moved = 0;
         for relay in relays.collect::<Vec<_>>() {
-            moved += timeout(PATIENCE, relay).await.unwrap().unwrap().unwrap();
+            moved += timeout(PATIENCE, relay).await.unwrap().unwrap().unwrap().relayed;
         }
         // Ids are those of their own.
         let rest = queue.relay(list(None)).once().await.unwrap().ids.len() as u64;

@@ -170,6 +170,26 @@ async fn a_wait_that_cannot_look_fails_and_the_next_one_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_impatient_wait_fails_alone() {
+    let backend = Faulty::new();
+    let queue = over(&backend).patience(Duration::from_secs(8));
+    let sent = queue.message(&7).due_in(HOUR).send().await.unwrap();
+    let start = tokio::time::Instant::now();
+    backend.set_plan(move |op| match op {
+        Op::Progress(_) if start.elapsed() < Duration::from_secs(5) => Fault::Busy,
+        _ => Fault::None,
+    });
+    let impatient = queue.patience(Duration::ZERO);
+    let wait = async |queue: &Queue<u64>| {
+        let progress = queue.wait_for(sent.id.clone(), Duration::from_secs(10)).await;
+        (progress.map_err(|error| error.kind().clone()), start.elapsed())
+    };
+    let (first, second) = tokio::join!(wait(&impatient), wait(&queue));
+    assert_eq!(first, (Err(ErrorKind::Busy), Duration::ZERO));
+    assert_eq!(second, (Ok(Completion::Pending), Duration::from_secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_ends_at_its_limit_while_the_server_is_away() {
     let backend = Faulty::new();
     let queue = over(&backend);

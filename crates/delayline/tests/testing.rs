@@ -165,7 +165,7 @@ async fn draining_moves_the_clock_from_one_message_to_the_next_and_waits_for_not
 #[tokio::test]
 async fn failures_are_retried_and_become_dead_letters_the_same_way_every_time() {
     let go = async || {
-        let test = TestQueue::starting_at(SystemTime::UNIX_EPOCH + HOUR, delayline::codec::Json);
+        let test = TestQueue::starting_at(SystemTime::UNIX_EPOCH + HOUR);
         for n in 0..4 {
             send(test.queue(), &n.to_string(), Duration::ZERO, n).await;
         }
@@ -305,7 +305,7 @@ async fn what_expires_is_not_handled_and_a_paused_queue_ends_a_drain() {
 
 #[tokio::test]
 async fn bytes_events_and_a_real_worker_work_on_it_too() {
-    let test: TestQueue<String, _> = TestQueue::starting_at(SystemTime::UNIX_EPOCH, Raw);
+    let test: TestQueue<String, _> = TestQueue::starting_at(SystemTime::UNIX_EPOCH).codec(Raw);
     let mut events = test.queue().events();
     for delay in [0, 1, 2] {
         test.queue().send_in(&"bytes".to_owned(), secs(delay)).await.unwrap();

@@ -21,7 +21,7 @@ impl<const FRED: bool> Peer for Delayline<FRED> {
     async fn open(server: &Server) -> Result<Self> {
         let driver = if FRED { RedisClient::Fred } else { RedisClient::Redis };
         let connection = Connect::new(&server.url())?.client(driver).connect().await?;
-        Ok(Self(connection.queue_with_codec("bench", Raw).await?))
+        Ok(Self(connection.queue("bench").await?.codec(Raw)))
     }
 
     async fn send(&mut self, messages: usize) -> Result<()> {

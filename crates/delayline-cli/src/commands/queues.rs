@@ -11,7 +11,7 @@ use crate::print::write;
 pub(crate) async fn run(target: &Target, args: &Queues) -> Result<ExitCode, Failure> {
     let opened = target.connect()?.connect().await;
     let connection = opened.map_err(|error| target.not_opened(&error))?;
-    let found = connection.find_queues(u64::MAX).await?;
+    let found = connection.queues_within(u64::MAX).await?;
     let names: Vec<_> = found.names.iter().map(ToString::to_string).collect();
     write(&if args.json {
         serde_json::Value::from(names).to_string() + "\n"

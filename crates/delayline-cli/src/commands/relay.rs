@@ -19,7 +19,7 @@ pub(crate) async fn run(target: &Target, args: Relay) -> Result<ExitCode, Failur
     }
     let mut signals = Signals::listen()?;
     let relay = queue.relay(to).batch(args.batch).until_empty(args.until_empty);
-    let relayed = relay.run_until(signals.next()).await?;
+    let relayed = relay.run_until(signals.next()).await?.relayed;
     write(&if args.json {
         format!("{}\n", json!({ "relayed": relayed }))
     } else {

@@ -64,7 +64,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     if args.all || names.is_empty() {
         // What is wrong with the server is told before anything is served.
-        let found = connection.find_queues(1).await.map_err(|error| target.not_opened(&error))?;
+        let found = connection.queues_within(1).await.map_err(|error| target.not_opened(&error))?;
         if let Some(error) = found.failure {
             // The page says so as well, and the list is read again.
             Failure::from(error).about("not all servers can be read").report();
@@ -73,8 +73,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let mut deliverers = Vec::new();
     for name in names {
-        let queue: Result<Queue<Bytes, Raw>, Error> = connection.queue_with_codec(&name, Raw).await;
-        let queue = queue.map_err(|error| target.not_opened(&error))?;
+        let queue: Result<Queue<Bytes>, Error> = connection.queue(&name).await;
+        let queue = queue.map_err(|error| target.not_opened(&error))?.codec(Raw);
         let exec = args.exec.as_deref();
         let own = queue.clone();
         deliverers.extend(Deliverer::new(own, &name, exec, &args.post, args.concurrency)?);

@@ -187,7 +187,7 @@ fn delivery(delivery: &Delivery, at: Option<Timestamp>) -> Value {
         _ => None,
     };
     let lateness = at.map(|at| delivery.lateness(at).as_millis());
-    let keep = headers.result_retention().map(|keep| format!("{}ms", keep.as_ms()));
+    let keep = headers.result_retention().map(|keep| format!("{}ms", keep.as_millis()));
     let members: [(&str, Value); 13] = [
         ("token", token.write().into()),
         ("deadline", deadline.map(rfc3339).into()),

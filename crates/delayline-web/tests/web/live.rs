@@ -51,7 +51,7 @@ impl Wakeup for Counting {
 async fn counting() -> (Raws, Arc<Counting>) {
     let queue = Arc::clone(orders().await.backend());
     let backend = Arc::new(Counting { queue, stats: AtomicU64::new(0) });
-    (Queue::with_codec(Arc::clone(&backend) as _, Raw), backend)
+    (Queue::new(Arc::clone(&backend) as _).codec(Raw), backend)
 }
 
 /// The events of a page.

@@ -297,7 +297,7 @@ impl Counted {
         let inner = Arc::clone(queue.backend());
         let [claims, waits, most_waits, away] = Default::default();
         let counted = Arc::new(Self { inner, claims, waits, most_waits, away });
-        let queue = Queue::with_codec(Arc::clone(&counted) as Arc<dyn QueueBackend>, Raw);
+        let queue = Queue::new(Arc::clone(&counted) as Arc<dyn QueueBackend>).codec(Raw);
         (counted, queue)
     }
 }

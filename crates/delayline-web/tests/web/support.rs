@@ -19,7 +19,7 @@ pub async fn orders() -> Raws {
 }
 
 pub async fn open(connection: &Connection, name: &str) -> Raws {
-    connection.queue_with_codec(name, Raw).await.unwrap()
+    connection.queue(name).await.unwrap().codec(Raw)
 }
 
 /// A dashboard of one queue for visitors of this role.

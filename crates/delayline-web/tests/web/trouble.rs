@@ -46,7 +46,7 @@ impl Trouble {
             replies: Semaphore::new(replies),
             executed: Notify::new(),
         });
-        let queue = Queue::with_codec(Arc::clone(&trouble) as Arc<dyn QueueBackend>, Raw);
+        let queue = Queue::new(Arc::clone(&trouble) as Arc<dyn QueueBackend>).codec(Raw);
         (trouble, queue)
     }
 

@@ -1,9 +1,11 @@
 //! Dead letters, listings, audits and repairs of a queue.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule};
+use delayline_core::{
+    MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule, Timestamp,
+};
 
 use super::{Audit, Listed, Listing, Queue, listing, only};
 use crate::Error;
@@ -48,6 +50,23 @@ impl<T: ?Sized, C> Queue<T, C> {
         only(self.redrive_many_in([id], delay).await?)
     }
 
+    /// Like [`redrive`](Self::redrive), but makes the message due at an instant. A past instant
+    /// means now.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`redrive`](Self::redrive).
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel`](Self::cancel); also if the instant is beyond the year 9999.
+    pub async fn redrive_at<I>(&self, id: I, due: SystemTime) -> Result<Redriven, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        only(self.redrive_many_at([id], due).await?)
+    }
+
     /// Redrives many dead letters, in as few operations as possible. Returns one result per id, in
     /// order, like [`redrive`](Self::redrive). The operations are not one atomic step.
     ///
@@ -86,7 +105,38 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        let schedule = Schedule::In(Millis::try_from(delay)?);
+        self.redrive_all_of(ids, Schedule::In(Millis::try_from(delay)?)).await
+    }
+
+    /// Like [`redrive_many`](Self::redrive_many), but makes the messages due at an instant. A past
+    /// instant means now.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`redrive_many`](Self::redrive_many).
+    ///
+    /// # Errors
+    ///
+    /// Like [`cancel_many`](Self::cancel_many); also if the instant is beyond the year 9999.
+    pub async fn redrive_many_at<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        due: SystemTime,
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        self.redrive_all_of(ids, Schedule::At(Timestamp::try_from(due)?)).await
+    }
+
+    async fn redrive_all_of<I>(
+        &self,
+        ids: impl IntoIterator<Item = I>,
+        schedule: Schedule,
+    ) -> Result<Vec<Redriven>, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
         let op = |ids| Op::Redrive(Redrive::new(ids, schedule));
         self.each(MAX_BATCH, ids, op, |reply| match reply {
             Reply::Redrive(items) => Some(items),
@@ -120,7 +170,21 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Like [`redrive`](Self::redrive).
     #[doc(alias = "DLQ")]
     pub async fn redrive_all(&self) -> Result<u64, Error> {
-        listing::redrive_all(self).await
+        self.redrive_all_in(Duration::ZERO).await
+    }
+
+    /// Like [`redrive_all`](Self::redrive_all), but makes each message due `delay` from its redrive,
+    /// up to 100 years.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`redrive_all`](Self::redrive_all).
+    ///
+    /// # Errors
+    ///
+    /// Like [`redrive`](Self::redrive); also if the delay is longer than 100 years.
+    pub async fn redrive_all_in(&self, delay: Duration) -> Result<u64, Error> {
+        listing::redrive_all(self, delay).await
     }
 
     /// Deletes a dead letter.

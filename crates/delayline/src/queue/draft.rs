@@ -310,9 +310,7 @@ impl Draft {
     /// It is in the header [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and
     /// so a part of the content.
     pub fn keep_result(self, retention: Duration) -> Self {
-        self.try_with(|message| {
-            Ok(message.headers.set_result_retention(Millis::try_from(retention)?)?)
-        })
+        self.try_with(|message| Ok(message.headers.set_result_retention(retention)?))
     }
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.

@@ -1,9 +1,11 @@
 //! Listing and auditing a queue, page by page.
 
+use std::time::Duration;
+
 use delayline_core::limits::MAX_PAGE;
 use delayline_core::{
-    Applied, Check, Finding, List, MessageInfo, MessageState, Op, Position, Redriven, Reply,
-    Timestamp,
+    Applied, Check, Finding, List, MessageInfo, MessageState, Millis, Op, Position, Redriven,
+    Reply, Timestamp,
 };
 
 use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
@@ -170,11 +172,17 @@ impl Bound {
     }
 }
 
-pub(super) async fn redrive_all<T: ?Sized, C>(queue: &Queue<T, C>) -> Result<u64, Error> {
+pub(super) async fn redrive_all<T: ?Sized, C>(
+    queue: &Queue<T, C>,
+    delay: Duration,
+) -> Result<u64, Error> {
+    // Refused even if there is nothing to redrive.
+    Millis::try_from(delay)?;
     let mut letters = queue.dead_letters().await?;
     let mut redriven = 0_u64;
     while let Some(page) = letters.next_page().await? {
-        let results = queue.redrive_many(page.into_iter().map(|letter| letter.id)).await?;
+        let results =
+            queue.redrive_many_in(page.into_iter().map(|letter| letter.id), delay).await?;
         let done = results.iter().filter(|result| matches!(result, Redriven::Done { .. }));
         redriven = redriven.saturating_add(u64::try_from(done.count()).unwrap_or(u64::MAX));
     }

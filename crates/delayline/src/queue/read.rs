@@ -8,6 +8,7 @@ use delayline_core::{
     Applied, Completion, Forecast, History, MessageId, MessageState, Millis, Op, Reply, Resolution,
     Stats, Timestamp,
 };
+use tokio::time::MissedTickBehavior;
 
 use super::{Explanation, Found, Queue, only};
 use crate::codec::{Decode, Raw};
@@ -80,7 +81,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
             Reply::Get(items) => Some(items),
             _ => None,
         });
-        let found = found.await?.into_iter().map(|found| Found::read(found, self.codec().as_ref()));
+        let found =
+            found.await?.into_iter().map(|found| Found::read(found, self.encoding().as_ref()));
         found.collect::<Option<_>>().ok_or_else(Error::unexpected_reply)
     }
 }
@@ -286,8 +288,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Counts like [`stats`](Self::stats) and, with the feature `metrics`, updates the gauges
-    /// described in [`telemetry`]. Call it every few seconds, in only one of the processes that
-    /// share the queue.
+    /// described in [`telemetry`]. [`report_depths_every`](Self::report_depths_every) does it again
+    /// and again.
     ///
     /// # Cancel safety
     ///
@@ -301,5 +303,38 @@ impl<T: ?Sized, C> Queue<T, C> {
         let Reply::Stats(stats) = applied.reply else { return Err(Error::unexpected_reply()) };
         telemetry::depths(self.client.label(), &stats, applied.at);
         Ok(*stats)
+    }
+
+    /// Calls [`report_depths`](Self::report_depths) at once and then every `interval`, until its
+    /// future is dropped or its task is aborted. Run it in only one of the processes that share the
+    /// queue. A call that fails is logged with level `WARN`, and the next one comes at its time.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// # async fn example(orders: Queue<u64>) {
+    /// let reports = orders.clone();
+    /// let reporting =
+    ///     tokio::spawn(async move { reports.report_depths_every(Duration::from_secs(10)).await });
+    /// # reporting.abort();
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the gauges keep their previous values.
+    ///
+    /// # Panics
+    ///
+    /// If `interval` is zero.
+    pub async fn report_depths_every(&self, interval: Duration) {
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.report_depths().await {
+                tracing::warn!(queue = self.client.label().as_str(), %error, "no depths");
+            }
+        }
     }
 }

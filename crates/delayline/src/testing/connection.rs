@@ -9,7 +9,6 @@ use delayline_memory::ManualClock;
 
 use super::recorder::Recorder;
 use super::{TestQueue, TestWorkers, fail, timestamp};
-use crate::codec::Json;
 use crate::connection::{Connection, Way};
 use crate::local::{Local, Memory};
 
@@ -90,7 +89,7 @@ impl TestConnection {
         &self.0.connection
     }
 
-    /// The queue of this name, with JSON payloads. It is created when its name is first used, here
+    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is created when its name is first used, here
     /// or by the code under test; the same name always gives the same queue.
     ///
     /// # Panics
@@ -99,19 +98,8 @@ impl TestConnection {
     #[must_use]
     #[track_caller]
     pub fn queue<T: ?Sized>(&self, name: &str) -> TestQueue<T> {
-        self.queue_with_codec(name, Json)
-    }
-
-    /// The same with payloads encoded by `codec`.
-    ///
-    /// # Panics
-    ///
-    /// If the name is malformed.
-    #[must_use]
-    #[track_caller]
-    pub fn queue_with_codec<T: ?Sized, C>(&self, name: &str, codec: C) -> TestQueue<T, C> {
         match QueueName::new(name) {
-            Ok(name) => TestQueue::of(self.clone(), self.0.queues.queue(name), codec),
+            Ok(name) => TestQueue::of(self.clone(), self.0.queues.queue(name)),
             Err(violation) => fail(&violation.to_string()),
         }
     }

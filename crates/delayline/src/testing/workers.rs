@@ -72,7 +72,7 @@ impl TestWorkers {
         self.lanes.push(Lane {
             name: queue.recorder.name().clone(),
             backend: Arc::clone(plain.backend()),
-            handler: Alone::new(Arc::clone(plain.codec()), handler, label),
+            handler: Alone::new(Arc::clone(plain.encoding()), handler, label),
             retry: queue.retry.clone(),
             max_deliveries: queue.max_deliveries,
         });

@@ -153,7 +153,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
         O: Into<Outcome> + 'static,
         E: HandlerError<K> + 'static,
     {
-        let codec = Arc::clone(self.queue.codec());
+        let codec = Arc::clone(self.queue.encoding());
         let label = self.queue.client().label().clone();
         let start = handler::starter(codec, handler, self.config.rules, label);
         Lane { client: self.queue.client().clone(), config: self.config, weight, start }

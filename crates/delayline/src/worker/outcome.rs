@@ -217,7 +217,7 @@ impl Outcome {
         self,
         id: &MessageId,
         queue: Option<&QueueName>,
-        wanted: Option<Millis>,
+        wanted: Option<Duration>,
     ) -> (Self, Vec<NewMessage>, Option<NewResult>) {
         let (outcome, messages, made_for) = self.parts();
         let result = match &outcome {
@@ -228,7 +228,8 @@ impl Outcome {
         if messages.is_empty() && result.is_none() {
             return (outcome, Vec::new(), None);
         }
-        let result = result.map(|bytes| NewResult::new(bytes, wanted.unwrap_or(SHORTEST)));
+        let retention = wanted.map_or(SHORTEST, millis);
+        let result = result.map(|bytes| NewResult::new(bytes, retention));
         let is_ours = same_queue(made_for.as_ref(), queue);
         match is_ours.and_then(|()| validated(id.clone(), messages, result)) {
             Ok((messages, result)) => (outcome, messages, result.filter(|_| wanted.is_some())),

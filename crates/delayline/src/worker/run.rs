@@ -65,7 +65,7 @@ struct Running {
     failures: u32,
     max_failures: u32,
     /// How long the sender wants the result to be kept, if it does.
-    result_retention: Option<Millis>,
+    result_retention: Option<Duration>,
     control: Arc<Control>,
     abort: AbortHandle,
     span: Span,

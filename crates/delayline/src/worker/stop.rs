@@ -39,7 +39,7 @@ impl WorkerHandle {
 
 /// The worker's side of the handle.
 #[derive(Clone, Debug)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     handle: WorkerHandle,
     deadline: watch::Receiver<Option<Instant>>,
 }
@@ -52,12 +52,12 @@ impl Default for Stop {
 }
 
 impl Stop {
-    pub(super) fn handle(&self) -> WorkerHandle {
+    pub(crate) fn handle(&self) -> WorkerHandle {
         self.handle.clone()
     }
 
     /// Waits for a call of `stop` that ends sooner than the last. Returns when handlers must end.
-    pub(super) async fn wished(&mut self) -> Instant {
+    pub(crate) async fn wished(&mut self) -> Instant {
         loop {
             // It cannot fail: `self.handle` keeps the channel open.
             let _ = self.deadline.changed().await;

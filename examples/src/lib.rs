@@ -26,6 +26,8 @@ mod guides {
     mod job_types {}
     #[doc = include_str!("../../crates/delayline/docs/guides/write-your-own-backend.md")]
     mod write_your_own_backend {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/your-redis-client.md")]
+    mod your_redis_client {}
     #[doc = include_str!("../../crates/delayline/docs/guides/web-service.md")]
     mod web_service {}
     #[doc = include_str!("../../crates/delayline/docs/guides/middleware.md")]

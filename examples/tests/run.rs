@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ const ON_A_SERVER: [&str; 11] = [
     "job_types",
     "web_service",
 ];
+
+/// Those that need the URL of a server: guide and programs.
+const YOUR_CLIENT: (&str, [&str; 2]) = ("your-redis-client", ["redis_client", "fred_client"]);
 
 /// Those that do not.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
@@ -101,6 +104,16 @@ fn web_service() {
 }
 
 #[test]
+fn redis_client() {
+    runs_on_a_server("redis_client");
+}
+
+#[test]
+fn fred_client() {
+    runs_on_a_server("fred_client");
+}
+
+#[test]
 fn write_your_own_backend() {
     let output = run("write_your_own_backend", &[]);
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -110,9 +123,9 @@ fn write_your_own_backend() {
 
 #[test]
 fn every_example_is_run_and_has_a_guide() {
-    let ours: BTreeSet<_> = ON_A_SERVER.into_iter().chain(ALONE).map(str::to_owned).collect();
+    let ours: BTreeSet<_> = programs().map(str::to_owned).collect();
     assert_eq!(stems("examples", "rs"), ours);
-    let mut guides: BTreeSet<_> = ours.iter().map(|name| name.replace('_', "-")).collect();
+    let mut guides: BTreeSet<_> = ours.iter().map(|name| guide_of(name)).collect();
     guides.extend(WITHOUT_PROGRAM.map(str::to_owned));
     assert_eq!(stems("../crates/delayline/docs/guides", "md"), guides);
 }
@@ -132,10 +145,13 @@ fn the_code_of_every_guide_is_compiled() {
 /// A guide quotes its example; imports may be grouped in another way, and a part may be public.
 #[test]
 fn guides_quote_the_examples_as_they_are() {
-    for name in ON_A_SERVER.into_iter().chain(ALONE) {
-        let code = fs::read_to_string(here(&format!("examples/{name}.rs"))).unwrap();
-        let code: BTreeSet<_> = code.lines().map(str::trim).collect();
-        let guide = here(&format!("../crates/delayline/docs/guides/{}.md", name.replace('_', "-")));
+    let mut code: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for name in programs() {
+        let text = fs::read_to_string(here(&format!("examples/{name}.rs"))).unwrap();
+        code.entry(guide_of(name)).or_default().extend(text.lines().map(|it| it.trim().to_owned()));
+    }
+    for (name, code) in code {
+        let guide = here(&format!("../crates/delayline/docs/guides/{name}.md"));
         let guide = fs::read_to_string(guide).unwrap();
         let (mut quoting, mut importing) = (false, false);
         let mut quoted = 0;
@@ -159,12 +175,35 @@ fn runs_anywhere(name: &str) {
     let server = Server::builder().tcp().start();
     let url = server.url();
     for args in [&[][..], &[url.as_str()], &[url.as_str()]] {
-        let output = run(name, args);
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name} {args:?}\n{stdout}{stderr}");
-        assert!(stdout.lines().any(|line| line.starts_with("done")), "{name} {args:?}\n{stdout}");
+        succeeds(name, args);
     }
+}
+
+/// Twice as well.
+fn runs_on_a_server(name: &str) {
+    let server = Server::builder().tcp().start();
+    for _ in 0..2 {
+        succeeds(name, &[&server.url()]);
+    }
+}
+
+fn succeeds(name: &str, args: &[&str]) {
+    let output = run(name, args);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} {args:?}\n{stdout}{stderr}");
+    assert!(stdout.lines().any(|line| line.starts_with("done")), "{name} {args:?}\n{stdout}");
+}
+
+/// The names of all programs.
+fn programs() -> impl Iterator<Item = &'static str> {
+    ON_A_SERVER.into_iter().chain(YOUR_CLIENT.1).chain(ALONE)
+}
+
+/// The name of the guide of a program.
+fn guide_of(program: &str) -> String {
+    let (guide, programs) = YOUR_CLIENT;
+    if programs.contains(&program) { guide.to_owned() } else { program.replace('_', "-") }
 }
 
 fn run(name: &str, args: &[&str]) -> Output {
@@ -183,8 +222,7 @@ fn program(name: &str) -> PathBuf {
     let profile = PROFILE.get_or_init(|| {
         let test = env::current_exe().unwrap();
         let profile = test.parent().and_then(Path::parent).unwrap().to_owned();
-        let mut names = ON_A_SERVER.into_iter().chain(ALONE);
-        if !names.all(|name| is_fresh(&profile.join("examples").join(name))) {
+        if !programs().all(|name| is_fresh(&profile.join("examples").join(name))) {
             build(&profile);
         }
         profile

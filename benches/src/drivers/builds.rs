@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use super::Sheet;
 
 /// Separated by commas.
-const FEATURES: [&str; 5] = ["redis", "redis,tls", "fred", "fred,tls", "memory"];
+const FEATURES: [&str; 4] = ["redis", "redis,tls", "fred", "fred,tls"];
 
 pub(super) fn measure(progress: &ProgressBar) -> Result<Sheet> {
     let mut rows = Vec::new();

@@ -41,7 +41,7 @@ pub fn impatient(url: &str) -> ConnectOptions {
 
 /// Runs a script by its text with one key and these arguments.
 pub async fn eval(
-    transport: &impl Transport,
+    transport: &(impl Transport + ?Sized),
     source: &str,
     args: &[Bytes],
 ) -> Result<Value, CallError> {
@@ -57,7 +57,7 @@ pub const INCREMENT: &str = "return {redis.call('INCR', KEYS[1])}";
 /// # Errors
 ///
 /// What the call has failed with.
-pub async fn increment(transport: &impl Transport) -> Result<Value, CallError> {
+pub async fn increment(transport: &(impl Transport + ?Sized)) -> Result<Value, CallError> {
     eval(transport, INCREMENT, &[]).await
 }
 
@@ -101,7 +101,7 @@ pub fn error_line(result: Result<impl std::fmt::Debug, CallError>) -> String {
 /// # Panics
 ///
 /// None works within five seconds, or one does not end within twenty.
-pub async fn heals(transport: &impl Transport) {
+pub async fn heals(transport: &(impl Transport + ?Sized)) {
     let deadline = Instant::now() + HEALING;
     loop {
         let result = tokio::time::timeout(PATIENCE, eval(transport, "return {1}", &[])).await;

@@ -44,22 +44,17 @@ pub struct FredDriver {
 }
 
 impl FredDriver {
-    /// Creates a driver from a client, with its address, login, TLS connector and TCP settings. For
-    /// [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
-    ///
-    /// Use it for what [`ConnectOptions`] cannot express, such as client certificates. The driver
-    /// opens its own connections, with `TCP_NODELAY`; the client is not changed and need not be
-    /// connected.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Unsupported`] if the client is for a cluster or for sentinels.
-    pub fn from_client(client: &Client) -> Result<Self, Error> {
+    /// The driver of [`transport`](crate::transport).
+    pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
         let config = client.client_config();
         let address = match &config.server {
             ServerConfig::Centralized { server } => server.to_string(),
             ServerConfig::Unix { path } => format!("unix:{}", path.display()),
-            _ => return Err(Error::new(ErrorKind::Unsupported("a client for several servers"))),
+            _ => {
+                let advice = "connect with a redis-cluster:// or redis-sentinel:// URL";
+                let kind = ErrorKind::Unsupported("a client for several servers");
+                return Err(Error::with_detail(kind, advice));
+            }
         };
         Ok(Self::configured(address, config, client.connection_config().clone()))
     }

@@ -2,7 +2,7 @@
 
 use delayline_core::ErrorKind;
 use delayline_driver_testkit::{heals, increment, transport_cases};
-use delayline_fred::{FredDriver, FredTransport};
+use delayline_fred::FredTransport;
 use delayline_test_server::Server;
 use fred::types::Builder;
 use fred::types::config::Config;
@@ -15,19 +15,22 @@ async fn ready_client_is_enough() {
     for resp in ["", "?version=resp3"] {
         let url = format!("{}{resp}", server.url_with_login("", "pw"));
         let client = Builder::from_config(Config::from_url(&url).unwrap()).build().unwrap();
-        let driver = FredDriver::from_client(&client).unwrap();
-        let transport = FredTransport::over(driver).await.unwrap();
-        assert!(increment(&transport).await.is_ok());
+        let transport = delayline_fred::transport(&client).await.unwrap();
+        assert!(increment(&*transport).await.is_ok());
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        heals(&transport).await;
+        heals(&*transport).await;
         assert!(!format!("{transport:?}").contains("pw"));
     }
 }
 
 #[tokio::test]
-async fn client_for_a_cluster_is_refused() {
-    let config = Config::from_url("redis-cluster://127.0.0.1:1").unwrap();
-    let client = Builder::from_config(config).build().unwrap();
-    let error = FredDriver::from_client(&client).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+async fn client_for_several_servers_is_refused() {
+    for url in
+        ["redis-cluster://127.0.0.1:1", "redis-sentinel://127.0.0.1:1?sentinelServiceName=main"]
+    {
+        let client = Builder::from_config(Config::from_url(url).unwrap()).build().unwrap();
+        let error = delayline_fred::transport(&client).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+        assert!(error.to_string().contains("redis-sentinel://"), "{error}");
+    }
 }

@@ -180,9 +180,6 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// The time limit for a reply: 5 s by default. After that the outcome is unknown.
     pub response_timeout: Duration,
-    /// Accepts a server that may evict messages. Off by default: opening a queue on such a server
-    /// is refused with [`ErrorKind::Evicting`](delayline_core::ErrorKind::Evicting).
-    pub allow_eviction: bool,
 }
 
 impl ConnectOptions {
@@ -207,7 +204,6 @@ impl ConnectOptions {
             ca_pem: None,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: RESPONSE_TIMEOUT,
-            allow_eviction: false,
         }
     }
 
@@ -257,7 +253,6 @@ impl fmt::Debug for ConnectOptions {
             .field("ca_pem", &self.ca_pem.as_ref().map(Vec::len))
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
-            .field("allow_eviction", &self.allow_eviction)
             .finish()
     }
 }

@@ -29,21 +29,8 @@ enum Target {
 }
 
 impl RedisDriver {
-    /// Creates a driver from a client, with its address, login, TLS parameters and TCP settings.
-    /// For [`DriverTransport::over`](delayline_redis_protocol::DriverTransport::over).
-    ///
-    /// Use it for what [`ConnectOptions`] cannot express, such as client certificates; TLS then
-    /// depends on the features of redis-rs. The driver opens its own connections, with
-    /// `TCP_NODELAY`.
-    ///
-    /// If the server closes an idle connection, only the next call notices it and fails with
-    /// [`ErrorKind::ConnectionLost`](delayline_core::ErrorKind::ConnectionLost).
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) if redis-rs refuses the
-    /// client's configuration.
-    pub fn from_client(client: &Client) -> Result<Self, Error> {
+    /// The driver of [`transport`](crate::transport).
+    pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
         let info = client.get_connection_info();
         let address = info.addr().to_string();
         // Off by default, which halves the throughput (redis-rs#2195).

@@ -1,10 +1,12 @@
-//! Delayline over [redis-rs](redis): [`RedisTransport`].
+//! Delayline over [redis-rs](redis): [`transport`] uses a client that a program has,
+//! [`RedisTransport::connect`] connects to a URL.
+//!
+//! `delayline::Connect::over` takes such a transport.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use delayline_redis::RedisTransport;
-//!
-//! let transport = RedisTransport::connect(&"redis://localhost".parse()?).await?;
+//! let client = redis::Client::open("redis://localhost")?;
+//! let transport = delayline_redis::transport(&client).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -19,7 +21,36 @@ mod connection;
 mod driver;
 mod failure;
 
+use std::sync::Arc;
+
+use delayline_core::Error;
+#[cfg(doc)]
+use delayline_core::ErrorKind;
+use delayline_redis_protocol::{DriverTransport, Transport};
+
 pub use driver::RedisDriver;
 
-/// The [`Transport`](delayline_redis_protocol::Transport) over redis-rs.
-pub type RedisTransport = delayline_redis_protocol::DriverTransport<RedisDriver>;
+/// The [`Transport`] over redis-rs.
+pub type RedisTransport = DriverTransport<RedisDriver>;
+
+/// Uses the address, the login, the TLS parameters and the TCP settings of a client: all that its
+/// own connections have, such as client certificates. The transport opens connections of its own,
+/// with `TCP_NODELAY`. TLS depends on the features of redis-rs.
+///
+/// A client reaches one server. If that is a node of a cluster or a sentinel, opening a queue fails
+/// with [`ErrorKind::Unsupported`]: connect with a URL that names the cluster or the service.
+///
+/// If the server closes an idle connection, only the next call notices it and fails with
+/// [`ErrorKind::ConnectionLost`](delayline_core::ErrorKind::ConnectionLost).
+///
+/// # Cancel safety
+///
+/// Dropping the future closes any connection it has opened.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] if redis-rs refuses the client's configuration. Otherwise like
+/// [`RedisTransport::connect`].
+pub async fn transport(client: &redis::Client) -> Result<Arc<dyn Transport>, Error> {
+    Ok(Arc::new(RedisTransport::over(RedisDriver::from_client(client)?).await?))
+}

@@ -2,7 +2,7 @@
 
 use delayline_core::ErrorKind;
 use delayline_driver_testkit::{heals, increment, transport_cases};
-use delayline_redis::{RedisDriver, RedisTransport};
+use delayline_redis::RedisTransport;
 use delayline_test_server::Server;
 
 transport_cases!(RedisTransport);
@@ -13,11 +13,10 @@ async fn ready_client_is_enough() {
     for resp in ["", "?protocol=resp3"] {
         let client =
             redis::Client::open(format!("{}{resp}", server.url_with_login("", "pw"))).unwrap();
-        let driver = RedisDriver::from_client(&client).unwrap();
-        let transport = RedisTransport::over(driver).await.unwrap();
-        assert!(increment(&transport).await.is_ok());
+        let transport = delayline_redis::transport(&client).await.unwrap();
+        assert!(increment(&*transport).await.is_ok());
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        heals(&transport).await;
+        heals(&*transport).await;
         assert!(!format!("{transport:?}").contains("pw"));
     }
 }
@@ -27,11 +26,7 @@ async fn failures_of_a_ready_client_have_their_kind() {
     let server = Server::builder().tcp().password("right").start();
     let kind = async |url: String| {
         let client = redis::Client::open(url).unwrap();
-        let error = match RedisDriver::from_client(&client) {
-            Ok(driver) => RedisTransport::over(driver).await.unwrap_err(),
-            Err(error) => error,
-        };
-        error.kind().clone()
+        delayline_redis::transport(&client).await.unwrap_err().kind().clone()
     };
     assert_eq!(kind(server.url()).await, ErrorKind::Authentication);
     let url = server.url_with_login("", "wrong");

@@ -12,11 +12,10 @@ pub use delayline_core::{
     Finding, Forecast, History, HistoryPoint, Position, Purged, QueueName, Redriven, Resolution,
     Stats, Totals,
 };
-#[cfg(any(feature = "redis", feature = "fred"))]
 pub use delayline_redis_protocol::{
     AclRole, Denial, Inspection, Removal, SentinelReport, SentinelView, ServerReport, Survey,
     TopologyKind, Upgrade,
 };
 
-pub use crate::connection::FoundQueues;
 pub use crate::queue::{Audit, Explanation, Listed, Listing};
+pub use crate::store::FoundQueues;

@@ -24,6 +24,9 @@
 //! }
 //! ```
 //!
+//! A [`Transport`] carries the scripts of all queues on Redis servers:
+//! [`Connect::over`](crate::Connect::over) takes one.
+//!
 //! [`Queue::new`](crate::Queue::new) and the suite in `delayline-testkit` take any [`QueueBackend`].
 
 pub use async_trait::async_trait;
@@ -39,3 +42,5 @@ pub use delayline_core::{
     RetryPolicy, Schedule, Settled, Settlement, State, Stats, Status, Timestamp, Totals, Update,
     UpdateContent, UpdateDue, UpdateToken, Violation, Wakeup, is_printable,
 };
+#[doc(no_inline)]
+pub use delayline_redis_protocol::Transport;

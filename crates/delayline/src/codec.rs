@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// it may send a `Queue<str>`, or values that borrow.
 ///
 /// ```
-/// # #[cfg(all(feature = "json", feature = "memory"))]
+/// # #[cfg(feature = "json")]
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), delayline::Error> {
 /// use delayline::Queue;
@@ -18,7 +18,7 @@ use bytes::Bytes;
 /// texts.send("your cart is waiting").await?;
 /// # Ok(())
 /// # }
-/// # #[cfg(not(all(feature = "json", feature = "memory")))]
+/// # #[cfg(not(feature = "json"))]
 /// # fn main() {}
 /// ```
 ///

@@ -1,26 +1,28 @@
 //! From a URL to a connection.
 
 use std::fmt;
-#[cfg(any(feature = "redis", feature = "fred"))]
 use std::sync::Arc;
 
-use delayline_core::{ErrorKind, Violation};
-#[cfg(any(feature = "redis", feature = "fred"))]
+use delayline_core::Violation;
 use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport};
 
-use crate::connection::Way;
-#[cfg(feature = "memory")]
-use crate::local::Memory;
+use crate::driver::RedisClient;
+use crate::local::Local;
+use crate::server::Server;
+use crate::store::Store;
 use crate::{Connection, Error};
 
-/// The Redis client that carries the calls. Both behave the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RedisClient {
-    /// The `redis` crate. Needs the feature `redis`.
-    Redis,
-    /// The `fred` crate. Needs the feature `fred`.
-    Fred,
+/// Connects to a URL with the default options of [`Connect`].
+///
+/// # Cancel safety
+///
+/// Dropping the future closes any connection it has opened.
+///
+/// # Errors
+///
+/// See [`Connect::new`] and [`Connect::connect`].
+pub async fn connect(url: &str) -> Result<Connection, Error> {
+    Connect::new(url)?.connect().await
 }
 
 /// Where the queues are, and how to connect to them.
@@ -28,7 +30,7 @@ pub enum RedisClient {
 /// The URLs are:
 ///
 /// - `memory:`: queues in this process, for tests and tools. All their messages are gone when the
-///   process ends. Needs the feature `memory`
+///   process ends
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
@@ -37,7 +39,8 @@ pub enum RedisClient {
 /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
-/// All but the first accept `protocol=resp3` in their query and need the feature `redis` or `fred`.
+/// All but the first accept `protocol=resp3` in their query and need the feature `redis` or `fred`
+/// to connect.
 ///
 /// Setters never fail: an option that does not fit the URL makes [`connect`](Self::connect) fail,
 /// before anything is sent.
@@ -58,16 +61,17 @@ pub enum RedisClient {
 pub struct Connect {
     place: Place,
     client: RedisClient,
+    allow_eviction: bool,
     /// The first option that does not fit the URL.
     misfit: Option<Error>,
 }
 
-/// What a URL names.
 #[derive(Clone, Debug)]
 enum Place {
     Memory,
-    #[cfg(any(feature = "redis", feature = "fred"))]
     Server(Box<ConnectOptions>),
+    /// Servers to which a driver is connected already.
+    Ready(Arc<dyn Transport>),
 }
 
 impl Connect {
@@ -75,14 +79,13 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// If the URL is malformed, if its scheme is unknown, or
-    /// ([`ErrorKind::Unsupported`]) if this build lacks the feature for it. The URL, which may hold
-    /// a password, is never part of the error; its scheme is.
+    /// If the URL is malformed or its scheme is unknown. The URL, which may hold a password, is
+    /// never part of the error; its scheme is.
     pub fn new(url: &str) -> Result<Self, Error> {
         let place = match scheme(url)? {
             "memory" => Place::Memory,
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
-            | "rediss-sentinel" | "unix" => server(url)?,
+            | "rediss-sentinel" | "unix" => Place::Server(Box::new(url.parse()?)),
             unknown => {
                 return Err(Violation::Malformed {
                     what: "the URL scheme",
@@ -92,11 +95,36 @@ impl Connect {
                 .into());
             }
         };
-        Ok(Self { place, client: RedisClient::default(), misfit: None })
+        Ok(Self::to(place))
+    }
+
+    /// Uses the Redis client that the program already has, through its driver crate:
+    /// `delayline_redis::transport(&client)` or `delayline_fred::transport(&client)` makes the
+    /// transport. Needs no feature of this crate, so the client's version is that of the driver
+    /// crate alone. The [guide](crate::guides::your_redis_client) has programs.
+    ///
+    /// The transport has the addresses and the login, so options that name either do not fit.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use delayline::backend::Transport;
+    /// use delayline::{Connect, Error, Queue};
+    ///
+    /// async fn orders(transport: Arc<dyn Transport>) -> Result<Queue<u64>, Error> {
+    ///     Connect::over(transport).connect().await?.queue("orders").await
+    /// }
+    /// ```
+    pub fn over(transport: Arc<dyn Transport>) -> Self {
+        Self::to(Place::Ready(transport))
+    }
+
+    fn to(place: Place) -> Self {
+        Self { place, client: RedisClient::default(), allow_eviction: false, misfit: None }
     }
 
     /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, else
-    /// `fred`. Has no effect on a `memory:` URL.
+    /// `fred`. Has no effect on a `memory:` URL and on [`over`](Self::over).
     pub const fn client(mut self, client: RedisClient) -> Self {
         self.client = client;
         self
@@ -104,7 +132,6 @@ impl Connect {
 
     /// Trusts these certificate authorities, in PEM format, instead of those of the operating
     /// system. Only `rediss` URLs use TLS.
-    #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Self {
         let pem = pem.into();
         self.with(not_encrypted, |options| {
@@ -116,7 +143,6 @@ impl Connect {
 
     /// Logs in to the sentinels of a `redis-sentinel` URL with this user (empty for the default
     /// user) and password. The sentinels get no other login, and the servers do not get this one.
-    #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn sentinel_login(self, user: &str, password: &str) -> Self {
         self.with(no_sentinels, |options| {
             options.sentinel_username = Some(user.to_owned()).filter(|user| !user.is_empty());
@@ -128,7 +154,6 @@ impl Connect {
     /// Connects to `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for
     /// address translation, such as between a container and its host. Certificates must name the
     /// host of `to`.
-    #[cfg(any(feature = "redis", feature = "fred"))]
     pub fn map_address(self, from: &str, to: &str) -> Self {
         self.with(nobody_names, |options| {
             options.address_map.insert(from.parse::<HostPort>()?, to.parse()?);
@@ -138,14 +163,13 @@ impl Connect {
 
     /// Changes the options of a server. `change` returns whether the option fits the URL; if it
     /// does not, `misfit` says why.
-    #[cfg(any(feature = "redis", feature = "fred"))]
     fn with(
         mut self,
         misfit: fn(String) -> Error,
         change: impl FnOnce(&mut ConnectOptions) -> Result<bool, Error>,
     ) -> Self {
         let error = match &mut self.place {
-            Place::Memory => Some(misfit("memory:".to_owned())),
+            Place::Memory | Place::Ready(_) => Some(misfit(self.to_string())),
             Place::Server(options) => match change(options) {
                 Ok(true) => None,
                 Ok(false) => Some(misfit(options.topology.to_string())),
@@ -157,25 +181,19 @@ impl Connect {
     }
 
     /// Whether the password is sent over a network where others can read it: without TLS, and to
-    /// another host than this one.
+    /// another host than this one. Not known, and so `false`, of [`over`](Self::over).
     #[must_use]
     pub fn exposes_password(&self) -> bool {
         match &self.place {
-            Place::Memory => false,
-            #[cfg(any(feature = "redis", feature = "fred"))]
+            Place::Memory | Place::Ready(_) => false,
             Place::Server(options) => options.exposes_password(),
         }
     }
 
     /// Opens queues even on a server that evicts keys when its memory is full, and so may lose
-    /// messages. By default such a server is refused with [`ErrorKind::Evicting`].
-    pub fn allow_eviction(self, allow: bool) -> Self {
-        #[cfg(any(feature = "redis", feature = "fred"))]
-        if let Place::Server(mut options) = self.place {
-            options.allow_eviction = allow;
-            return Self { place: Place::Server(options), ..self };
-        }
-        let _ = allow;
+    /// messages. By default such a server is refused with [`ErrorKind::Evicting`](crate::ErrorKind::Evicting).
+    pub const fn allow_eviction(mut self, allow: bool) -> Self {
+        self.allow_eviction = allow;
         self
     }
 
@@ -192,16 +210,17 @@ impl Connect {
     /// # Errors
     ///
     /// If nothing that names the servers can be reached or accepts the login.
-    /// [`ErrorKind::Unsupported`] for `memory:`, which is no server, or if the driver is not part
-    /// of this build.
-    #[cfg(any(feature = "redis", feature = "fred"))]
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and [`over`](Self::over), which have no addresses,
+    /// or if the driver is not part of this build.
     pub async fn survey(self) -> Result<Survey, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
         }
         match self.place {
-            Place::Memory => Err(unsupported("a survey of a queue in memory")),
-            Place::Server(options) => self.client.survey(&options).await,
+            Place::Memory | Place::Ready(_) => {
+                Err(Error::unsupported("a survey without a URL of servers"))
+            }
+            Place::Server(options) => self.client.dialer()?.survey(&options).await,
         }
     }
 
@@ -214,53 +233,21 @@ impl Connect {
     /// # Errors
     ///
     /// If an option does not fit the URL, the server cannot be reached, or it
-    /// refuses the login or the TLS session. [`ErrorKind::Unsupported`] if the driver is not part
+    /// refuses the login or the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is not part
     /// of this build.
     pub async fn connect(self) -> Result<Connection, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
         }
-        let way = match self.place {
-            Place::Memory => memory(),
-            #[cfg(any(feature = "redis", feature = "fred"))]
+        let server = |transport| Server::new(transport, self.allow_eviction);
+        let store: Arc<dyn Store> = match self.place {
+            Place::Memory => Arc::new(Local::memory()),
+            Place::Ready(transport) => Arc::new(server(transport)),
             Place::Server(options) => {
-                let transport = self.client.connect(&options).await?;
-                Ok(Way::Server { transport, allow_eviction: options.allow_eviction })
+                Arc::new(server(self.client.dialer()?.connect(&options).await?))
             }
         };
-        way.map(Connection::new)
-    }
-}
-
-#[cfg(any(feature = "redis", feature = "fred"))]
-impl RedisClient {
-    async fn connect(self, options: &ConnectOptions) -> Result<Arc<dyn Transport>, Error> {
-        match self {
-            #[cfg(feature = "redis")]
-            Self::Redis => Ok(Arc::new(delayline_redis::RedisTransport::connect(options).await?)),
-            #[cfg(feature = "fred")]
-            Self::Fred => Ok(Arc::new(delayline_fred::FredTransport::connect(options).await?)),
-            #[cfg(not(all(feature = "redis", feature = "fred")))]
-            _ => Err(unsupported("this driver")),
-        }
-    }
-
-    async fn survey(self, options: &ConnectOptions) -> Result<Survey, Error> {
-        match self {
-            #[cfg(feature = "redis")]
-            Self::Redis => Ok(delayline_redis::RedisTransport::survey(options).await?),
-            #[cfg(feature = "fred")]
-            Self::Fred => Ok(delayline_fred::FredTransport::survey(options).await?),
-            #[cfg(not(all(feature = "redis", feature = "fred")))]
-            _ => Err(unsupported("this driver")),
-        }
-    }
-}
-
-/// The `redis` crate if it is part of the build, else `fred`.
-impl Default for RedisClient {
-    fn default() -> Self {
-        if cfg!(feature = "fred") && !cfg!(feature = "redis") { Self::Fred } else { Self::Redis }
+        Ok(Connection::new(store))
     }
 }
 
@@ -269,8 +256,8 @@ impl fmt::Display for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Memory => f.write_str("memory:"),
-            #[cfg(any(feature = "redis", feature = "fred"))]
             Place::Server(options) => write!(f, "{options}"),
+            Place::Ready(_) => f.write_str("a ready client"),
         }
     }
 }
@@ -289,47 +276,20 @@ fn scheme(url: &str) -> Result<&str, Violation> {
     }
 }
 
-#[cfg(any(feature = "redis", feature = "fred"))]
-fn server(url: &str) -> Result<Place, Error> {
-    Ok(Place::Server(Box::new(url.parse()?)))
-}
-
-#[cfg(not(any(feature = "redis", feature = "fred")))]
-fn server(_url: &str) -> Result<Place, Error> {
-    Err(unsupported("a Redis server (the features `redis` and `fred`)"))
-}
-
-#[cfg(feature = "memory")]
-fn memory() -> Result<Way, Error> {
-    Ok(Way::Memory(Memory::default()))
-}
-
-#[cfg(not(feature = "memory"))]
-fn memory() -> Result<Way, Error> {
-    Err(unsupported("a queue in memory (the feature `memory`)"))
-}
-
-#[cfg(any(feature = "redis", feature = "fred"))]
 fn not_encrypted(address: String) -> Error {
     let reason = "only the URL of rediss://, rediss-cluster:// and rediss-sentinel:// is encrypted"
         .to_owned();
     Violation::Malformed { what: "a certificate authority for", value: address, reason }.into()
 }
 
-#[cfg(any(feature = "redis", feature = "fred"))]
 fn no_sentinels(address: String) -> Error {
     let reason = "only a redis-sentinel:// URL has sentinels".to_owned();
     Violation::Malformed { what: "a login for the sentinels of", value: address, reason }.into()
 }
 
-#[cfg(any(feature = "redis", feature = "fred"))]
 fn nobody_names(address: String) -> Error {
     let reason = "only a cluster and sentinels name other servers".to_owned();
     Violation::Malformed { what: "an address map for", value: address, reason }.into()
-}
-
-pub(crate) fn unsupported(capability: &'static str) -> Error {
-    delayline_core::Error::new(ErrorKind::Unsupported(capability)).into()
 }
 
 const SCHEMES: &str = "memory:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
@@ -337,6 +297,8 @@ const SCHEMES: &str = "memory:, redis://, redis-cluster:// and redis-sentinel://
 
 #[cfg(test)]
 mod tests {
+    use delayline_core::ErrorKind;
+
     use super::*;
 
     fn refused(url: &str) -> String {
@@ -352,24 +314,21 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "memory")]
     #[tokio::test]
     async fn memory_needs_no_server() {
-        let connection = crate::connect("memory:").await.unwrap();
+        let connection = connect("memory:").await.unwrap();
         connection.queue::<u64>("orders").await.unwrap();
     }
 
-    #[cfg(feature = "memory")]
     #[tokio::test]
     async fn a_queue_name_is_checked_before_anything_else() {
-        let connection = crate::connect("memory:").await.unwrap();
+        let connection = connect("memory:").await.unwrap();
         for name in ["", "a b", "a{b"] {
             let error = connection.queue::<u64>(name).await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{name:?}: {error}");
         }
     }
 
-    #[cfg(any(feature = "redis", feature = "fred"))]
     #[tokio::test]
     async fn an_option_that_does_not_fit_the_url_is_told_before_anything_is_dialed() {
         let to = |url| Connect::new(url).unwrap();

@@ -4,32 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use delayline_core::{QueueBackend, QueueName};
-#[cfg(any(feature = "redis", feature = "fred"))]
 use delayline_redis_protocol::{
-    Inspection, Removal, ScriptBackend, Transport, Upgrade, conversions, inspect,
+    Inspection, Removal, ScriptBackend, Transport, Upgrade, conversions,
 };
 
 use crate::cancels::Cancels;
 use crate::codec::Json;
-#[cfg(feature = "memory")]
-use crate::local::Memory;
-use crate::{Connect, Error, Queue};
+use crate::store::{FoundQueues, Store};
+use crate::{Error, Queue};
 
-/// Connects to a URL with the default options of [`Connect`].
-///
-/// # Cancel safety
-///
-/// Dropping the future closes any connection it has opened.
-///
-/// # Errors
-///
-/// See [`Connect::new`] and [`Connect::connect`].
-pub async fn connect(url: &str) -> Result<Connection, Error> {
-    Connect::new(url)?.connect().await
-}
-
-/// A server, or queues in this process: opens queues by name. Made by [`connect`] or
-/// [`Connect::connect`].
+/// A server, or queues in this process: opens queues by name. Made by
+/// [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
 ///
 /// All its queues share one connection for calls, and another on which idle workers wait, because a
 /// blocking wait holds up everything else on its connection. Clones share both. They are closed
@@ -56,7 +41,7 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone)]
-pub struct Connection(Way, Cancels);
+pub struct Connection(Arc<dyn Store>, Cancels);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,18 +49,9 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// How operations reach a queue.
-#[derive(Clone, Debug)]
-pub(crate) enum Way {
-    #[cfg(feature = "memory")]
-    Memory(Memory),
-    #[cfg(any(feature = "redis", feature = "fred"))]
-    Server { transport: Arc<dyn Transport>, allow_eviction: bool },
-}
-
 impl Connection {
-    pub(crate) fn new(way: Way) -> Self {
-        Self(way, Cancels::default())
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self(store, Cancels::default())
     }
 
     /// Opens a queue of JSON payloads, after checking that the server is suitable.
@@ -106,25 +82,9 @@ impl Connection {
     ///
     /// Like [`queue`](Self::queue).
     pub async fn backend(&self, name: &str) -> Result<Arc<dyn QueueBackend>, Error> {
-        let queue = QueueName::new(name)?;
-        match &self.0 {
-            #[cfg(feature = "memory")]
-            Way::Memory(memory) => Ok(memory.queue(queue)),
-            #[cfg(any(feature = "redis", feature = "fred"))]
-            Way::Server { transport, allow_eviction } => {
-                let transport = Arc::clone(transport);
-                Ok(Arc::new(ScriptBackend::open(transport, queue, *allow_eviction).await?))
-            }
-            #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
-            _ => {
-                drop(queue);
-                Err(crate::connect::unsupported("any queue"))
-            }
-        }
+        self.0.open(QueueName::new(name)?).await
     }
-}
 
-impl Connection {
     /// Returns the names of all queues on the server, or on all primaries of a cluster, in order; in
     /// memory, of those that this connection has opened. Changes nothing.
     ///
@@ -172,29 +132,9 @@ impl Connection {
     ///
     /// If no primary can be reached, or if the user may not run `SCAN` on any.
     pub async fn queues_within(&self, most_keys: u64) -> Result<FoundQueues, Error> {
-        let _ = most_keys;
-        match &self.0 {
-            #[cfg(feature = "memory")]
-            Way::Memory(memory) => {
-                Ok(FoundQueues { names: memory.names(), complete: true, failure: None })
-            }
-            #[cfg(any(feature = "redis", feature = "fred"))]
-            Way::Server { transport, .. } => {
-                let found = transport.queues(most_keys).await?;
-                Ok(FoundQueues {
-                    names: found.names.into_iter().collect(),
-                    complete: found.complete,
-                    failure: found.failure.map(Error::from),
-                })
-            }
-            #[cfg(not(any(feature = "memory", feature = "redis", feature = "fred")))]
-            _ => Err(crate::connect::unsupported("any queue")),
-        }
+        self.0.queues(most_keys).await
     }
-}
 
-#[cfg(any(feature = "redis", feature = "fred"))]
-impl Connection {
     /// Inspects the server, and the permissions of its user on the queue `name`, without opening
     /// the queue: works even on servers that [`queue`](Self::queue) refuses. Changes nothing.
     ///
@@ -207,17 +147,9 @@ impl Connection {
     /// If the name is malformed, the server cannot be reached, or it refuses all
     /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
-        let queue = QueueName::new(name)?;
-        match &self.0 {
-            #[cfg(feature = "memory")]
-            Way::Memory(_) => Err(crate::connect::unsupported("inspecting a queue in memory")),
-            Way::Server { transport, .. } => Ok(inspect(&**transport, &queue).await?),
-        }
+        self.0.inspect(QueueName::new(name)?).await
     }
-}
 
-#[cfg(any(feature = "redis", feature = "fred"))]
-impl Connection {
     /// Removes the queue `name` from the server in one atomic step if it holds no message, no result
     /// that is kept, and no throttled id. Otherwise it changes nothing and returns the counts.
     ///
@@ -234,16 +166,7 @@ impl Connection {
     /// Like [`queue`](Self::queue). [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for
     /// `memory:`.
     pub async fn delete_queue(&self, name: &str) -> Result<Removal, Error> {
-        let queue = QueueName::new(name)?;
-        match &self.0 {
-            #[cfg(feature = "memory")]
-            Way::Memory(_) => Err(crate::connect::unsupported("deleting a queue in memory")),
-            Way::Server { transport, allow_eviction } => {
-                let transport = Arc::clone(transport);
-                let queue = ScriptBackend::open(transport, queue, *allow_eviction).await?;
-                Ok(queue.delete_if_empty().await?)
-            }
-        }
+        self.0.delete_if_empty(QueueName::new(name)?).await
     }
 
     /// Returns whether the queue `name` has an older layout, and how much there is to convert. Changes
@@ -300,27 +223,6 @@ impl Connection {
     }
 
     async fn any_layout(&self, name: &str) -> Result<ScriptBackend<dyn Transport>, Error> {
-        let queue = QueueName::new(name)?;
-        match &self.0 {
-            #[cfg(feature = "memory")]
-            Way::Memory(_) => Err(crate::connect::unsupported("upgrading a queue in memory")),
-            Way::Server { transport, allow_eviction } => {
-                let transport = Arc::clone(transport);
-                Ok(ScriptBackend::open_any_layout(transport, queue, *allow_eviction).await?)
-            }
-        }
+        self.0.any_layout(QueueName::new(name)?).await
     }
-}
-
-/// The queues that [`Connection::queues_within`] has found.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FoundQueues {
-    /// Their names, in order.
-    pub names: Vec<QueueName>,
-    /// Whether all keys of all primaries were read; otherwise there may be more queues.
-    pub complete: bool,
-    /// The error of the primaries of a cluster that could not be read, with the address of each.
-    /// Their queues are missing from `names`.
-    pub failure: Option<Error>,
 }

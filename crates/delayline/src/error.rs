@@ -78,6 +78,10 @@ impl Error {
         Self(delayline_core::Error::with_source(kind, error.to_string(), error))
     }
 
+    pub(crate) fn unsupported(capability: &'static str) -> Self {
+        Self(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
+    }
+
     /// For the messages of a batch that were not sent because an earlier part failed.
     pub(crate) fn not_sent() -> Self {
         Self(delayline_core::Error::with_detail(

@@ -24,6 +24,7 @@
 //! - [A web service with a queue](web_service)
 //! - [Webhooks](webhooks)
 //! - [Write your own backend](write_your_own_backend)
+//! - [Your Redis client](your_redis_client)
 //!
 //! Besides: [questions and answers](faq), [in production](production), and
 //! [coming from other queues](from_other_queues). [Guarantees](crate::guarantees) has the numbered
@@ -126,6 +127,10 @@ pub mod webhooks {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/write-your-own-backend.md")]
 pub mod write_your_own_backend {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/your-redis-client.md")]
+pub mod your_redis_client {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/faq.md")]

@@ -38,7 +38,7 @@
 //!
 //! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
 //! or to queues in this process (`memory:`), whose messages are gone when it ends. [`Connect`] has
-//! its options and lists the URLs. A connection opens queues by name. Clones of a [`Queue`] are
+//! its options and lists the URLs, and uses the Redis client you already have. A connection opens queues by name. Clones of a [`Queue`] are
 //! cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
@@ -118,7 +118,6 @@
 //! | `redis` | yes | Redis and Valkey servers, through the `redis` crate |
 //! | `fred` | no | the same through the `fred` crate; both can be on |
 //! | `tls` | yes | `rediss://` URLs |
-//! | `memory` | yes | `memory:`, queues in this process, which are gone when it ends |
 //! | `json` | yes | [`Json`], the default codec |
 //! | `signal` | yes | `shutdown_signal`, to stop on Ctrl-C and `SIGTERM` |
 //! | `metrics` | no | metrics through the `metrics` crate |
@@ -151,6 +150,7 @@ mod client;
 pub mod codec;
 mod connect;
 mod connection;
+mod driver;
 mod error;
 pub mod events;
 mod jobs;
@@ -161,7 +161,6 @@ mod jobs;
 pub mod guarantees {}
 #[cfg(all(doc, not(doctest)))]
 pub mod guides;
-#[cfg(feature = "memory")]
 mod local;
 mod merge;
 pub mod message;
@@ -170,8 +169,10 @@ pub mod relay;
 mod relayer;
 #[cfg(feature = "schedules")]
 pub mod schedules;
+mod server;
 #[cfg(feature = "signal")]
 mod shutdown;
+mod store;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -186,8 +187,9 @@ pub use delayline_core::{
     RetryPolicy, Timestamp, Violation, limits,
 };
 
-pub use self::connect::{Connect, RedisClient};
-pub use self::connection::{Connection, connect};
+pub use self::connect::{Connect, connect};
+pub use self::connection::Connection;
+pub use self::driver::RedisClient;
 pub use self::error::Error;
 pub use self::jobs::{Jobs, Kind};
 pub use self::queue::{Draft, Found, Queue};

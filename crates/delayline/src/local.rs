@@ -4,43 +4,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use delayline_core::{QueueBackend, QueueName};
 use delayline_memory::MemoryBackend;
 
-/// The queues of a connection whose backends are in this process.
-#[derive(Clone)]
-pub(crate) struct Memory(Arc<dyn Open>);
-
-impl Memory {
-    pub(crate) fn new<B: QueueBackend + 'static>(queues: Arc<Local<B>>) -> Self {
-        Self(queues)
-    }
-
-    pub(crate) fn queue(&self, name: QueueName) -> Arc<dyn QueueBackend> {
-        self.0.open(name)
-    }
-
-    pub(crate) fn names(&self) -> Vec<QueueName> {
-        self.0.names()
-    }
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Self::new(Arc::new(Local::new(|name| MemoryBackend::new().named(name))))
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("memory:")
-    }
-}
+use crate::Error;
+use crate::store::{FoundQueues, Store};
 
 /// Creates queues when their names are first used.
 pub(crate) struct Local<B> {
     create: Box<dyn Fn(QueueName) -> B + Send + Sync>,
     queues: Mutex<BTreeMap<QueueName, Arc<B>>>,
+}
+
+impl Local<MemoryBackend> {
+    /// The queues of a `memory:` URL.
+    pub(crate) fn memory() -> Self {
+        Self::new(|name| MemoryBackend::new().named(name))
+    }
 }
 
 impl<B> Local<B> {
@@ -60,17 +41,20 @@ impl<B> Local<B> {
     }
 }
 
-trait Open: Send + Sync {
-    fn open(&self, name: QueueName) -> Arc<dyn QueueBackend>;
-    fn names(&self) -> Vec<QueueName>;
-}
-
-impl<B: QueueBackend + 'static> Open for Local<B> {
-    fn open(&self, name: QueueName) -> Arc<dyn QueueBackend> {
-        self.queue(name)
+#[async_trait]
+impl<B: QueueBackend + 'static> Store for Local<B> {
+    async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
+        Ok(self.queue(name))
     }
 
-    fn names(&self) -> Vec<QueueName> {
-        self.lock().keys().cloned().collect()
+    async fn queues(&self, _most_keys: u64) -> Result<FoundQueues, Error> {
+        let names = self.lock().keys().cloned().collect();
+        Ok(FoundQueues { names, complete: true, failure: None })
+    }
+}
+
+impl<B> fmt::Debug for Local<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory:")
     }
 }

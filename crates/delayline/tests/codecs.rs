@@ -1,7 +1,7 @@
 //! What can be sent, and what can be handled.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
-#![cfg(all(feature = "memory", feature = "json"))]
+#![cfg(feature = "json")]
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
-#[cfg(feature = "memory")]
 #[tokio::test]
 async fn in_memory_a_name_is_a_queue() {
     use delayline::{Connect, Queue};

@@ -1,7 +1,7 @@
 //! Drafts belong to a queue, and other queues refuse them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
-#![cfg(all(feature = "memory", feature = "testing", feature = "json"))]
+#![cfg(all(feature = "testing", feature = "json"))]
 
 use std::time::SystemTime;
 

@@ -1,7 +1,7 @@
 //! Handlers that share state, and errors that choose their outcome.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
-#![cfg(all(feature = "memory", feature = "testing", feature = "json"))]
+#![cfg(all(feature = "testing", feature = "json"))]
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Schedules: each tick once, at its instant, whatever happens to schedulers and specs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
-#![cfg(all(feature = "memory", feature = "testing", feature = "schedules"))]
+#![cfg(all(feature = "testing", feature = "schedules"))]
 
 use std::collections::BTreeMap;
 use std::future::ready;

@@ -1,7 +1,7 @@
 //! Payloads, header values and passwords are in no log line, span, metric, error or `Debug` output.
 //! One test, because what listens is there for the whole process.
 
-#![cfg(all(feature = "json", feature = "memory"))]
+#![cfg(feature = "json")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 use std::fmt::Debug;

@@ -1,6 +1,6 @@
 //! Signals that stop a worker. A program of its own: signals reach the whole process.
 
-#![cfg(all(unix, feature = "memory", feature = "signal"))]
+#![cfg(all(unix, feature = "signal"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 use std::process::{self, Command};

@@ -120,7 +120,7 @@ impl Hold {
     }
 
     /// Ends the share. Returns the leases to release, if it was the last one.
-    fn end(&self) -> Option<(Vec<(MessageId, Lease)>, watch::Sender<()>)> {
+    fn end(&self) -> Option<(Leases, watch::Sender<()>)> {
         let mut claims = self.claims.lock();
         claims.forget();
         let entry = claims.by_id.get_mut(&self.claim_id)?;

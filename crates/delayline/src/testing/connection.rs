@@ -9,8 +9,8 @@ use delayline_memory::ManualClock;
 
 use super::recorder::Recorder;
 use super::{TestQueue, TestWorkers, fail, timestamp};
-use crate::connection::{Connection, Way};
-use crate::local::{Local, Memory};
+use crate::connection::Connection;
+use crate::local::Local;
 
 /// Queues in memory that share a clock, which the test moves: for programs with several queues.
 ///
@@ -79,7 +79,7 @@ impl TestConnection {
         let clock = ManualClock::new(timestamp(start));
         let shared = clock.clone();
         let queues = Arc::new(Local::new(move |name| Recorder::new(&shared, name)));
-        let connection = Connection::new(Way::Memory(Memory::new(Arc::clone(&queues))));
+        let connection = Connection::new(queues.clone());
         Self(Arc::new(Inner { clock, queues, connection }))
     }
 

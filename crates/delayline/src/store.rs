@@ -1,0 +1,48 @@
+//! Where queues are stored: on a server, or in this process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use delayline_core::{QueueBackend, QueueName};
+use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport};
+
+use crate::Error;
+
+/// A place with queues, which opens them by name. Connections share one.
+#[async_trait]
+pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// Opens a queue. Changes nothing that outlives this process.
+    async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error>;
+
+    /// Returns the queues, after reading about `most_keys` keys of each server.
+    async fn queues(&self, most_keys: u64) -> Result<FoundQueues, Error>;
+
+    /// Inspects the server and the permissions of its user on the queue.
+    async fn inspect(&self, _name: QueueName) -> Result<Inspection, Error> {
+        Err(Error::unsupported("inspecting a queue that is not on a server"))
+    }
+
+    /// Removes the queue if it is empty.
+    async fn delete_if_empty(&self, _name: QueueName) -> Result<Removal, Error> {
+        Err(Error::unsupported("deleting a queue that is not on a server"))
+    }
+
+    /// Opens a queue for its upgrade, whatever layout it has.
+    async fn any_layout(&self, _name: QueueName) -> Result<ScriptBackend<dyn Transport>, Error> {
+        Err(Error::unsupported("upgrading a queue that is not on a server"))
+    }
+}
+
+/// The queues that [`Connection::queues_within`](crate::Connection::queues_within) has found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FoundQueues {
+    /// Their names, in order.
+    pub names: Vec<QueueName>,
+    /// Whether all keys of all primaries were read; otherwise there may be more queues.
+    pub complete: bool,
+    /// The error of the primaries of a cluster that could not be read, with the address of each.
+    /// Their queues are missing from `names`.
+    pub failure: Option<Error>,
+}

@@ -11,6 +11,7 @@ use crate::workspace::{self, Package};
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let packages = workspace::packages(shell)?;
     let mut broken = descriptions(&packages);
+    broken.extend(requirements(&packages));
     for (package, forbidden, reason) in RULES {
         let tree = normal_tree(shell, package)?;
         broken.extend(forbidden.iter().filter(|name| tree.contains_name(name)).map(|name| {
@@ -85,6 +86,22 @@ fn whole_tree(tree: &Tree) -> Vec<String> {
     broken
 }
 
+/// Crates have versions of their own. One that asks for an older member than the one it is built
+/// with here may not compile with what a registry has.
+fn requirements(packages: &[Package]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for package in packages {
+        for (member, asked) in package.members.iter().filter(|(_, asked)| asked != "*") {
+            let found = packages.iter().find(|other| other.name == *member);
+            let version = found.map_or("no version", |found| found.version.as_str());
+            if asked.trim_start_matches('^') != version {
+                broken.push(format!("{} asks for {member} {asked}: it is {version}", package.name));
+            }
+        }
+    }
+    broken
+}
+
 /// Registries want both, and readers too.
 fn descriptions(packages: &[Package]) -> Vec<String> {
     let missing = |value: &Option<String>| value.as_deref().is_none_or(str::is_empty);
@@ -143,8 +160,22 @@ fn major(version: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tree, descriptions, major, whole_tree};
+    use super::{Tree, descriptions, major, requirements, whole_tree};
     use crate::workspace::Package;
+
+    #[test]
+    fn a_member_is_asked_for_by_its_version() {
+        let of = |name: &str, version: &str, members: &[(&str, &str)]| Package {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            members: members.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect(),
+            ..Package::default()
+        };
+        let good = of("c", "0.1.0", &[("a", "^0.2.1"), ("b", "*")]);
+        let bad = of("d", "0.1.0", &[("a", "^0.2.0")]);
+        let broken = requirements(&[of("a", "0.2.1", &[]), of("b", "0.3.0", &[]), good, bad]);
+        assert_eq!(broken, ["d asks for a ^0.2.0: it is 0.2.1"]);
+    }
 
     #[test]
     fn trees_are_read_by_name_and_version() {

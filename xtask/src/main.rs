@@ -1,6 +1,8 @@
 //! Development commands: `cargo xtask`.
 
 mod alone;
+mod api;
+mod archive;
 mod bench;
 mod browser;
 mod chaos;
@@ -20,9 +22,11 @@ mod lua_mutants;
 mod monitoring;
 mod msrv;
 mod mutants;
+mod notes;
 mod package;
 mod peers;
 mod programs;
+mod publish;
 mod redis;
 mod redis_server;
 mod released;
@@ -99,6 +103,10 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("release", "audit") => deny::audit(shell, args),
         ("release", "package") => package::run(shell, args),
         ("release", "alone") => alone::run(shell, args),
+        ("release", "api") => api::run(shell, args),
+        ("release", "archive") => archive::run(shell, args),
+        ("release", "notes") => notes::run(shell, args),
+        ("release", "publish") => publish::run(shell, args),
         ("web", "browser") => browser::run(shell, args),
         ("web", "screenshots") => browser::screenshots(shell, args),
         _ => bail!("there is no command \"{group} {command}\"\n\n{HELP}"),
@@ -220,4 +228,18 @@ cargo xtask release package
 
 cargo xtask release alone
     Compile every published crate by itself, with its default features. A feature that a crate does
-    not ask for is not noticed when the whole workspace is built.";
+    not ask for is not noticed when the whole workspace is built.
+
+cargo xtask release api [--check]
+    Write the public API of the core and the facade to docs/api, or compare it with what is there.
+    Needs cargo-public-api and a nightly toolchain.
+
+cargo xtask release archive [--target TRIPLE]
+    Build the command, and pack it with its man pages, completions and systemd unit into
+    target/archive. This machine must be able to run the target's programs.
+
+cargo xtask release notes TAG
+    Check that version, changelog and `repository` are ready for the tag, and print its notes.
+
+cargo xtask release publish [--dry-run]
+    Publish each crate whose version the registry lacks, after those it depends on.";

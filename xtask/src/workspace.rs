@@ -19,6 +19,10 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// What it says of itself.
     pub(crate) description: Option<String>,
+    /// Where its page at a registry points to.
+    pub(crate) repository: Option<String>,
+    /// The members that it depends on, each with the version that it asks for, if any.
+    pub(crate) members: Vec<(String, String)>,
     /// Its licence expression.
     pub(crate) license: Option<String>,
     /// Its features, without `default`.
@@ -96,6 +100,14 @@ pub(crate) fn packages(shell: &Shell) -> Result<Vec<Package>> {
     packages.iter().map(package).collect()
 }
 
+/// Dependencies with a path; without a version they ask for `*`.
+fn members(dependencies: &Value) -> Vec<(String, String)> {
+    let dependencies = dependencies.as_array().into_iter().flatten();
+    let members = dependencies.filter(|it| it["path"].is_string());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    members.map(|it| (text(&it["name"]), text(&it["req"]))).collect()
+}
+
 fn package(json: &Value) -> Result<Package> {
     let text = |field: &str| json[field].as_str().map(str::to_owned);
     let features = json["features"].as_object().context("a package without features")?;
@@ -103,6 +115,8 @@ fn package(json: &Value) -> Result<Package> {
         name: text("name").context("a package without name")?,
         version: text("version").context("a package without version")?,
         description: text("description"),
+        repository: text("repository"),
+        members: members(&json["dependencies"]),
         license: text("license"),
         rust_version: text("rust_version"),
         features: features.keys().filter(|name| *name != "default").cloned().collect(),

@@ -10,6 +10,7 @@ mod get;
 mod history;
 mod import;
 mod list;
+mod man;
 mod queues;
 mod relay;
 mod reschedule;
@@ -39,6 +40,7 @@ pub(crate) use self::get::Get;
 pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, Live, OldQueue, Unit};
 pub(crate) use self::list::{List, Paging, State};
+pub(crate) use self::man::Man;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::relay::Relay;
 pub(crate) use self::reschedule::Reschedule;
@@ -162,6 +164,7 @@ pub(crate) enum Verb {
     Serve(Serve),
     Import(Import),
     Completions(Completions),
+    Man(Man),
 }
 
 /// Send one message, or one per line of a file

@@ -14,6 +14,7 @@ pub(crate) mod get;
 pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod man;
 pub(crate) mod queues;
 pub(crate) mod relay;
 pub(crate) mod reschedule;

@@ -79,6 +79,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Serve(serve) => commands::serve::run(&args.target, serve).await,
         Verb::Import(import) => commands::import::run(&args.target, import).await,
         Verb::Completions(completions) => commands::completions::run(&completions),
+        Verb::Man(man) => commands::man::run(&man),
     }
 }
 

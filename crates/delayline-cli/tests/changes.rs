@@ -170,6 +170,23 @@ fn completions_know_the_verbs_and_need_no_queue() {
 }
 
 #[test]
+fn man_pages_are_written_for_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    run(bare(&["man", folder.path().to_str().unwrap()])).code(0);
+    for (page, word) in [
+        ("delayline.1", "redis\\-cluster://"),
+        ("delayline-send.1", "reuse\\-finished\\-id"),
+        ("delayline-dead-redrive.1", "SYNOPSIS"),
+    ] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains(word), "{page}: {text}");
+    }
+    let missing = folder.path().join("missing");
+    let failed = run(bare(&["man", missing.to_str().unwrap()])).code(5);
+    assert!(failed.stderr.contains("cannot be written"), "{}", failed.stderr);
+}
+
+#[test]
 fn every_verb_has_help_with_an_example() {
     for verb in [
         &["send"][..],
@@ -190,6 +207,7 @@ fn every_verb_has_help_with_an_example() {
         &["doctor"],
         &["acl"],
         &["completions"],
+        &["man"],
     ] {
         let args: Vec<_> = verb.iter().chain(&["--help"]).copied().collect();
         let help = run(bare(&args)).code(0).stdout;

@@ -21,8 +21,9 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     for package in PACKAGES {
         // Without blanket, automatic and derived implementations.
         let options = ["--all-features", "-sss"];
-        let listing =
-            cmd!(shell, "cargo +nightly public-api --package {package} {options...}").read()? + "\n";
+        let listing = cmd!(shell, "cargo +nightly public-api --package {package} {options...}")
+            .read()?
+            + "\n";
         let path = format!("docs/api/{package}.txt");
         if !check {
             shell.write_file(&path, listing)?;

@@ -16,7 +16,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let packages = workspace::packages(shell)?;
     let package = packages.iter().find(|package| package.name == "delayline-cli");
     let version = &package.context("the workspace has no crate `delayline-cli`")?.version;
-    cmd!(shell, "cargo build --release --locked --package delayline-cli --target {target}").run()?;
+    cmd!(shell, "cargo build --release --locked --package delayline-cli --target {target}")
+        .run()?;
     let builds = workspace::target_directory(shell)?;
     let command = builds.join(&target).join("release/delayline");
 

@@ -177,7 +177,8 @@ impl Spec {
     /// The instants after `after`, in order. There are none if `after` is outside the years 1970 to
     /// 9999.
     pub fn upcoming(&self, after: SystemTime) -> impl Iterator<Item = SystemTime> + '_ {
-        let after = delayline_core::Timestamp::try_from(after).ok().map(|after| after.as_ms());
+        let after =
+            delayline_core::Timestamp::try_from(after).ok().map(delayline_core::Timestamp::as_ms);
         let next = move |ms: &u64| self.when.next(*ms);
         std::iter::successors(after.and_then(|after| self.when.next(after)), next)
             .map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))

@@ -78,9 +78,9 @@ impl Fleet {
             self.thaw()?;
             let place = self.random.usize(..self.processes.len());
             if self.random.bool() {
-                self.kill(place)?
+                self.kill(place)?;
             } else {
-                self.freeze(place)?
+                self.freeze(place)?;
             }
             if begin.elapsed() > time / 3 && deployed < self.processes.len() {
                 fs::write(self.version(), "2")?;

@@ -97,7 +97,7 @@ fn told(
     plain: Result<Vec<HandedOff>, Error>,
     carrying: Result<Vec<HandedOff>, Error>,
 ) -> Response {
-    let failure = plain.as_ref().err().or(carrying.as_ref().err()).cloned();
+    let failure = plain.as_ref().err().or_else(|| carrying.as_ref().err()).cloned();
     let (mut plain, mut carrying) = (plain.map(Vec::into_iter), carrying.map(Vec::into_iter));
     let results: Value = items
         .iter()

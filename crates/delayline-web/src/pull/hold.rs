@@ -33,7 +33,7 @@ struct Answering {
     live: usize,
     /// A client has been sent the leases.
     delivered: bool,
-    leases: Vec<(MessageId, Lease)>,
+    leases: Leases,
     /// While the leases are released: closed at the end.
     releasing: Option<watch::Receiver<()>>,
 }
@@ -55,6 +55,9 @@ impl Answers {
         }
     }
 }
+
+/// Leases, with the ids of their messages.
+type Leases = Vec<(MessageId, Lease)>;
 
 /// A share in a claim. When the last one is dropped before the leases were handed to a connection,
 /// they are released.

@@ -95,7 +95,7 @@ async fn handle(site: &Router, ledger: &Ledger, body: &Value, seed: u64) {
         assert!(!ledger.acked.lock().unwrap().contains(id), "{id} is acked, and leased again");
     }
     tokio::task::yield_now().await;
-    let outcome = if seed % 3 == 0 { "release" } else { "ack" };
+    let outcome = if seed.is_multiple_of(3) { "release" } else { "ack" };
     for id in &ids {
         if outcome == "ack" {
             ledger.acked.lock().unwrap().insert(id.clone());

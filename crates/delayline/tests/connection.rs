@@ -32,7 +32,7 @@ async fn in_memory_a_name_is_a_queue() {
     );
     assert!(connection.backend("a b").await.is_err());
     assert!(connection.queue::<u64>("").await.is_err());
-    assert_eq!(format!("{connection:?}"), "Connection(Memory(memory:))");
+    assert_eq!(format!("{connection:?}"), "Connection(memory:)");
 }
 
 #[cfg(any(feature = "redis", feature = "fred"))]

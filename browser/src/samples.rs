@@ -8,9 +8,7 @@ use delayline::backend::Millis;
 use delayline::codec::Raw;
 use delayline::message::Priority;
 use delayline::{Bytes, MessageId, Queue, Timestamp};
-use delayline_core::{
-    At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement,
-};
+use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement};
 use delayline_memory::MemoryBackend;
 
 /// Orders that wait, are late, are with workers, and have died; and a paused queue of texts. The

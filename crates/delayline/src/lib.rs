@@ -32,7 +32,7 @@
 //! cargo add tokio --features full
 //! ```
 //!
-//! Payloads are values of any type that `serde` reads and writes; another [`Codec`] changes that.
+//! Payloads are values of any type that `serde` reads and writes; another [`Codec`](crate::codec::Codec) changes that.
 //!
 //! # Open a queue
 //!
@@ -71,7 +71,7 @@
 //! # Work
 //!
 //! [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
-//! one set of slots; [`batch_handler`] hands over many messages at once. With the feature `tower`,
+//! one set of slots; [`batch_handler`](crate::worker::batch_handler) hands over many messages at once. With the feature `tower`,
 //! a worker also runs a `tower` service (`service_handler`). A handler that returns `Ok(())` acks;
 //! [`Outcome`] has everything else. Leases are renewed while a handler runs.
 //! [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
@@ -118,7 +118,7 @@
 //! | `redis` | yes | Redis and Valkey servers, through the `redis` crate |
 //! | `fred` | no | the same through the `fred` crate; both can be on |
 //! | `tls` | yes | `rediss://` URLs |
-//! | `json` | yes | [`Json`], the default codec |
+//! | `json` | yes | [`Json`](crate::codec::Json), the default codec |
 //! | `signal` | yes | `shutdown_signal`, to stop on Ctrl-C and `SIGTERM` |
 //! | `metrics` | no | metrics through the `metrics` crate |
 //! | `metrics-otel` | no | durations under the names of OpenTelemetry as well |
@@ -133,7 +133,7 @@
 //! Every call can be repeated after an error: its id makes a second send harmless, and only the
 //! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
 //! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token if claims are
-//! [confirmed](WorkerBuilder::claim_durability).
+//! [confirmed](crate::worker::WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

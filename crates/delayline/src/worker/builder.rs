@@ -76,7 +76,7 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Sets how many handlers run at once: 1 to 1000. The default is 10; in
-    /// [`Workers`](super::Workers), as many as there are slots.
+    /// [`Workers`](crate::worker::Workers), as many as there are slots.
     #[doc(alias = "prefetch")]
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);

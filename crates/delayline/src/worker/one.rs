@@ -12,7 +12,7 @@ use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle, ha
 use crate::Queue;
 use crate::codec::{Decode, Json};
 
-/// Handles the messages of one queue; use [`Workers`] for several.
+/// Handles the messages of one queue; use [`Workers`](crate::worker::Workers) for several.
 ///
 /// It claims no more messages than it has free slots, wakes up when the next one is due, renews the
 /// leases of running handlers, and settles each message with its handler's result. A panic, a
@@ -85,7 +85,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     ///
     /// # Shared state
     ///
-    /// Calls of `handler` overlap, so each call needs a clone of what it uses. [`with_state`] gives it
+    /// Calls of `handler` overlap, so each call needs a clone of what it uses. [`with_state`](crate::worker::with_state) gives it
     /// one:
     ///
     /// ```

@@ -4,7 +4,7 @@
 /// it, so a clone should be cheap: a connection pool, an [`Arc`](std::sync::Arc), or a tuple of such.
 ///
 /// It fits wherever a handler does: [`Worker::run`](super::Worker::run),
-/// [`Workers::add`](super::Workers::add), [`Jobs::on`](crate::Jobs::on),
+/// [`Workers::add`](crate::worker::Workers::add), [`Jobs::on`](crate::Jobs::on),
 /// [`batch_handler`](super::batch_handler), and tests.
 ///
 /// ```

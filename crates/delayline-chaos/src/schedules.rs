@@ -4,12 +4,12 @@
 mod fleet;
 mod judge;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use delayline::Error;
 use delayline::schedules::{Overlap, Schedules, Spec};
 
 use self::fleet::Fleet;
@@ -44,8 +44,8 @@ enum Part {
     Scheduler {
         /// Server of the queues
         url: String,
-        /// File with the version of the schedules to declare
-        version: PathBuf,
+        /// Version of the schedules to declare
+        version: u64,
     },
 }
 
@@ -53,7 +53,7 @@ enum Part {
 pub async fn run() -> ExitCode {
     let args = Args::parse();
     let result = match &args.part {
-        Some(Part::Scheduler { url, version }) => scheduler(url, version).await.map(|()| true),
+        Some(Part::Scheduler { url, version }) => scheduler(url, *version).await.map(|()| true),
         None => play(&args).await,
     };
     match result {
@@ -78,24 +78,30 @@ async fn play(args: &Args) -> Result<bool> {
     Ok(judge.is_fine())
 }
 
-/// A process of the fleet: declares the schedules of its version, and runs a scheduler.
-async fn scheduler(url: &str, version: &PathBuf) -> Result<()> {
-    let connection = delayline::connect(url).await?;
-    let schedules = Schedules::open(&connection).await?;
-    let version = std::fs::read_to_string(version)?.trim().parse()?;
-    let mut declared = schedules.declare(OWNER, specs(version)?).await;
-    while let Err(error) = &declared {
-        eprintln!("schedules: declare again, because: {error}");
-        declared = schedules.declare(OWNER, specs(version)?).await;
-    }
+/// A process of the fleet: declares the schedules of its version, and runs a scheduler. The server
+/// may be down when it starts.
+async fn scheduler(url: &str, version: u64) -> Result<()> {
+    let schedules = loop {
+        match declared(url, version).await {
+            Ok(schedules) => break schedules,
+            Err(error) if error.is_retryable() => tokio::time::sleep(RETRY).await,
+            Err(error) => return Err(error.into()),
+        }
+    };
     let worker = schedules.worker().lease(LEASE).build()?;
     worker.run(schedules.handler()).await;
     Ok(())
 }
 
+async fn declared(url: &str, version: u64) -> Result<Schedules, Error> {
+    let schedules = Schedules::open(&delayline::connect(url).await?).await?;
+    schedules.declare(OWNER, specs(version)?).await?;
+    Ok(schedules)
+}
+
 /// The schedules of a version. Each version has another payload; the second one replaces the last
 /// ten schedules.
-fn specs(version: u64) -> Result<Vec<(String, Spec)>> {
+fn specs(version: u64) -> Result<Vec<(String, Spec)>, Error> {
     let last = if version == 1 { 40..50 } else { 50..60 };
     let mut all = Vec::new();
     for number in (0..40).chain(last) {
@@ -133,3 +139,5 @@ const TARGET: &str = "ticks";
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Shorter than a freeze, and than the lead.
 const LEASE: Duration = Duration::from_secs(3);
+/// How long a process waits before it tries to connect again.
+const RETRY: Duration = Duration::from_millis(200);

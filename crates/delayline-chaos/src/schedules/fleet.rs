@@ -1,20 +1,18 @@
 //! The processes, and what happens to them.
 
 use std::fmt;
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use delayline_test_server::Server;
 use fastrand::Rng;
-use tempfile::TempDir;
 
 /// Scheduler processes on a server of their own.
 pub(super) struct Fleet {
     server: Server,
-    directory: TempDir,
+    /// The version of the schedules that new processes declare.
+    version: u64,
     processes: Vec<Member>,
     random: Rng,
     faults: Faults,
@@ -40,12 +38,11 @@ impl Fleet {
         let server = Server::builder().append_only("always").start();
         let mut fleet = Self {
             server,
-            directory: tempfile::tempdir()?,
+            version: 1,
             processes: Vec::new(),
             random: Rng::with_seed(seed),
             faults: Faults::default(),
         };
-        fs::write(fleet.version(), "1")?;
         for _ in 0..processes {
             let member = fleet.spawn()?;
             fleet.processes.push(member);
@@ -57,14 +54,10 @@ impl Fleet {
         self.server.url()
     }
 
-    fn version(&self) -> PathBuf {
-        self.directory.path().join("version")
-    }
-
     fn spawn(&self) -> Result<Member> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("scheduler").arg(self.server.url()).arg(self.version());
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        command.arg("scheduler").arg(self.server.url()).arg(self.version.to_string());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         Ok(Member { child, frozen_until: None })
     }
 
@@ -83,7 +76,7 @@ impl Fleet {
                 self.freeze(place)?;
             }
             if begin.elapsed() > time / 3 && deployed < self.processes.len() {
-                fs::write(self.version(), "2")?;
+                self.version = 2;
                 // Old and new processes run side by side for some time.
                 for place in deployed..(deployed + PER_STEP).min(self.processes.len()) {
                     self.kill(place)?;
@@ -102,10 +95,8 @@ impl Fleet {
 
     /// Kills a process, and starts another one.
     fn kill(&mut self, place: usize) -> Result<()> {
-        let next = self.spawn()?;
-        let mut old = std::mem::replace(&mut self.processes[place], next);
-        old.child.kill()?;
-        old.child.wait()?;
+        // Dropping the old one kills it.
+        self.processes[place] = self.spawn()?;
         self.faults.kills += 1;
         Ok(())
     }
@@ -132,22 +123,20 @@ impl Fleet {
 
     /// Ends all processes. The server stays until the fleet is dropped.
     pub(super) fn end(&mut self) -> Result<Faults> {
-        for mut member in self.processes.drain(..) {
+        for member in &mut self.processes {
             let ended = member.child.try_wait()?;
             ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
-            member.child.kill()?;
-            member.child.wait()?;
         }
+        self.processes.clear();
         Ok(self.faults)
     }
 }
 
-impl Drop for Fleet {
+impl Drop for Member {
     fn drop(&mut self) {
-        for member in &mut self.processes {
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-        }
+        // A kill ends a frozen process, too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -20,6 +20,10 @@ impl Schedules {
     ) -> Result<Put, Error> {
         let is_dead = match outcome {
             Enqueued::Created { .. } => return Ok(Put::Created),
+            // Only a schedule that a scheduler holds can have a change under way.
+            Enqueued::Duplicate { status } if !matches!(status, Status::Dead | Status::Leased) => {
+                return Ok(Put::Unchanged);
+            }
             Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
                 status == Status::Dead
             }

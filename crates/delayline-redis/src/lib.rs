@@ -41,7 +41,7 @@ pub type RedisTransport = DriverTransport<RedisDriver>;
 /// with [`ErrorKind::Unsupported`]: connect with a URL that names the cluster or the service.
 ///
 /// If the server closes an idle connection, only the next call notices it and fails with
-/// [`ErrorKind::ConnectionLost`](delayline_core::ErrorKind::ConnectionLost).
+/// [`ErrorKind::ConnectionLost`].
 ///
 /// # Cancel safety
 ///

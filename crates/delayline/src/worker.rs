@@ -1,6 +1,6 @@
 //! What a worker takes and returns besides the names in the crate root:
-//! [`Worker`](crate::Worker), [`Workers`](crate::Workers), [`Job`](crate::Job) and
-//! [`Outcome`](crate::Outcome).
+//! [`Worker`], [`Workers`](crate::Workers), [`Job`] and
+//! [`Outcome`].
 //!
 //! Workers claim messages, run a handler on each, and settle them.
 

@@ -22,12 +22,12 @@ use super::{HandlerError, Job, Outcome};
 /// [`concurrency`](super::WorkerBuilder::concurrency). It starts as soon as it is full, or `linger`
 /// after its first job came. Several batches can run at once, if there are slots for them.
 ///
-/// - **Outcomes.** `Ok(())` acks all messages, [`Outcomes`] has one outcome for all or one for each.
-///   An error is a failure of each message. A wrong number of outcomes fails all messages.
-/// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A job
-///   whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
-/// - **Tests.** In the drains of the module `testing`, a batch has the messages that are due at the same
-///   instant, at most `max`, and `linger` takes no time.
+/// - **Outcomes.** `Ok(())` acks all messages, [`Outcomes`] has one outcome for all or one for
+///   each. An error is a failure of each message. A wrong number of outcomes fails all messages.
+/// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A
+///   job whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
+/// - **Tests.** In the drains of the module `testing`, a batch has the messages that are due at the
+///   same instant, at most `max`, and `linger` takes no time.
 /// - **Spans.** The function runs in the span of the batch's first message.
 /// - **Panics** and dropped batches are failures of each message. If a message runs into the
 ///   worker's [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait,

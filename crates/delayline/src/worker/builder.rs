@@ -76,7 +76,7 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Sets how many handlers run at once: 1 to 1000. The default is 10; in
-    /// [`Workers`](crate::worker::Workers), as many as there are slots.
+    /// [`Workers`](crate::Workers), as many as there are slots.
     #[doc(alias = "prefetch")]
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);
@@ -113,9 +113,9 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// Sets how soon a running handler learns that another process has cancelled its message, plus a
-    /// round trip: at least 10 ms. The worker renews leases at least this often, with one call for
-    /// all handlers of the queue. Without this, the handler learns of it within a third of the
+    /// Sets how soon a running handler learns that another process has cancelled its message, plus
+    /// a round trip: at least 10 ms. The worker renews leases at least this often, with one call
+    /// for all handlers of the queue. Without this, the handler learns of it within a third of the
     /// lease, 10 s by default. A cancel through the same [`Connection`](crate::Connection) or a
     /// clone of the queue always reaches the handler after a round trip.
     pub const fn cancel_within(mut self, bound: Duration) -> Self {
@@ -146,9 +146,9 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Calls `hook` when the backend refuses an operation of the worker
-    /// ([`ErrorClass::Rejected`](crate::ErrorClass::Rejected)), for example because a permission is missing:
-    /// the first time, and once a minute while it lasts. It runs on the worker's own task and must
-    /// not block.
+    /// ([`ErrorClass::Rejected`](crate::ErrorClass::Rejected)), for example because a permission is
+    /// missing: the first time, and once a minute while it lasts. It runs on the worker's own task
+    /// and must not block.
     pub fn on_refusal(mut self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_refusal = Some(Hook::new(hook));
         self

@@ -39,7 +39,8 @@ impl Gathering {
     /// A job has joined a batch, which has this many jobs now.
     pub(super) fn joined(&self, jobs: usize, is_full: bool) {
         if is_full {
-            // The last job has not waited. Others may belong to another drain with the same handler.
+            // The last job has not waited. Others may belong to another drain with the same
+            // handler.
             let earlier = jobs.saturating_sub(1);
             let less = |waiting: usize| Some(waiting.saturating_sub(earlier));
             let _ = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);

@@ -12,7 +12,7 @@ use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle, ha
 use crate::Queue;
 use crate::codec::{Decode, Json};
 
-/// Handles the messages of one queue; use [`Workers`](crate::worker::Workers) for several.
+/// Handles the messages of one queue; use [`Workers`](crate::Workers) for several.
 ///
 /// It claims no more messages than it has free slots, wakes up when the next one is due, renews the
 /// leases of running handlers, and settles each message with its handler's result. A panic, a
@@ -23,8 +23,8 @@ use crate::codec::{Decode, Json};
 /// empty queue also ends when it is refused, because it cannot learn whether the queue is empty.
 ///
 /// A message is handled at least once. To write elsewhere only as the latest holder of the message,
-/// use [`Job::epoch`] as a fencing token, with [`WorkerBuilder::claim_durability`] if the server can
-/// fail over.
+/// use [`Job::epoch`] as a fencing token, with [`WorkerBuilder::claim_durability`] if the server
+/// can fail over.
 ///
 /// Dropping the future of [`run`](Self::run) drops all handlers, and their messages are redelivered
 /// when their leases expire, as after a crash. [`WorkerHandle::stop`] stops gracefully.
@@ -79,14 +79,14 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled.
     ///
     /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an
-    /// error is a failure, after which the message is retried as the retry policy says. The error is
-    /// stored with its causes: see [`HandlerError`]. See [`Outcome`] for more. Needs a tokio runtime
-    /// with time enabled.
+    /// error is a failure, after which the message is retried as the retry policy says. The error
+    /// is stored with its causes: see [`HandlerError`]. See [`Outcome`] for more. Needs a tokio
+    /// runtime with time enabled.
     ///
     /// # Shared state
     ///
-    /// Calls of `handler` overlap, so each call needs a clone of what it uses. [`with_state`](crate::worker::with_state) gives it
-    /// one:
+    /// Calls of `handler` overlap, so each call needs a clone of what it uses.
+    /// [`with_state`](crate::with_state) gives it one:
     ///
     /// ```
     /// use delayline::{Job, Queue, Worker, with_state};
@@ -106,9 +106,10 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// # }
     /// ```
     ///
-    /// An async closure that uses what it has captured, such as `async move |job| sum.fetch_add(1)`,
-    /// does not compile ("async closure does not implement `Fn` because it captures state from its
-    /// environment"): its futures would borrow from the closure, and they run in tasks of their own.
+    /// An async closure that uses what it has captured, such as
+    /// `async move |job| sum.fetch_add(1)`, does not compile ("async closure does not implement
+    /// `Fn` because it captures state from its environment"): its futures would borrow from the
+    /// closure, and they run in tasks of their own.
     ///
     /// # Cancel safety
     ///

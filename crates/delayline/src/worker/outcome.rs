@@ -113,8 +113,8 @@ impl Outcome {
         Self::RetryAt { at, error: error.into() }
     }
 
-    /// Failed because of this error; to be retried as the worker's retry policy says. This is what an
-    /// error means that a handler returns: the text has all its causes ([`HandlerError`]).
+    /// Failed because of this error; to be retried as the worker's retry policy says. This is what
+    /// an error means that a handler returns: the text has all its causes ([`HandlerError`]).
     ///
     /// ```
     /// # use delayline::Outcome;
@@ -137,10 +137,10 @@ impl Outcome {
     /// whatever this process meets. If the lease is lost, or the server is full, nothing of it
     /// happens. So a chain of messages neither breaks nor forks.
     ///
-    /// They go to the queue of the handled message, and so their drafts must be of that queue, or of
-    /// one with its name. For another queue, use [`Job::hand_over`](crate::Job::hand_over). A message
-    /// whose id the queue knows
-    /// already is not created, and the outcome counts all the same ([G15](crate::guarantees#g15)).
+    /// They go to the queue of the handled message, and so their drafts must be of that queue, or
+    /// of one with its name. For another queue, use [`Job::hand_over`](crate::Job::hand_over). A
+    /// message whose id the queue knows already is not created, and the outcome counts all the same
+    /// ([G15](crate::guarantees#g15)).
     ///
     /// ```
     /// use std::time::Duration;
@@ -174,15 +174,16 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value has no payload. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a message is outside its
-    /// limits, is an update, or has the id of another one, or if there are none, more than
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value has no payload.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a message is outside its limits, is an
+    /// update, or has the id of another one, or if there are none, more than
     /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
-    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). Drafts of two queues are invalid as well
-    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
+    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). Drafts of two queues are invalid as
+    /// well ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
     ///
-    /// The worker checks the rest when the handler has ended. If a message has the id of the handled
-    /// one, or the drafts are of another queue than the handled message, nothing is sent, and the
-    /// handling is a failure with that error.
+    /// The worker checks the rest when the handler has ended. If a message has the id of the
+    /// handled one, or the drafts are of another queue than the handled message, nothing is sent,
+    /// and the handling is a failure with that error.
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
     pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {
@@ -211,8 +212,8 @@ impl Outcome {
         }
     }
 
-    /// The outcome of the message `id` of a queue, the messages that follow, and the result, if it is
-    /// `wanted`. If these cannot be sent, it is a failure.
+    /// The outcome of the message `id` of a queue, the messages that follow, and the result, if it
+    /// is `wanted`. If these cannot be sent, it is a failure.
     pub(crate) fn of(
         self,
         id: &MessageId,

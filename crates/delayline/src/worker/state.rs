@@ -1,10 +1,11 @@
 //! Handlers that share state.
 
 /// Makes a handler from a function that also takes the program's state. Each call gets a clone of
-/// it, so a clone should be cheap: a connection pool, an [`Arc`](std::sync::Arc), or a tuple of such.
+/// it, so a clone should be cheap: a connection pool, an [`Arc`](std::sync::Arc), or a tuple of
+/// such.
 ///
 /// It fits wherever a handler does: [`Worker::run`](super::Worker::run),
-/// [`Workers::add`](crate::worker::Workers::add), [`Jobs::on`](crate::Jobs::on),
+/// [`Workers::add`](crate::Workers::add), [`Jobs::on`](crate::Jobs::on),
 /// [`batch_handler`](super::batch_handler), and tests.
 ///
 /// ```

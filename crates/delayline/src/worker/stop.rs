@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Stops a worker from elsewhere: made by [`Worker::handle`](super::Worker::handle) or
-/// [`Workers::handle`](crate::worker::Workers::handle).
+/// [`Workers::handle`](crate::Workers::handle).
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     deadline: watch::Sender<Option<Instant>>,

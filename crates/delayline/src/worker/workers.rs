@@ -19,9 +19,9 @@ use crate::codec::Decode;
 /// [`Worker`](super::Worker). While several queues have more messages than there are free slots,
 /// each gets a share by its weight; the others use what one leaves over. A queue whose builder sets
 /// a [`concurrency`](WorkerBuilder::concurrency) never runs more handlers than that, so that slow
-/// work leaves room for the rest. If a queue's server does not reply, the other queues use its slots
-/// after 150 ms, or after four times as long as its replies usually take. Messages that it returns
-/// later, beyond the free slots, are released ([G10](crate::guarantees#g10)).
+/// work leaves room for the rest. If a queue's server does not reply, the other queues use its
+/// slots after 150 ms, or after four times as long as its replies usually take. Messages that it
+/// returns later, beyond the free slots, are released ([G10](crate::guarantees#g10)).
 ///
 /// An idle process costs its server less this way than with a worker for each queue. It listens for
 /// hints of all queues of one connection in a single blocking wait. With more than two queues it

@@ -16,6 +16,7 @@ use delayline_core::{
     Outcome, Reply, Settlement, Status,
 };
 use delayline_file::{Directory, FileBackend, Options};
+use libtest_mimic::{Arguments, Trial};
 
 const DIRECTORY: &str = "DELAYLINE_KILL_DIRECTORY";
 const ROUND: &str = "DELAYLINE_KILL_ROUND";
@@ -23,10 +24,14 @@ const QUEUES: [&str; 2] = ["orders", "mails/urgent"];
 const TASKS: usize = 8;
 
 fn main() {
-    match std::env::var_os(DIRECTORY) {
-        Some(directory) => load(&PathBuf::from(directory), &std::env::var(ROUND).unwrap()),
-        None => kill(),
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        return load(&PathBuf::from(directory), &std::env::var(ROUND).unwrap());
     }
+    let test = Trial::test("no_kill_loses_or_repeats_an_acknowledged_message", || {
+        kill();
+        Ok(())
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![test]).exit();
 }
 
 /// Small segments, so that some kills hit a checkpoint.

@@ -67,7 +67,7 @@ impl Shop {
     fn close(&self, order: u64) -> Result<Outcome, NotClosed> {
         let to = self.customers.get(&order).ok_or(NotClosed::NoCustomer(order))?.clone();
         let text = format!("Order {order} is closed.");
-        let next = self.jobs.message(&SendText { to, text }).id(format!("text-{order}"));
+        let next = self.jobs.message(&SendText { to, text });
         Outcome::Ack.then([next]).map_err(NotClosed::Queue)
     }
 }
@@ -90,8 +90,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let jobs = Jobs::new(delayline::connect(&url).await?.queue("example/jobs").await?);
 
     for order in [17, 18] {
-        let draft = jobs.message(&CloseOrder { order }).id(format!("close-{order}"));
-        assert!(draft.due_in(Duration::from_millis(50)).send().await?.is_accepted());
+        let draft = jobs.message(&CloseOrder { order }).due_in(Duration::from_millis(50));
+        assert!(draft.send().await?.is_accepted());
     }
 
     let shop = Shop {
@@ -109,5 +109,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(outbox, ["Ada: Order 17 is closed."]);
     let dead = jobs.queue().stats().await?.dead;
     println!("{dead} dead letter: the order without a customer ({:?})", Status::Dead);
+    println!("done");
     Ok(())
 }

@@ -93,5 +93,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What an owner no longer declares is removed.
     let declared = schedules.declare("shop", <[(&str, Spec); 0]>::default()).await?;
     assert_eq!(declared.removed, 2);
+    println!("done");
     Ok(())
 }

@@ -272,10 +272,15 @@ impl Cluster {
             let command = ["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
             node.command(&command.into_iter().chain(slots).collect::<Vec<_>>());
         }
-        for node in &self.nodes[1..] {
-            let [host, port] = words(node);
-            first.command(&["CLUSTER", "MEET", &host, &port]);
-        }
+        // A handshake that takes longer than the time limit of nodes is forgotten: it is begun again.
+        until("the first node knows all others", || {
+            let unknown = self.nodes[1..].iter().filter(|node| !knows(first, &self.id(node)));
+            let addresses: Vec<_> = unknown.map(words).collect();
+            for [host, port] in &addresses {
+                first.command(&["CLUSTER", "MEET", host, port]);
+            }
+            addresses.is_empty()
+        });
         let count = self.nodes.len().to_string();
         self.await_all("found together", |node| {
             cluster_info(node, "cluster_known_nodes").as_ref() == Some(&count)

@@ -71,8 +71,6 @@ impl ClusterBuilder {
     #[expect(clippy::expect_used, reason = "documented: a test cannot go on without its cluster")]
     pub fn start(self) -> Cluster {
         let mut node = self.node.config("cluster-enabled", "yes");
-        // A failover takes about twice as long.
-        node = node.config("cluster-node-timeout", "1000").config("repl-diskless-sync-delay", "0");
         node.role = Role::ClusterNode;
         if self.is_encrypted {
             let identity = Identity::generate(Certificate::Valid);
@@ -103,7 +101,10 @@ impl Cluster {
 
     /// Says what a cluster is to be like, then starts it.
     pub fn builder() -> ClusterBuilder {
-        let node = Server::builder();
+        // A failover takes about twice as long.
+        let node = Server::builder()
+            .config("cluster-node-timeout", "1000")
+            .config("repl-diskless-sync-delay", "0");
         ClusterBuilder { primaries: 3, replicas: 0, node, is_encrypted: false }
     }
 

@@ -1,5 +1,5 @@
-//! The least that enqueue, claim and ack can cost with these structures: the same changes, without
-//! a check, a fence or dead letters. Nobody could use it.
+//! The lower bound for the cost of enqueue, claim and ack with these structures: the same changes,
+//! without checks, fences or dead letters. It is not usable as a queue.
 
 mod bare_scripts;
 mod plain_commands;
@@ -36,8 +36,8 @@ const DETAILS: &str = "delayline:{bench}:details";
 const FINISHED: &str = "delayline:{bench}:finished_new";
 const JOURNAL: &str = "delayline:{bench}:journal_new";
 
-/// Empties the memory of finished ids, which ours bounds, when so many are there. Answers how many
-/// are, with those that `ids` adds.
+/// Empties the memory of finished ids at the bound that ours has. Returns how many there are, with
+/// those that `ids` adds.
 fn forget_finished(connection: &mut Connection, there: usize, ids: usize) -> Result<usize> {
     const MAX_FINISHED: usize = 100_000;
 

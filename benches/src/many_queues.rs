@@ -74,7 +74,7 @@ async fn rates_over(transport: Transport, count: usize, messages: usize) -> Resu
     }
     let handle = workers.handle();
     let working = tokio::spawn(workers.run());
-    let all = u32::try_from(each * count).context("so many messages")?;
+    let all = u32::try_from(each * count).context("too many messages")?;
     handled.acquire_many(all).await?.forget();
     let backlog = us(spent().saturating_sub(before), each * count);
 

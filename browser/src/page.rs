@@ -67,8 +67,7 @@ impl Page {
         self.client.goto(address).await.with_context(|| format!("opening {address}"))
     }
 
-    /// Clicks the link, button, summary or box of this name, as it is told to those who do not see
-    /// it.
+    /// Clicks the link, button, summary or box with this accessible name.
     ///
     /// # Errors
     ///

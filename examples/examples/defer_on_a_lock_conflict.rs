@@ -1,4 +1,4 @@
-//! Defers work while somebody else holds the lock that it needs.
+//! Defers work while another process holds the lock that it needs.
 //!
 //! Bookings change accounts, and an account is changed under its lock. A handler that finds the
 //! lock taken does not wait for it and does not fail: it snoozes the message. The slot is free for

@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut written = results.written.subscribe();
     timeout(Duration::from_secs(20), written.wait_for(|&count| count >= MESSAGES / 4)).await??;
     workers[0].0.stop(Duration::from_secs(5));
-    println!("worker 0 is told to stop");
+    println!("stopping worker 0");
 
     let mut ids = Vec::new();
     while let Some(sent) = producers.join_next().await {

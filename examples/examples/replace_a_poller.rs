@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
 
     // The old way: it takes an entry out, and dies.
     let taken = old.take_due(seconds_since_1970()).await?.ok_or("nothing is due")?;
-    println!("the poller has taken {taken} and died: nobody will ever do it");
+    println!("the poller has taken {taken} and died: {taken} is lost");
 
     // Now the pollers are stopped, and producers send to the new queue.
     let queue: Queue<String> = delayline::connect(&url).await?.queue("example/moved").await?;

@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((summary.acked, summary.failed, summary.dead), (2, 2 + 3, 1));
     assert_eq!(*lock(&gateway.sent), keys([1, 3]), "2 was paid, and 4 has no number");
 
-    // Somebody reads why the text for 4 could not be sent, and enters the number.
+    // An operator reads why the text for 4 could not be sent, and enters the number.
     println!("repairing what is dead");
     lock(&gateway.numbers).insert(4, "+1 555 0104".to_owned());
     assert_eq!(redrive_all(&queue).await?, 1);

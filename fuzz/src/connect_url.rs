@@ -18,7 +18,7 @@ pub fn connect_url(data: &[u8]) {
         reads_back(&options);
     }
     let (before, after) = text.split_once('|').unwrap_or((&text, ""));
-    // Behind a colon it is the password, whatever comes before; so it is nobody's name.
+    // After a colon it is the password, whatever comes before it, and never a user name.
     for scheme in ["redis", "rediss", "redis-cluster", "rediss-sentinel"] {
         is_not_shown(|password| format!("{scheme}://{before}:{password}{after}"));
     }
@@ -37,7 +37,7 @@ fn is_not_shown(text: impl Fn(&str) -> String) {
 
 fn does_not_depend_on_the_password(options: &ConnectOptions) {
     let mut other = options.clone();
-    // Whether there is one may be told.
+    // Only the presence of a password may be shown.
     other.password = options.exposed_password().map(|password| format!("{password}x").into());
     assert_eq!(format!("{options} {options:?}"), format!("{other} {other:?}"));
 }

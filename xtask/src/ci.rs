@@ -77,7 +77,7 @@ fn feature_lints(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-/// The programs that nobody builds every day.
+/// Lints the programs outside of the workspace, which are built rarely.
 fn lints_apart(shell: &Shell) -> Result<()> {
     // Everything but libFuzzer itself, which takes a C++ compiler, and is linked when fuzzing only.
     let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];

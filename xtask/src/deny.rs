@@ -36,7 +36,7 @@ pub(crate) fn audit(shell: &Shell, args: &[String]) -> Result<()> {
 /// What cargo's own files say.
 fn check_rules(shell: &Shell, program: &Path) -> Result<()> {
     for manifest in workspace::MANIFESTS {
-        // What stands apart is built by nobody but us: duplicates cost no user anything.
+        // Users never build the other workspaces: duplicates there cost them nothing.
         let apart: &[&str] = if manifest == ROOT { &[] } else { &["--allow", "duplicate"] };
         let rules = ["--hide-inclusion-graph", "bans", "licenses", "sources"];
         deny(shell, program, manifest, &[&["check"], apart, &rules].concat())?;

@@ -91,7 +91,7 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
     Ok(())
 }
 
-/// Runs a program and prints what it wrote. Answers whether it passed.
+/// Runs a program and prints its output. Returns whether it passed.
 fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
     let name = program.executable.file_name().context("a program has a name")?;
     let log = logs.join(name).with_extension("log");

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     print!("Enter or Ctrl-C ends it. ");
     stdout().flush()?;
     if stdin().read_line(&mut String::new())? == 0 {
-        // Nobody is typing: only a signal can end it. The server ends with this process.
+        // Stdin is closed: only a signal can end it. The server ends with this process.
         loop {
             thread::park();
         }

@@ -47,7 +47,7 @@ const UNFINISHED: &[&str] = &[
 /// Unfinished work, in words.
 const MARKERS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Where somebody's files are.
+/// Home directories of machines.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/ho", "me/"),
     concat!("/Us", "ers/"),
@@ -76,7 +76,7 @@ fn check_file(path: &str, text: &str) -> Vec<String> {
         }
         MARKERS.iter().filter(|word| has_word(line, word)).for_each(|word| found(word));
         for path in MACHINE_PATHS.iter().filter(|path| line.contains(*path)) {
-            found(&format!("a path of somebody's machine: {path}"));
+            found(&format!("a path of a particular machine: {path}"));
         }
         if lua {
             check_lua(line, &mut found);

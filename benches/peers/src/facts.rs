@@ -189,7 +189,7 @@ const STRINGS: Facts = Facts {
         "if the worker's clock is ahead of the sender's",
         "still there, but never claimed: every polling worker gets it, even while another is \
          handling it",
-        "deletes the message, whoever has it",
+        "deletes the message, even if another worker holds it",
         "no",
         "to the millisecond",
         "sender's and worker's",

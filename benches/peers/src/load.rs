@@ -59,7 +59,7 @@ pub(crate) async fn sum(mut tasks: JoinSet<Result<usize>>) -> Result<usize> {
     Ok(sum)
 }
 
-/// Cuts so many messages into calls of at most [`BULK`]: the first number and the length of each.
+/// Splits `messages` into calls of at most [`BULK`]: the first number and the length of each.
 pub(crate) fn bulks(messages: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..messages).step_by(BULK).map(move |first| (first, BULK.min(messages - first)))
 }

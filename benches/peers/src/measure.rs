@@ -81,8 +81,8 @@ pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
     })
 }
 
-/// All messages are sent, then all are handled, or so many at a time as may wait. Nothing is
-/// measured, and no work done, if they are to be sent in bulk and the peer has no such call.
+/// Sends all messages and then handles all of them, or alternates if only a limited number may
+/// wait. Does nothing if they are to be sent in bulk and the peer has no such call.
 async fn round<P: Peer>(
     peer: &mut P,
     server: &Server,

@@ -204,7 +204,7 @@ fn print(evidence: &Evidence) {
     }
     let stalls = &evidence.stalls;
     println!(
-        "\nthe machine: {} heartbeats, {} of them held up, for {:.0?} at the most\n",
+        "\nthe machine: {} heartbeats, {} of them held up, for at most {:.0?}\n",
         stalls.beats,
         stalls.count(),
         stalls.longest()

@@ -64,7 +64,7 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
             page.click("To these letters").await?;
             page.click("Redrive all that match...").await?;
             page.says("Redrive all dead letters that match?").await?;
-            // Fifty a second, unless told.
+            // The default rate: fifty a second.
             page.click("Redrive").await?;
             page.says("Redrive: running.").await?;
             page.click("Stop").await?;

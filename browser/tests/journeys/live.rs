@@ -131,7 +131,7 @@ async fn watch(page: &Page) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the browser has asked for so many streams of events.
+/// Waits until the browser has opened `streams` streams of events.
 async fn listens(site: &Site, streams: usize) {
     let begin = Instant::now();
     while site.streams() < streams {

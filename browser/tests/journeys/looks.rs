@@ -8,7 +8,7 @@ use delayline_browser::{Page, Settings, Site, samples, with_browser};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role};
 
-/// The samples, and a server of which something is to be told.
+/// The samples, and a server with a finding.
 async fn site() -> (Server, Site) {
     let server = Server::builder().config("maxmemory-policy", "allkeys-lru").start();
     let dashboard = Dashboard::new(Access::everyone(Role::Admin));

@@ -27,7 +27,7 @@ pub(crate) struct Cuts {
     pub(crate) within: usize,
 }
 
-/// Writes a history, and reads it back so many times, each time cut off somewhere: at every byte
+/// Writes a history, and reads it back repeatedly, each time cut off at another byte: at every byte
 /// of the last operations, and one time in four anywhere.
 ///
 /// # Errors

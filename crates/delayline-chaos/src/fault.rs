@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Kill,
     /// The same, and the end of its append-only file is lost, as after a power cut.
     KillAndLoseTail,
-    /// The server is told to end, and started again.
+    /// The server is shut down, and started again.
     Restart,
     /// The server is stopped with SIGSTOP for a while.
     Freeze,
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     TooFewReplicas,
     /// The server could not save a snapshot, and so takes no writes.
     FailedSnapshot,
-    /// The server is busy with somebody's endless script.
+    /// The server is busy with an endless script.
     BusyScript,
     /// The server takes no more clients, and ends those that it has.
     TooManyClients,
@@ -239,8 +239,7 @@ impl Adversary<'_> {
         self.with_server(Server::restart).await
     }
 
-    /// Nobody calls between the death of the server and its next life, so that every answer belongs
-    /// to one of them.
+    /// No call is made while the server is down, so every reply belongs to the time before or after.
     async fn kill_and_lose(&mut self, bytes: usize) -> Result<()> {
         self.with_server(Server::kill).await?;
         let setting = Arc::clone(&self.setting);

@@ -1,7 +1,6 @@
-//! Real servers under load, and faults of every kind: killed, frozen, cut off, full, deaf,
-//! forgetful, out of time. The server's append-only file is the witness: every history is replayed
-//! on the model in the order in which the server executed it, the calls that nobody had an answer
-//! to included.
+//! Injects faults of every kind into real servers under load: kill, freeze, partition, fill, lose
+//! data, jump in time. The server's append-only file is the witness: every history is replayed on
+//! the model in the order in which the server executed it, including calls without a reply.
 
 mod cuts;
 mod evidence;
@@ -105,12 +104,12 @@ async fn topologies(kind: Kind, args: &Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// So many rounds must have judged every guarantee.
+/// Number of rounds after which every guarantee must have been judged.
 const ENOUGH_ROUNDS: u64 = 4;
-/// In so many rounds every kind of fault must have been felt by a call.
+/// Number of rounds after which every kind of fault must have affected a call.
 const ENOUGH_STRIKES: u64 = 12;
 
-/// So many cuts must have met an operation.
+/// Minimum number of cuts within an operation.
 const ENOUGH_CUTS: usize = 100;
 
 /// Plays what the command line asks for.

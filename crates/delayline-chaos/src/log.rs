@@ -53,7 +53,7 @@ impl Setting {
 /// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The driver, which is told with what is kept of a failed round.
+    /// The driver, which is named in the record of a failed round.
     pub(crate) client: &'static str,
     pub(crate) era: usize,
     pub(crate) called: Duration,

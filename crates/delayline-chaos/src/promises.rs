@@ -47,9 +47,9 @@ struct Books {
 /// What is known of an id.
 #[derive(Default)]
 struct Book {
-    /// What the next lease delivers, unless it cannot be told from the answers.
+    /// The message that the next lease delivers, if the replies determine it.
     content: Option<NewMessage>,
-    /// Whether an update has brought that, and nobody has had it.
+    /// Whether it comes from an update and has not been delivered yet.
     owed: bool,
     /// Whether it follows a message that a worker holds.
     follows: bool,
@@ -138,7 +138,7 @@ impl Books {
             }
             Enqueued::Updated { .. } | Enqueued::Following { .. } => match (update, answer) {
                 (None, _) => {
-                    return Err(format!("G29: {id} is no update, and was told {answer:?}"));
+                    return Err(format!("G29: {id} is no update, but the reply was {answer:?}"));
                 }
                 (Some(UpdateContent::Keep), Enqueued::Following { replaced: true }) => {}
                 // What waits keeps its content; what is dead does not.
@@ -153,7 +153,9 @@ impl Books {
             Enqueued::Throttled { until } => {
                 if book.throttled_until != Some(until) {
                     let end = book.throttled_until;
-                    return Err(format!("G33: {id} was told {until}, and its window is {end:?}"));
+                    return Err(format!(
+                        "G33: the reply to {id} was {until}, its window is {end:?}"
+                    ));
                 }
                 self.kept.throttled += 1;
             }
@@ -188,7 +190,7 @@ impl Books {
         Ok(())
     }
 
-    /// Nobody is to get what waits under the id.
+    /// No further delivery of the id is expected.
     fn end(&mut self, id: &MessageId) {
         let book = self.ids.entry(id.clone()).or_default();
         (book.content, book.owed, book.follows) = (None, false, false);

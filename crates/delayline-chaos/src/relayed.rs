@@ -55,7 +55,7 @@ pub(crate) fn check(
             None => {
                 let mut later = entries.range(one.place..);
                 if one.era >= last_era || later.any(|(_, (era, _))| *era <= one.era) {
-                    return Err(format!("G28: the consumer had {}, which nobody sent", what()));
+                    return Err(format!("G28: the consumer had {}, which was never sent", what()));
                 }
             }
         }

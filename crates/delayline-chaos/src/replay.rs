@@ -1,7 +1,7 @@
-//! Whether the model would have answered the same, in the order in which the server executed.
+//! Checks whether the model gives the same replies in the order in which the server executed.
 //!
-//! Calls whose reply was lost are put where the server's account has an operation that nobody was
-//! told of. Where several of them fit, all are tried.
+//! Calls whose reply was lost are placed where the server's account has an operation without a
+//! reply. Where several of them fit, all are tried.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -213,7 +213,7 @@ impl Search<'_> {
             }
             _ => false,
         };
-        // Nobody sees the effect of what has not begun.
+        // A call that has not begun has no effect yet.
         let early = |n: &usize| entry(*n).called <= self.known_at[step];
         let movers = group.iter().copied().filter(early);
         let mut movers: Vec<usize> =
@@ -333,7 +333,7 @@ fn call(entry: &Entry, applied: &Applied) -> Call {
         called: entry.called,
         returned: match entry.outcome {
             Outcome::Answered(_) => entry.returned.unwrap_or(Duration::MAX),
-            // Whoever gave up did not wait for the end.
+            // A caller that gave up did not wait for the end.
             _ => Duration::MAX,
         },
         op: entry.op.clone(),
@@ -360,7 +360,7 @@ fn instant(entry: &Entry) -> Result<Timestamp, String> {
     match (&entry.outcome, entry.at) {
         (Outcome::Answered(applied), _) => Ok(applied.at),
         (_, At::Fixed(at)) => Ok(at),
-        (_, At::Server) => Err("nobody knows when this call was executed".to_owned()),
+        (_, At::Server) => Err("it is unknown when this call was executed".to_owned()),
     }
 }
 

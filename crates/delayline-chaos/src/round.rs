@@ -182,7 +182,7 @@ async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
     let is_deaf = |(queue, enough): &(&Queue, &usize)| queue.log.answered() < **enough;
     while let Some((queue, _)) = queues.iter().zip(&enough).find(is_deaf) {
         if setting.elapsed() - begin > LONGEST_HEALING {
-            bail!("G21: queue {} answers nobody {LONGEST_HEALING:?} later", queue.name);
+            bail!("G21: queue {} does not answer {LONGEST_HEALING:?} later", queue.name);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -241,7 +241,7 @@ fn keep(queue: &Queue, account: &Account, taken: Option<&[Taken]>) -> Result<Pat
 const KILLS: usize = 7;
 const FREEZES: usize = 7;
 const HARMLESS: usize = 8;
-/// So many answers, and the load is running again.
+/// Number of replies after which the load counts as running again.
 const RECOVERED: usize = 20;
 /// How soon clients must be back when a fault is over (G21). They are much sooner; a machine that
 /// has much else to do may take its time.

@@ -1,9 +1,9 @@
 //! Clusters and servers behind sentinels, under load: failovers of every kind, moves of slots, nodes
 //! that come and go.
 //!
-//! There is no one file that has all that was executed: what a lost primary acknowledged is in none that
-//! counts. So a history is judged by what callers were told, message by message, and by the revisions
-//! of their answers. `judge` says what must hold.
+//! No single file has all operations: those that a lost primary acknowledged are missing. So a
+//! history is judged message by message, by the replies that callers got and by their revisions.
+//! `judge` defines what must hold.
 
 mod fault;
 mod ground;
@@ -80,8 +80,8 @@ pub struct Struck {
     pub asked_a_second: f64,
     /// Whether a call felt it.
     pub is_felt: bool,
-    /// Whether a primary was replaced before that nobody had struck, or instead of being asked to hand
-    /// over: the machine was too busy.
+    /// Whether a primary was replaced before without a fault, or instead of a requested handover:
+    /// the machine was too busy.
     pub is_unasked: bool,
 }
 

@@ -243,7 +243,7 @@ impl fmt::Display for Totals {
         writeln!(f, "{taken_back:>8}  calls whose answers were lost with the end of a file")?;
         writeln!(f, "{handled:>8}  messages handed to a handler, none twice under one lease")?;
         let ms = self.longest_recovery.as_millis();
-        writeln!(f, "{ms:>8}  ms at the most from the end of a fault to the twentieth new answer")?;
+        writeln!(f, "{ms:>8}  ms at most from the end of a fault to the twentieth new answer")?;
         writeln!(f)?;
         for (guarantee, what) in Guarantee::ALL {
             let times = self.seen.get(&guarantee).copied().unwrap_or_default();

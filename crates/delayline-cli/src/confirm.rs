@@ -8,7 +8,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 ///
-/// The answer is no, or there is nobody to ask.
+/// The answer is no, or there is no terminal to ask on.
 pub(crate) fn confirm(deed: &str, askable: bool) -> Result<(), Failure> {
     if !askable || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let sentence = format!("this would {deed}, and there is no terminal to ask on");

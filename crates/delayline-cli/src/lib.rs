@@ -33,7 +33,7 @@ pub fn main() -> ExitCode {
     let quietest = match args.verb {
         // The demonstration shows its dead letter itself.
         Verb::Demo => Level::ERROR,
-        // Who did what is told.
+        // The audit log is written at this level.
         Verb::Serve(_) => Level::INFO,
         _ => Level::WARN,
     };

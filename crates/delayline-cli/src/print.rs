@@ -15,7 +15,7 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
     write_on(text).map(drop)
 }
 
-/// Writes to stdout, and says whether somebody is reading still.
+/// Writes to stdout. Returns `Break` if stdout is closed.
 pub(crate) fn write_on(text: &str) -> Result<ControlFlow<()>, Failure> {
     write_bytes(text.as_bytes())
 }

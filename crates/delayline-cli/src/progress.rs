@@ -9,12 +9,12 @@ pub(crate) fn messages(total: u64) -> ProgressBar {
     styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)")
 }
 
-/// A count of messages of which nobody knows how many there will be.
+/// A progress counter with an unknown total.
 pub(crate) fn endless() -> ProgressBar {
     styled(ProgressBar::new_spinner(), "{spinner} {human_pos} {msg}")
 }
 
-/// A bar over a number of bytes, or a count of them if nobody knows how many there are.
+/// A progress bar over a number of bytes, or a counter if the total is unknown.
 pub(crate) fn bytes(total: Option<u64>) -> ProgressBar {
     match total {
         Some(total) => {

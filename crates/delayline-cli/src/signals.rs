@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// Whoever wants this process to end.
+/// The signals that ask this process to stop.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -29,8 +29,8 @@ fn one_is_cancelled_and_the_unknown_one_is_told() {
         assert_eq!(cancel(&[&id]).code(0).stdout, format!("{id}: cancelled\n"));
         // Again, and a repeated id counts once.
         assert_eq!(cancel(&[&id, &id]).code(0).stdout, format!("{id}: cancelled\n"));
-        let json = cancel(&["nobody", "--json"]).code(1).lines();
-        assert_eq!(json[0], serde_json::json!({"id": "nobody", "outcome": "not_found"}));
+        let json = cancel(&["absent", "--json"]).code(1).lines();
+        assert_eq!(json[0], serde_json::json!({"id": "absent", "outcome": "not_found"}));
         cancel(&[]).code(2);
         cancel(&[""]).code(2);
         cancel(&["a", "--file", "-"]).code(2);
@@ -51,9 +51,9 @@ fn finished_messages_are_not_said_to_be_unknown() {
             &["dead", "redrive", "--dry-run"],
             &["dead", "purge", "--yes"],
         ] {
-            let args = [&["--driver", driver], verb, &["acked", "nobody"]].concat();
+            let args = [&["--driver", driver], verb, &["acked", "absent"]].concat();
             let told = run(on(&server, &args)).code(1).stdout;
-            assert_eq!(told, "acked: acked\nnobody: not found\n", "{verb:?}");
+            assert_eq!(told, "acked: acked\nabsent: not found\n", "{verb:?}");
         }
     }
 }
@@ -114,7 +114,7 @@ fn a_message_is_moved() {
         reschedule(&["a", "--delay", "0s"]).code(0);
         assert_eq!(count(&server, "ready"), 1);
         let lines =
-            reschedule(&["nobody", "bad-0", "a", "--delay", "1h", "--json"]).code(1).lines();
+            reschedule(&["absent", "bad-0", "a", "--delay", "1h", "--json"]).code(1).lines();
         let outcomes: Vec<_> = lines.iter().map(|line| &line["outcome"]).collect();
         assert_eq!(outcomes, ["not_found", "dead", "rescheduled"]);
         assert!(lines[2]["due"].as_str().unwrap().starts_with("20"));

@@ -14,7 +14,7 @@ fn a_sound_queue_is_found_sound_and_left_alone() {
     for driver in DRIVERS {
         let checked = run(on(&server, &["--driver", driver, "check"])).code(0);
         assert!(checked.stderr.contains("1 messages examined, 0 faults"), "{}", checked.stderr);
-        // Nothing is wrong, so nobody is asked.
+        // Nothing is wrong, so there is no question.
         run(on(&server, &["--driver", driver, "check", "--repair"])).code(0);
     }
     let lines = run(on(&server, &["check", "--json"])).code(0).lines();

@@ -32,7 +32,7 @@ fn letters_that_are_named() {
         let_die(&server, 3, "the bank is down");
         send(&server, &["--id", "alive", "--payload", "x", "--delay", "1h"]);
         let ended =
-            dead(&server, driver, &["redrive", "bad-0", "alive", "nobody", "--json"]).code(1);
+            dead(&server, driver, &["redrive", "bad-0", "alive", "absent", "--json"]).code(1);
         let outcomes: Vec<_> = ended.lines().iter().map(|it| it["outcome"].clone()).collect();
         assert_eq!(outcomes, ["redriven", "not_dead", "not_found"]);
         let ended = dead(&server, driver, &["redrive", "bad-1", "--delay", "1h"]).code(0);
@@ -45,8 +45,8 @@ fn letters_that_are_named() {
             "{}",
             ended.stderr
         );
-        let ended = dead(&server, driver, &["purge", "bad-2", "nobody", "--dry-run"]).code(1);
-        assert_eq!(ended.stdout, "bad-2: would be purged\nnobody: not found\n");
+        let ended = dead(&server, driver, &["purge", "bad-2", "absent", "--dry-run"]).code(1);
+        assert_eq!(ended.stdout, "bad-2: would be purged\nabsent: not found\n");
         assert_eq!(count(&server, "dead"), 1);
         let ended = dead(&server, driver, &["purge", "bad-2", "alive", "--yes"]).code(1);
         assert_eq!(ended.stdout, "bad-2: purged\nalive: not dead\n");

@@ -179,7 +179,7 @@ fn an_import_asks_first_and_refuses_what_is_no_old_queue() {
     assert!(told.contains("the key text of the old queue is a string, not a zset"), "{told}");
     zset("hash").code(2);
     zset("missing").code(0);
-    // Nobody can answer.
+    // There is no terminal to answer on.
     let told = run(import(&server, "redis", &["zset", "jobs", "--unit", "s"])).code(2).stderr;
     assert!(told.contains("move 1 message from jobs to the queue orders"), "{told}");
     assert!(told.contains("--yes"), "{told}");

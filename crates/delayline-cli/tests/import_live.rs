@@ -194,7 +194,7 @@ fn what_changes_in_the_moment_of_its_move_is_moved_as_it_is() {
         assert_counts(&counts, &[("created", 4)]);
         let all = ["b", "c-0", "c-1", "c-2"].map(|member| (member, first, 20));
         assert_eq!(waiting(&server), expected(&[&[("a", second, 20)], &all[..]].concat()));
-        // Somebody has cancelled it.
+        // Its producer has cancelled it.
         redis(&server, &format!("ZADD reminders {LATER} d"));
         let counts = interrupted(1, |_| "ZREM reminders d".to_owned());
         assert_counts(&counts, &[("created", 1), ("withdrawn", 1)]);

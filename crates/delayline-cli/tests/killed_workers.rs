@@ -169,7 +169,7 @@ fn wait_for_work(server: &Server, workers: &[Running]) {
     let none = delayline_test_server::Reply::Int(0);
     let begin = Instant::now();
     while entries(4, 5) == none && entries(0, 4) != none {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nobody works");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no worker works");
     }
 }
 

@@ -181,9 +181,9 @@ fn everything_known_of_a_message() {
         );
         assert_eq!(get(&["a", "--raw"]).code(0).stdout, "one\ntwo");
 
-        let both = get(&["a", "nobody", "--json"]).code(1).lines();
+        let both = get(&["a", "absent", "--json"]).code(1).lines();
         assert_eq!((&both[0]["id"], &both[1]["state"]), (&"a".into(), &"unknown".into()));
-        let none = get(&["nobody", "--raw"]).code(1);
+        let none = get(&["absent", "--raw"]).code(1);
         assert_eq!(none.stdout, "");
         assert!(none.stderr.contains("unknown"), "{}", none.stderr);
         get(&["a", "b", "--raw"]).code(2);
@@ -207,7 +207,7 @@ fn hostile_text_reaches_no_terminal_and_programs_get_it_whole() {
     );
     let mut work = on(&server, &["work", "--until-empty", "--exec"]);
     work.args(["sh", "-c", "printf '%s' \"$WORDS\" >&2; exit 3"]).env("WORDS", HOSTILE);
-    // What a command says is passed on as it is, to whoever has started it.
+    // The output of a command is passed on unchanged.
     run(work).code(0);
     for driver in DRIVERS {
         let ask = |args: &[&str]| {
@@ -292,7 +292,7 @@ fn a_wait_ends_with_the_message() {
         assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", "pending\n"));
         run(on(&server, &["work", "--until-empty"])).code(0);
         assert_eq!(wait(&[&id], 0).stderr, "acked\n");
-        assert_eq!(wait(&["nobody"], 1).stderr, "unknown\n");
+        assert_eq!(wait(&["absent"], 1).stderr, "unknown\n");
         send(&server, &["--id", &other, "--payload", "1"]);
         run(on(&server, &["cancel", "--yes", &other])).code(0);
         let line = &wait(&[&other, "--json"], 1).lines()[0];

@@ -179,7 +179,7 @@ fn a_busy_receiver_is_asked_later_and_not_for_ever() {
 fn a_receiver_that_says_nothing_is_given_up() {
     let server = Server::start();
     send(&server, &["--id", "order-1", "--payload", "x", "--max-failures", "1"]);
-    // Nobody accepts, but the system does.
+    // The kernel accepts the connection, but the receiver does not reply.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     run(on(&server, &post(&url, &["--timeout", "200ms"]))).code(0);

@@ -87,7 +87,7 @@ fn what_cannot_be_relayed_is_refused() {
         }
     }
     assert_eq!(count(&server, "ready"), 1);
-    // Nobody has to be connected to for that.
+    // Bad arguments are refused without a connection.
     let flags = ["--url", "redis://127.0.0.1:1", "--queue", "q", "relay", "--to-list", "a"];
     run(bare(&[&flags[..], &["--batch", "0"]].concat())).code(2);
 }

@@ -213,8 +213,8 @@ fn what_is_wrong_is_told_before_anything_is_served() {
     run(nameless).code(3);
     run(on(&server, &["serve", "--listen", "127.0.0.1:0", "a b"])).code(2);
     run(on(&server, &["serve", "--listen", "here"])).code(2);
-    let nobody = ["--url", "redis://127.0.0.1:1", "serve", "--listen", "127.0.0.1:0"];
-    run(on(&server, &nobody)).code(3);
+    let absent = ["--url", "redis://127.0.0.1:1", "serve", "--listen", "127.0.0.1:0"];
+    run(on(&server, &absent)).code(3);
 }
 
 /// Sends a claim that waits; returns its connection.
@@ -260,7 +260,7 @@ fn connections_that_close_leave_no_lease() {
     let mut answer = Vec::new();
     half_closed.read_to_end(&mut answer).unwrap();
     assert!(answer.is_empty());
-    wait_until("nobody waits", || waits() == 0);
+    wait_until("no claim waits", || waits() == 0);
     send(&server, &["--id", "order-1", "--payload", "7"]);
     let mut live = poll(&address);
     let mut answer = [0; 4_096];

@@ -93,7 +93,7 @@ fn what_a_command_prints_is_the_result_if_somebody_wants_it() {
 #[test]
 fn a_part_of_a_result_is_not_kept_as_the_whole() {
     let server = Server::start();
-    // What the first prints fills the pipe that nobody reads.
+    // The output of the first fills the pipe, which is not read.
     let lines = r#"{"id": "loud", "payload": "60000"}
 {"id": "asked", "payload": "30000", "keep_result": "1h"}
 "#;
@@ -102,7 +102,7 @@ fn a_part_of_a_result_is_not_kept_as_the_whole() {
     let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
     let mut child = start(&mut on(&server, &flags));
     let (mut stderr, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
-    while !line.contains("nobody reads stdout; the result is not kept id=asked") {
+    while !line.contains("stdout is not being read; the result is not kept id=asked") {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it has kept a part of it");
     }
@@ -241,7 +241,7 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
     let ended = ended(child).code(0);
     assert_eq!(ended.stderr, "");
     assert_eq!(count(&server, "leased"), 0);
-    // The second may have been written whole before the pipe was closed; it cannot be told.
+    // The second may or may not have been written before the pipe was closed.
     assert!(count(&server, "ready") >= 8, "{}", count(&server, "ready"));
 }
 
@@ -321,7 +321,7 @@ fn sigterm_lets_a_command_finish() {
     let lifeline = Lifeline::new();
     let path = lifeline.directory.path().join("go");
     fifo(&path);
-    // For both, so that opening it waits for nobody.
+    // Opened for reading and writing, so that opening it does not block.
     let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
     send(&server, [("a".to_owned(), 0), ("b".to_owned(), 3_600_000)]);
     let mut child = lifeline.at_work(&server, &["--grace", "1h"], r#"read go < "$0/go""#);

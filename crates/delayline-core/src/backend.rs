@@ -74,8 +74,8 @@ pub trait Backend: Debug + Send + Sync {
 #[async_trait]
 pub trait Wakeup: Debug + Send + Sync {
     /// Waits up to `timeout` for a hint, and returns whether one came. `false` may come sooner, if
-    /// several waits share a connection. A hint that comes while nobody waits is kept for the next
-    /// caller. Dropping the future loses at most a hint.
+    /// several waits share a connection. A hint that arrives without a waiter is kept for the next
+    /// caller. Dropping the future loses at most one hint.
     ///
     /// # Errors
     ///

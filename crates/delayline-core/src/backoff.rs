@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Pauses that double from the first to the longest.
 ///
-/// Each pause is drawn from the upper half of its range. So many clients do not return together, and
-/// no pause is near zero.
+/// Each pause is drawn from the upper half of its range. This spreads the clients out, and no pause
+/// is near zero.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,

@@ -138,6 +138,6 @@ pub const HISTORY_HOURS: u64 = 744;
 /// of several queues polls each every 2.5 s times their number, between 5 s and 50 s.
 pub const WORKER_POLL_MS: u64 = 5_000;
 
-/// Whoever sleeps polls at least this often, in milliseconds: a backend need not give hints for messages
-/// that are due later than that.
+/// Maximum interval between two polls of a sleeper, in milliseconds. A backend need not give hints
+/// for messages that are due later than that.
 pub const SAFETY_POLL_MS: u64 = 60_000;

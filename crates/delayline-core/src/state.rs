@@ -74,7 +74,7 @@ pub struct State {
     finished: Generations<MessageId, Finished>,
     /// What each consumer's latest claim leased.
     journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
-    /// What relays have moved, until somebody takes it.
+    /// The elements that relays have moved, until a consumer takes them.
     destinations: BTreeMap<DestinationKey, Vec<Element>>,
     results: Results,
     windows: Windows,

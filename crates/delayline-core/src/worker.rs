@@ -208,7 +208,7 @@ impl Machine {
         match &mut self.stage {
             Stage::Working => {
                 self.stage = Stage::Draining { until: deadline };
-                // The queues expect this worker to come, and wake nobody else.
+                // The queues expect this worker, so they wake no other one.
                 self.lanes.change_all(|lane| lane.bell.hint |= lane.claims.promised);
             }
             Stage::Draining { until } => *until = deadline.min(*until),
@@ -459,7 +459,7 @@ impl Machine {
             Stage::Cancelling { until } => no_handler || now >= until,
         };
         if over {
-            // A handler that blocks its thread cannot be ended; nobody waits for it.
+            // A handler that blocks its thread cannot be ended, so the worker does not wait for it.
             let slots = lanes.iter().flat_map(|lane| lane.leases.slots());
             todo.extend(slots.map(|slot| Action::Abort { slot }));
             self.stage = Stage::ending(now);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::rfc3339;
 use crate::stats::counts;
 
-/// Every point: its time, and its counts under the names of [`counts`]; and deliveries by lateness,
-/// whose bounds are told once.
+/// Every point: its time, its counts under the names of [`counts`], and its deliveries by lateness.
+/// The bounds of the lateness buckets are given once.
 #[must_use]
 pub fn history(queue: &str, resolution: Resolution, history: &History) -> Value {
     let bounds = (0..Totals::LATENESS_BUCKETS).map(Totals::lateness_bound);
@@ -176,8 +176,7 @@ pub fn lateness_in_words(history: &History) -> Option<String> {
     lateness_shares(&counts)
 }
 
-/// The words of [`lateness_in_words`] about deliveries of which so many were in each bucket of
-/// [`Totals::lateness`].
+/// Like [`lateness_in_words`], for the counts of the buckets of [`Totals::lateness`].
 #[must_use]
 pub fn lateness_shares(counts: &[u64]) -> Option<String> {
     let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();

@@ -144,8 +144,8 @@ end
 local ring = first_due < NEVER and rings(first_due)
 
 -- WRITE. Unlike a settlement, it is refused as a whole by a server that is full: its first command takes memory,
--- though it changes nothing. What follows is written before the settlements, so that no torn one is told as done
--- and has sent nothing.
+-- though it changes nothing. The new messages are written before the settlements, so that no torn settlement is
+-- reported as done without having sent them.
 if #gone > 0 or #new_places > 0 then
   look_at_minute()
   --@first BITFIELD totals

@@ -48,7 +48,7 @@ local function backlog(length)
         return nil
       end
       -- It is false if entries were deleted behind the one that the group has read last, or that one itself. It is
-      -- negative, or too large, if somebody has set how many entries the group has read. No more than all are unread.
+      -- negative, or too large, if a client has set how many entries the group has read. No more than all are unread.
       local unread = length
       if fields.lag and fields.lag >= 0 then
         unread = math.min(length, fields.lag)

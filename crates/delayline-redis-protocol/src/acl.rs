@@ -52,8 +52,8 @@ impl AclRole {
     /// those that a driver sends.
     #[must_use]
     pub fn commands(self) -> BTreeSet<String> {
-        // `AUTH` and `HELLO` are every user's. `INFO` may be denied, but then nobody notices a
-        // server that evicts messages. `WAIT` is for durability only, and holds up nobody else.
+        // Every user has `AUTH` and `HELLO`. `INFO` may be denied, but then a server that evicts
+        // messages is not detected. `WAIT` is for durability only, and delays no other client.
         let of_drivers = ["eval", "evalsha", "info", "ping", "wait"].map(str::to_owned);
         let scripts = self.scripts().into_iter();
         let called = scripts.flat_map(|script| calls_of(&script.source).collect::<Vec<_>>());

@@ -154,7 +154,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
     async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
         match &self.0 {
             Servers::Single(link) => {
-                // A user who may not ask is told below what else is missing.
+                // If the user may not run `INFO`, the calls below report what else is missing.
                 if let Ok(info) = link.info().await
                     && let Some(error) = not_alone(&info)
                 {

@@ -1,5 +1,5 @@
-//! Messages as bytes: what stands in Redis, and what goes there. Where which field stands is told by the
-//! `layout` module.
+//! Messages as bytes, as they are stored in Redis and sent to it. The `layout` module defines the
+//! position of each field.
 
 use std::borrow::Borrow;
 

@@ -32,13 +32,14 @@ use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Topology, Value, classify};
 
-/// So often somebody is asked again because the topology changed meanwhile.
+/// Maximum number of refreshes that are repeated because the topology changed meanwhile.
 const MOST_OVERTAKEN: usize = 5;
-/// So often a call goes on to the server that the last one named.
+/// Maximum number of `MOVED` redirects per call.
 const MOST_HOPS: usize = 5;
-/// The time between two looks, at least.
+/// Minimum interval between two refreshes.
 const APART: Duration = Duration::from_millis(200);
-/// After a sign of a change, one look follows another for so long, or until one shows it.
+/// After a sign of a change, the topology is refreshed repeatedly for this time, or until it has
+/// changed.
 const ALERT: Duration = Duration::from_secs(10);
 
 /// Sends each call to the server that its first key belongs to, over one [`Link`] for each.
@@ -67,11 +68,11 @@ struct Shared<D: Driver> {
 }
 
 impl<D: Driver> Router<D> {
-    /// Finds out who serves what.
+    /// Connects and reads the topology.
     ///
     /// # Errors
     ///
-    /// Nobody answered, or nobody knows; the detail has what each of them said.
+    /// If no server answered with a valid topology. The detail has the reply of each server.
     pub(crate) async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
         let (directory, is_encrypted) = directory(options)?;
         let is_sharded = matches!(options.topology, Topology::Cluster { .. });
@@ -122,7 +123,7 @@ impl<D: Driver> Router<D> {
             let nodes = Arc::clone(&map.borrow_and_update());
             let Some((name, node)) = nodes.owner(slot) else {
                 shared.noticed(None);
-                return Err(nobody_serves(slot).into());
+                return Err(unserved(slot).into());
             };
             let is_replaced = |map: &Arc<Nodes<D>>| {
                 map.owner(slot).is_none_or(|(_, owner)| !Arc::ptr_eq(owner, node))
@@ -278,14 +279,16 @@ impl Request for Info<'_> {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Asks who serves what, and goes by it. Answers whether it has changed.
+    /// Refreshes the topology and applies it. Returns whether it has changed.
     ///
-    /// Behind sentinels nothing is sent while nobody knows: the primary may have been replaced.
+    /// Behind sentinels, no call is sent while no sentinel confirms the primary: it may have been
+    /// replaced.
     async fn look(&self) -> Result<bool, Error> {
         let outcome = self.ask().await;
         let refusal = match (&self.directory, &outcome) {
             (Directory::Sentinel { .. }, Err(error)) => {
-                let detail = format!("nobody confirms the primary: {}", error.detail());
+                let detail =
+                    format!("no majority of sentinels confirms the primary: {}", error.detail());
                 Some(Error::with_detail(ErrorKind::Unreachable, detail))
             }
             _ => None,
@@ -313,8 +316,8 @@ impl<D: Driver> Shared<D> {
         Err(Error::with_detail(ErrorKind::Busy, "the topology keeps changing"))
     }
 
-    /// Goes by a view that was asked for when the map was `asked`. Answers whether it shows a change;
-    /// `None` if another change came first: the view may be older than that.
+    /// Applies a view that was requested when the map was `asked`. Returns whether it shows a
+    /// change, or `None` if another change came first: the view may be older than that.
     fn publish(&self, view: &View, asked: &Arc<Nodes<D>>) -> Result<Option<bool>, Error> {
         let (mut outcome, mut nodes) = (Ok(None), Vec::new());
         self.map.send_if_modified(|map| {
@@ -344,7 +347,7 @@ impl<D: Driver> Shared<D> {
         outcome
     }
 
-    /// A server says that another one has the slot. Answers whether that one can be asked.
+    /// Applies a redirect to another server. Returns whether that server can be called.
     fn moved(&self, line: &str, asked: &HostPort) -> bool {
         let Some(moved) = Moved::read(line, asked) else {
             self.noticed(None);
@@ -367,7 +370,8 @@ impl<D: Driver> Shared<D> {
         self.connector.sign().notify_one();
     }
 
-    /// Looks, unless somebody began to after that instant. Answers whether anybody knew.
+    /// Refreshes the topology unless a refresh began after `instant`. Returns whether any server
+    /// answered.
     async fn look_after(&self, instant: Instant) -> bool {
         let mut latest = self.latest_look.lock().await;
         if let Some((begin, is_known)) = *latest
@@ -381,7 +385,7 @@ impl<D: Driver> Shared<D> {
         is_known
     }
 
-    /// Makes sure that somebody looks: the runtime of the task that did may have ended.
+    /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended.
     fn keep_watch(self: &Arc<Self>) {
         if !self.is_watched.load(Ordering::Relaxed)
             && !self.is_watched.swap(true, Ordering::Relaxed)
@@ -408,7 +412,7 @@ async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: End
         match shared.look().await {
             Ok(true) => alert_until = None,
             Ok(false) => {}
-            Err(error) => tracing::debug!(topology = %shared.topology, %error, "nobody knows"),
+            Err(error) => tracing::debug!(topology = %shared.topology, %error, "no topology"),
         }
         drop(shared);
         sleep(APART).await;
@@ -426,7 +430,7 @@ impl Drop for Ends {
 
 impl<D: Driver> Drop for Router<D> {
     fn drop(&mut self) {
-        // The task looks up and finds that nobody needs it.
+        // Wakes the task, which then finds that it is no longer needed.
         self.0.connector.sign().notify_one();
     }
 }
@@ -500,7 +504,7 @@ fn in_circles(slot: u16) -> Error {
     Error::with_detail(ErrorKind::Busy, detail)
 }
 
-fn nobody_serves(slot: u16) -> Error {
+fn unserved(slot: u16) -> Error {
     Error::with_detail(ErrorKind::Busy, format!("no server of the cluster serves slot {slot}"))
 }
 

@@ -116,7 +116,7 @@ pub(crate) async fn assemble_all() {
         })
     };
     if let (None, Ok(runtime)) = (ASSEMBLED.get(), Handle::try_current()) {
-        // If the runtime ends, nobody calls a script.
+        // If the runtime ends, no script will be called.
         let _ = runtime.spawn_blocking(assemble).await;
     }
 }
@@ -295,7 +295,7 @@ mod tests {
             let wrong: Vec<_> = named("--@reads ").filter(|key| !is_right(key)).collect();
             assert!(
                 wrong.is_empty(),
-                "{} does not read them, or nobody would look: {wrong:?}",
+                "{} does not read them, or they would not be checked: {wrong:?}",
                 script.name
             );
         }

@@ -113,7 +113,9 @@ mod tests {
         assert!(futures_util::poll!(&mut request).is_pending());
         assert!(!connection.is_closed());
         end.send(()).unwrap();
-        let Err(CallError::Failed(error)) = request.await else { panic!("a reply from nobody") };
+        let Err(CallError::Failed(error)) = request.await else {
+            panic!("a reply from a closed connection")
+        };
         assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
         assert!(connection.is_closed());
     }

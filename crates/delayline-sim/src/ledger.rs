@@ -170,7 +170,7 @@ impl Ledger {
                         continue;
                     }
                     if status == Status::Replaced {
-                        return Err(format!("{} is replaced, and nobody did", item.id));
+                        return Err(format!("{} is replaced, but no call did that", item.id));
                     }
                     record.not_before = match item.outcome {
                         Outcome::Retry { schedule, .. }
@@ -258,7 +258,7 @@ impl Ledger {
                 return Err(format!("{id} conflicts with itself"));
             }
             Enqueued::Updated { .. } | Enqueued::Following { .. } if !is_update => {
-                return Err(format!("{id} was updated, and nobody did"));
+                return Err(format!("{id} was updated, but no call did that"));
             }
             Enqueued::Updated { .. } | Enqueued::Following { .. } if record.finished.is_some() => {
                 return Err(format!("{id} was updated after its end"));
@@ -402,13 +402,13 @@ impl Ledger {
                 return Err(format!("{id} is acked, and no handler did"));
             }
             Found::Finished(Status::Cancelled) if record.cancels == 0 => {
-                return Err(format!("{id} is cancelled, and nobody did"));
+                return Err(format!("{id} is cancelled, but no call did that"));
             }
             Found::Finished(Status::Purged) if record.purges == 0 => {
-                return Err(format!("{id} is purged, and nobody did"));
+                return Err(format!("{id} is purged, but no call did that"));
             }
             Found::Finished(Status::Relayed) if record.finished != Some(Status::Relayed) => {
-                return Err(format!("{id} is relayed, and nobody did"));
+                return Err(format!("{id} is relayed, but no call did that"));
             }
             Found::Finished(_) => {}
             Found::Live(message) => {

@@ -47,7 +47,7 @@ impl std::fmt::Debug for Identity {
 #[must_use]
 #[expect(clippy::expect_used, reason = "fixed parameters: fails only if the generator is broken")]
 pub fn foreign_ca_pem() -> String {
-    authority("Somebody else's authority").expect("fixed parameters make a certificate").pem()
+    authority("Another authority").expect("fixed parameters make a certificate").pem()
 }
 
 fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {

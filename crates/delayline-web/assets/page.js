@@ -20,7 +20,7 @@ for (const all of document.querySelectorAll("input[data-all]")) {
   });
 }
 
-// Parts of the page are replaced by those of the same page now, except where somebody types.
+// Replaces parts of the page by their current versions, except where the user is typing.
 async function refresh() {
   const address = new URL(location.href);
   address.searchParams.delete("note");

@@ -45,7 +45,7 @@ impl Visitor {
     }
 }
 
-/// Decides who makes a request. Whoever is nobody sees nothing.
+/// Authenticates requests. Unauthenticated visitors see nothing.
 ///
 /// ```
 /// use delayline_web::{Access, Credential, Role, Visitor};
@@ -105,12 +105,12 @@ impl Access {
         let credentials = match &self.0 {
             Kind::Everyone(rights) => return Admission::Visitor(Visitor::new("everyone", *rights)),
             Kind::Resolver(resolve) => {
-                return resolve(parts).map_or(Admission::Nobody, Admission::Visitor);
+                return resolve(parts).map_or(Admission::Unauthenticated, Admission::Visitor);
             }
             Kind::Credentials(credentials) => credentials,
         };
         if !parts.headers.contains_key(AUTHORIZATION) {
-            return Admission::Nobody;
+            return Admission::Unauthenticated;
         }
         let presented = Presented::read(parts);
         let user = presented.as_ref().and_then(|presented| presented.user.as_deref());
@@ -155,8 +155,8 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Sent as `Authorization: Bearer TOKEN`. `name` is for the log of actions. An empty token lets
-    /// nobody in.
+    /// A token, sent as `Authorization: Bearer TOKEN`. `name` appears in the audit log. An empty
+    /// token never matches.
     #[must_use]
     pub fn bearer(
         name: impl Into<String>,
@@ -166,7 +166,7 @@ impl Credential {
         Self { visitor: Visitor::new(name, rights), basic: false, secret: token.into() }
     }
 
-    /// A user and a password, for which browsers ask. An empty password lets nobody in.
+    /// A user and a password, for which browsers ask. An empty password never matches.
     #[must_use]
     pub fn basic(
         user: impl Into<String>,
@@ -194,7 +194,7 @@ impl fmt::Debug for Credential {
 pub(crate) enum Admission {
     Visitor(Visitor),
     /// It has no login.
-    Nobody,
+    Unauthenticated,
     /// Its login is wrong. The name of the user, if there is one of that name.
     Wrong {
         user: Option<String>,
@@ -268,8 +268,8 @@ mod tests {
         let access = Access::credentials([
             Credential::bearer("robot", "t0ken", Role::Viewer),
             Credential::basic("anna", "pass:word", Role::Admin),
-            Credential::basic("nobody", "", Role::Admin),
-            Credential::bearer("nobody", "", Role::Admin),
+            Credential::basic("absent", "", Role::Admin),
+            Credential::bearer("absent", "", Role::Admin),
         ]);
         let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
         assert_eq!(
@@ -290,7 +290,7 @@ mod tests {
             &basic("anna:"),
             &basic("anna"),
             &basic("robot:t0ken"),
-            &basic("nobody:"),
+            &basic("absent:"),
             &basic("Anna:pass:word"),
         ] {
             assert_eq!(visitor(&access, header).await, None, "{header}");

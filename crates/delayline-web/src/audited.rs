@@ -85,7 +85,7 @@ impl Audit {
         }
     }
 
-    /// About so many messages.
+    /// Sets the number of messages.
     pub(crate) fn of(self, messages: u64) -> Self {
         Self { messages: usize::try_from(messages).unwrap_or(usize::MAX), ..self }
     }

@@ -52,7 +52,7 @@ impl Context {
     /// Returns the request with the queues that exist for its visitor.
     async fn of(parts: &Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let visitor = parts.extensions.get::<Visitor>().cloned();
-        let visitor = visitor.ok_or(Failure::Nobody { asks: false })?;
+        let visitor = visitor.ok_or(Failure::Unauthenticated { asks: false })?;
         let params = Params::read(parts.uri.query().unwrap_or_default().as_bytes());
         let mut known = shared.directory.known().await;
         if visitor.queues.is_some() {
@@ -114,7 +114,7 @@ impl Context {
         infos.into_iter().map(|info| redacted(queue, info)).collect()
     }
 
-    /// Whether the visitor sees results. Nobody could remove anything from them.
+    /// Whether the visitor sees results. They cannot be redacted.
     pub(crate) fn sees_results(&self) -> bool {
         self.sees_contents() && !self.shared.redacts()
     }

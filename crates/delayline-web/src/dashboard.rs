@@ -36,7 +36,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// A dashboard without queues, for those whom `access` lets in.
+    /// Creates a dashboard without queues, for the visitors that `access` lets in.
     pub fn new(access: Access) -> Self {
         Self {
             access,
@@ -50,24 +50,23 @@ impl Dashboard {
         }
     }
 
-    /// Adds a queue. Its payloads are shown and sent as they are, so it is one of raw bytes, whatever
-    /// codec the program uses: open it with
-    /// [`codec`](Queue::codec). How durable its changes are is
-    /// the queue's [`durability`](Queue::durability).
+    /// Adds a queue. Its payloads are shown and sent as raw bytes, whatever codec the program uses:
+    /// open it with [`codec`](Queue::codec). The queue's [`durability`](Queue::durability) applies
+    /// to changes that visitors make.
     pub fn queue(mut self, queue: Queue<Bytes, Raw>) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// Also shows the queues that exist on the connection's server, or on all primaries of its
-    /// cluster, and those that come to exist. One that was added with [`queue`](Self::queue) stays as
-    /// it was added.
+    /// Also shows all queues of the connection's server, or of all primaries of its cluster,
+    /// including queues that are created later. A queue that was added with [`queue`](Self::queue)
+    /// stays as it was added.
     ///
-    /// The names are found by [`Connection::queues_within`], which needs `SCAN`, at most once a minute
-    /// however many visitors there are, and not while nobody asks. Looks at up to 1,000,000 keys of
-    /// each primary, and shows up to 200 queues, the first ones by name. The page of all queues, and
-    /// `/queues` of the API, say when the list was read, and if it is not complete or could not be
-    /// read. While it cannot be read, the queues that are known stay.
+    /// The list is read with [`Connection::queues_within`], which needs `SCAN`. It is read on
+    /// request, at most once a minute for all visitors together. A search reads up to 1,000,000 keys
+    /// of each primary and shows up to 200 queues, sorted by name. The page of all queues, and
+    /// `/queues` of the API, report when the list was read and whether it is complete. If a search
+    /// fails, the queues that are already known stay in the list.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};
@@ -84,15 +83,15 @@ impl Dashboard {
         self
     }
 
-    /// Has a page about the server of the queues, or all servers of their cluster or behind their
-    /// sentinels: what they are to each other, which of them has which queue, and what the checks of
-    /// `delayline doctor` find. It is for operators, since it names addresses. User and password of
-    /// `connect` are never shown.
+    /// Adds a page about the server of the queues, or about all servers of their cluster or behind
+    /// their sentinels: their roles, the queues that each of them has, and the findings of
+    /// `delayline doctor`. Only operators see it, because it names addresses. The user name and
+    /// password of `connect` are never shown.
     ///
-    /// The page asks each server over a connection of its own, with `INFO`, `CONFIG GET` and the
-    /// like: at most once in five seconds however many look, and not while nobody does. A queue is
-    /// examined each time, for one visitor after the other. What the user may not ask is told as
-    /// such. A server that is away is told too.
+    /// The page queries each server over its own connection, with commands like `INFO` and `CONFIG
+    /// GET`. It does so on request, at most once in five seconds for all visitors together. A queue
+    /// is examined on each request, for one visitor at a time. Missing permissions and unreachable
+    /// servers are shown.
     ///
     /// ```
     /// # use delayline::Connect;
@@ -110,17 +109,17 @@ impl Dashboard {
         self
     }
 
-    /// Shows payloads and header values from this role on: [`Role::Operator`] unless told. The API
-    /// leaves them out for others.
+    /// Lowest role that sees payloads and header values (default: [`Role::Operator`]). The API
+    /// leaves them out for lower roles.
     pub const fn contents_for(mut self, role: Role) -> Self {
         self.contents_for = role;
         self
     }
 
-    /// Calls `redact` with the queue's name and each message before anything of it is shown, to
-    /// remove what nobody is to see from its payload, its headers or its errors. In lists, where
-    /// messages have no content, payload and headers are empty. Results of acks are not shown at all
-    /// then. It must not block.
+    /// Calls `redact` with the queue's name and each message before any part of it is shown.
+    /// `redact` removes secrets from the payload, the headers and the errors. In lists, payload and
+    /// headers are empty. Results of acks cannot be redacted, so they are not shown. `redact` must
+    /// not block.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};

@@ -163,7 +163,7 @@ impl Directory {
         }
         let wait = if known.is_unread() { FIRST_WAIT } else { NEXT_WAIT };
         if let Ok(turn) = Arc::clone(&finder.turn).try_lock_owned() {
-            // Somebody else's may have ended just now.
+            // Another request may have just finished reading the list.
             if !finder.known.borrow().is_old() {
                 return finder.known.borrow().clone();
             }
@@ -268,13 +268,15 @@ fn told(before: &Known, now: &Known) {
 const MOST_AGE: Duration = Duration::from_secs(60);
 /// The same after a failure.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long a request waits for the first list, and whoever asks for a later one for that.
+/// How long a request waits for the first list.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// How long a request waits for a newer list.
 const NEXT_WAIT: Duration = Duration::from_millis(50);
 
 /// The keys of each server that are looked at.
 pub(crate) const MOST_KEYS: u64 = 1_000_000;
-/// The queues that are shown, beside those that were added: each is counted while somebody looks.
+/// Maximum number of queues that are shown in addition to those that were added. Each of them is
+/// counted while a page is open.
 pub(crate) const MOST_QUEUES: usize = 200;
 const MOST_REFUSED: usize = 10;
 

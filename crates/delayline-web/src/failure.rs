@@ -30,8 +30,8 @@ pub(crate) enum Failure {
     Forbidden { needs: Role },
     /// A browser says that another site made it send this.
     Forged,
-    /// Nobody knows who asks; whether a user and a password would help.
-    Nobody { asks: bool },
+    /// The request has no valid login. `asks`: whether a user and a password would help.
+    Unauthenticated { asks: bool },
     /// There were too many failed logins.
     Slowed,
     /// The body is longer than this many bytes.
@@ -55,10 +55,10 @@ impl Failure {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slowed => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) => StatusCode::CONFLICT,
-            Self::Forbidden { .. } | Self::Forged | Self::Nobody { asks: false } => {
+            Self::Forbidden { .. } | Self::Forged | Self::Unauthenticated { asks: false } => {
                 StatusCode::FORBIDDEN
             }
-            Self::Nobody { asks: true } => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated { asks: true } => StatusCode::UNAUTHORIZED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
@@ -90,7 +90,7 @@ impl Failure {
             Self::Forged => "the request comes from another site; nothing was done".to_owned(),
             Self::Method => "this path does not support this method".to_owned(),
             Self::Slowed => "there were too many failed logins; try again later".to_owned(),
-            Self::Nobody { .. } => "access needs a valid login".to_owned(),
+            Self::Unauthenticated { .. } => "access needs a valid login".to_owned(),
             Self::TooLarge(limit) => {
                 format!("the body is longer than {limit} bytes; nothing was done")
             }

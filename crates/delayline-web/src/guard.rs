@@ -92,7 +92,7 @@ fn unknown(shared: &Shared, parts: &Parts, admission: &Admission) -> Response {
         _ => {}
     }
     let asks = shared.access.asks();
-    let mut response = refusal(&Failure::Nobody { asks }, api, Rights::NONE);
+    let mut response = refusal(&Failure::Unauthenticated { asks }, api, Rights::NONE);
     if asks {
         let basic = HeaderValue::from_static(r#"Basic realm="delayline", charset="UTF-8""#);
         let headers = response.headers_mut();

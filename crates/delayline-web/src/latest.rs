@@ -19,8 +19,8 @@ impl<T> Default for Latest<T> {
 }
 
 impl<T: Clone> Latest<T> {
-    /// The value if it is at most as old, else what `read` returns. Whoever comes while it is read
-    /// waits for the same one.
+    /// Returns the value if it is at most this old, and otherwise a new one from `read`. Callers
+    /// that arrive while it is being read wait for the same value.
     pub(crate) async fn within<E>(
         &self,
         age: Duration,
@@ -37,7 +37,7 @@ impl<T: Clone> Latest<T> {
         value
     }
 
-    /// What `read` returns. It is kept, so that nobody gets an older one from now on.
+    /// Returns a new value from `read`, and keeps it: no later caller gets an older one.
     pub(crate) async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let value = read.await?;
         *self.0.lock().await = Some((Instant::now(), Some(value.clone())));

@@ -49,13 +49,13 @@
 //!
 //! # Costs
 //!
-//! The list of queues is what was added, or, with [`Dashboard::discover`], also what a look through
-//! the names of the server's keys has found: at most once a minute, only while somebody asks, and
-//! 1,000,000 keys of each primary and 200 queues at most. Pages say when it was read and what is
-//! missing.
+//! The list of queues has the queues that were added and, with [`Dashboard::discover`], those that
+//! a search through the names of the server's keys has found. A search runs on request, at most once
+//! a minute. It reads up to 1,000,000 keys of each primary and finds up to 200 queues. Pages show
+//! when the list was read and whether it is complete.
 //!
-//! With [`Dashboard::server`], a page examines the servers: a connection and a few commands for each of
-//! them, at most once in five seconds however many look.
+//! With [`Dashboard::server`], a page examines the servers: one connection and a few commands for
+//! each of them, at most once in five seconds for all visitors together.
 //!
 //! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
 //! check or a repair looks at 10,000 messages for each click, and a filter of dead letters at 1,000 for

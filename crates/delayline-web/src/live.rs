@@ -82,5 +82,5 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// the browser takes the connection for dead.
 const MOST_QUIET: u32 = 15;
 
-/// How long a page is told without asking again.
+/// How long one stream of events lasts; then the page opens another.
 const MOST_TIME: Duration = Duration::from_secs(5 * 60);

@@ -31,8 +31,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A function that removes what nobody is to see from what lists show of a queue's message, and
-    /// holds nothing else.
+    /// Returns a function that redacts messages of a queue as lists show them. It borrows nothing
+    /// but the redaction.
     pub(crate) fn redactor(
         &self,
     ) -> impl Fn(&str, MessageInfo) -> MessageInfo + Send + Sync + use<> {
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Removes what nobody is to see.
+    /// Whether messages are redacted.
     pub(crate) const fn redacts(&self) -> bool {
         self.redact.is_some()
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 /// # async fn main() -> Result<(), delayline::Error> {
 /// use delayline::Queue;
 ///
-/// // Whoever reads it, reads a `String`.
+/// // Consumers read it as a `String`.
 /// let texts: Queue<str> = delayline::connect("memory:").await?.queue("texts").await?;
 /// texts.send("your cart is waiting").await?;
 /// # Ok(())

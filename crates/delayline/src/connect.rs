@@ -155,7 +155,7 @@ impl Connect {
     /// address translation, such as between a container and its host. Certificates must name the
     /// host of `to`.
     pub fn map_address(self, from: &str, to: &str) -> Self {
-        self.with(nobody_names, |options| {
+        self.with(not_a_topology, |options| {
             options.address_map.insert(from.parse::<HostPort>()?, to.parse()?);
             Ok(!matches!(options.topology, Topology::Single(_)))
         })
@@ -287,7 +287,7 @@ fn no_sentinels(address: String) -> Error {
     Violation::Malformed { what: "a login for the sentinels of", value: address, reason }.into()
 }
 
-fn nobody_names(address: String) -> Error {
+fn not_a_topology(address: String) -> Error {
     let reason = "only a cluster and sentinels name other servers".to_owned();
     Violation::Malformed { what: "an address map for", value: address, reason }.into()
 }
@@ -333,12 +333,12 @@ mod tests {
     async fn an_option_that_does_not_fit_the_url_is_told_before_anything_is_dialed() {
         let to = |url| Connect::new(url).unwrap();
         for (connect, expected) in [
-            (to("redis://nobody.invalid").ca_pem(""), "certificate authority"),
-            (to("redis://nobody.invalid").sentinel_login("", "hunter2"), "sentinel"),
-            (to("redis://nobody.invalid").map_address("a:1", "b:2"), "address map"),
-            (to("redis-cluster://nobody.invalid").map_address("a", "b:2"), "\"a\""),
+            (to("redis://absent.invalid").ca_pem(""), "certificate authority"),
+            (to("redis://absent.invalid").sentinel_login("", "hunter2"), "sentinel"),
+            (to("redis://absent.invalid").map_address("a:1", "b:2"), "address map"),
+            (to("redis-cluster://absent.invalid").map_address("a", "b:2"), "\"a\""),
         ] {
-            // The first misfit is told.
+            // The first mismatch is reported.
             let error = connect.sentinel_login("", "hunter2").connect().await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
             assert!(error.to_string().contains(expected), "{error}");

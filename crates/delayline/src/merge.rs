@@ -171,7 +171,7 @@ impl Drop for Place {
 }
 
 /// The task that sends the groups. If it is dropped before it has finished, because its runtime
-/// ends or the backend panics, the waiting callers are told to find another way.
+/// ends or the backend panics, the waiting callers are released and choose another task.
 struct Lead {
     waiting: Arc<Mutex<Waiting>>,
     over: bool,

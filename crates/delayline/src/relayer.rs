@@ -109,8 +109,8 @@ impl Relayer {
     /// stream has no id left; [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
     /// destination is something else; and like [`Queue::cancel`]. After one of class
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
-    /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) messages may have been moved,
-    /// and nobody knows which; the next call moves those that are due next, and none twice.
+    /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) an unknown batch of messages
+    /// may have been moved; the next call moves those that are due next, and none twice.
     pub async fn once(&self) -> Result<Relayed, Error> {
         // A repetition would move the next batch, and report that one alone.
         match self.client.apply_once(&self.op()).await?.reply {
@@ -258,9 +258,9 @@ impl Relayer {
 enum Rest {
     /// More is due.
     None,
-    /// Nobody rings when it is over.
+    /// No hint announces its end.
     Timer(Duration),
-    /// Somebody may ring before.
+    /// A hint may end it early.
     Bell(Duration),
 }
 

@@ -12,19 +12,18 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::Error;
 use crate::client::Client;
 
-/// Those of one process who wait for messages of one queue.
+/// The callers of one process that wait for messages of one queue.
 ///
-/// One task looks for all of them, and ends when nobody waits any more. A message is looked for at
-/// once, and then whenever an eighth of the time that it has been waited for has passed: so what
-/// happened is noticed soon, in proportion, and twice the wait costs six looks more, until there is
-/// one a second.
+/// One task polls for all of them, and ends with the last waiter. It polls a message at once, and
+/// then each time the wait has grown by an eighth, down to once a second. So the delay of a
+/// notification is proportional to the wait, and doubling the wait costs six more polls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// Somebody has come.
+    /// A waiter has arrived.
     arrived: Notify,
 }
 

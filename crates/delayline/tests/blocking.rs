@@ -20,7 +20,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Blocks whoever comes through it until the test opens it, or has failed and is gone.
+/// Blocks every handler that reaches it until the test opens it or fails.
 #[derive(Clone)]
 struct Gate(Arc<Mutex<Receiver<()>>>);
 
@@ -92,7 +92,7 @@ async fn the_other_messages_go_on_and_its_own_is_settled_when_it_ends() {
     let running = tokio::spawn(worker.run(move |job: Job<String>| {
         let (gate, waits, handled) = (gate.clone(), Arc::clone(&waits), handled.clone());
         async move {
-            assert_eq!((job.epoch(), job.crashes()), (1, 0), "nobody has taken {job:?} back");
+            assert_eq!((job.epoch(), job.crashes()), (1, 0), "{job:?} was not reclaimed");
             match job.payload().as_str() {
                 "blocks" => gate.block(),
                 "waits" => waits.notified().await,
@@ -198,7 +198,7 @@ async fn the_worker_stops_in_time_and_its_message_comes_back() {
     assert!(stop.elapsed() <= ms(11_000), "{:?}", stop.elapsed());
     assert_eq!((summary.acked, summary.failed, summary.unsettled), (1, 0, 1));
 
-    // Nobody keeps its lease any more; another worker has it when it has run out.
+    // Its lease is no longer extended; another worker gets the message once it has expired.
     let Found::Live(message) = backend.found("blocks").await else { panic!("it is there") };
     assert!(matches!(message.info.state, MessageState::Leased { .. }), "{message:?}");
     let (builder, _) = self::worker(&queue, ms(60_000));

@@ -114,8 +114,8 @@ mod on_a_server {
             let connection = connect.allow_eviction(true).connect().await.unwrap();
             connection.backend("orders").await.unwrap();
 
-            let nobody = Connect::new("unix:/nowhere/redis.sock").unwrap();
-            let error = nobody.client(driver).connect().await.unwrap_err();
+            let absent = Connect::new("unix:/nowhere/redis.sock").unwrap();
+            let error = absent.client(driver).connect().await.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error:?}");
         }
     }

@@ -140,7 +140,7 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     assert_eq!(letters.until(), Some(now));
     assert_eq!(queue.list(delayline::admin::Listed::Dead).until(), None);
     backend.move_clock(1);
-    // Somebody else is at work as well, and one dies in the place of another.
+    // Another client purges a letter, and a new one takes its place.
     queue.purge("0").await?;
     backend.direct(&Op::Enqueue(vec![NewMessage::new("late".try_into().unwrap(), "")])).await;
     backend.let_die(0).await;

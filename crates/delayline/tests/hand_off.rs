@@ -54,7 +54,7 @@ async fn a_chain_runs_step_by_step() {
     let totals = backend.stats().await.totals;
     assert_eq!((totals.enqueued, totals.acked), (5, 5));
     assert_eq!((backend.sent("hand_off").len(), backend.sent("settle").len()), (4, 1));
-    // Nobody waits for a poll.
+    // No message waits for a poll.
     assert!(backend.elapsed() < Duration::from_millis(200), "{:?}", backend.elapsed());
 }
 

@@ -252,7 +252,7 @@ fn the_end_of_a_runtime_stops_nobody_elses_sends() {
         assert!(poll!(waiting.as_mut()).is_pending());
         first.shutdown_background();
         let patience = Duration::from_secs(20);
-        timeout(patience, waiting).await.expect("it is told to see to itself").unwrap();
+        timeout(patience, waiting).await.expect("it is released").unwrap();
         timeout(patience, queue.send(&3)).await.expect("another leads").unwrap();
     });
     assert_eq!(groups(&backend), [1, 1, 1]);

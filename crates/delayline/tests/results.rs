@@ -79,7 +79,7 @@ async fn every_end_ends_a_wait() {
         let queue = queue.clone();
         tokio::spawn(async move { queue.wait_for(name, 10 * MINUTE).await.unwrap() })
     };
-    assert_eq!(wait("nobody").await.unwrap(), Completion::Unknown);
+    assert_eq!(wait("absent").await.unwrap(), Completion::Unknown);
     let (cancelled, dead, pending) = (wait("cancelled"), wait("dead"), wait("pending"));
     queue.cancel("cancelled").await.unwrap();
     assert_eq!(cancelled.await.unwrap(), Completion::finished(Status::Cancelled));

@@ -167,7 +167,7 @@ impl Seen {
         self.0.lock().unwrap().len()
     }
 
-    /// Waits until so many more messages were handled: the worker is at work again.
+    /// Waits until `count` more messages were handled: the worker is at work again.
     async fn more(&self, count: usize) {
         let before = self.count();
         until("more messages", || self.count() >= before + count).await;
@@ -244,7 +244,7 @@ async fn a_broken_server_is_asked_less_than_twenty_times_a_second() {
             tell.notify_one();
             async { Ok::<(), &str>(()) }
         }));
-        // A replica of nobody: it takes no writes.
+        // A replica without a primary: it takes no writes.
         server.command(&["REPLICAOF", "127.0.0.1", "1"]);
         until("a refusal", || !info(&server, "errorstats", "errorstat_READONLY").is_empty()).await;
         let (asked, time) = asked(&server, ms(3_000)).await;
@@ -258,7 +258,7 @@ async fn a_broken_server_is_asked_less_than_twenty_times_a_second() {
     .await;
 }
 
-/// Idle processes send half a command a second at the most (G21), of whatever kind.
+/// Idle processes send at most half a command a second (G21), of whatever kind.
 async fn assert_at_most_half_a_command_a_second(server: &Server, driver: RedisClient) {
     let (asked, time) = asked(server, ms(20_000)).await;
     assert!(asked <= time.as_secs_f64() / 2.0, "{driver:?}: {asked} commands in {time:?}");

@@ -80,7 +80,7 @@ async fn jobs_that_wait_for_a_place_keep_their_leases_and_are_all_handled() {
         ServiceBuilder::new().concurrency_limit(2).service(service_fn(move |job: Job<u64>| {
             let (running, most) = counts.clone();
             async move {
-                assert_eq!(job.epoch(), 1, "nobody has taken it back meanwhile");
+                assert_eq!(job.epoch(), 1, "it was not reclaimed meanwhile");
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 sleep(ms(2_000)).await;
                 running.fetch_sub(1, Ordering::SeqCst);

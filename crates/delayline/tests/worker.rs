@@ -473,7 +473,7 @@ async fn a_worker_that_is_refused_goes_on_and_complains_once_a_minute() {
             () = sleep(Duration::from_secs(600)) => {}
         }
         assert!(backend.sent("claim").len() > 200, "{}", backend.sent("claim").len());
-        // Somebody grants the right.
+        // The operator grants the permission.
         backend.set_plan(|_| Fault::None);
         tokio::select! {
             _ = &mut running => panic!("it gave up"),

@@ -180,7 +180,7 @@ async fn many_idle_workers_of_one_queue_ask_no_more_than_one() {
     sleep(ms(100_000)).await;
     let claims = backend.sent("claim").len() - before;
     assert!((20..=24).contains(&claims), "{claims} claims in 100 s");
-    // They still come for what others are told of.
+    // They still claim messages whose hints go to other workers.
     let draft = queue.message(&1).due_in(ms(1_500));
     assert!(draft.send().await.unwrap().is_accepted());
     sleep(ms(1_510)).await;

@@ -73,7 +73,7 @@ fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
     Ok(stored.into())
 }
 
-/// What is told of a message that is not leased for the first time: a deadline and details.
+/// The extra fields of a message that is not leased for the first time: a deadline and details.
 fn delivered_again(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let mut lease = Vec::new();
     let deadline = now().saturating_add_signed(data.arbitrary::<i8>()?.into());

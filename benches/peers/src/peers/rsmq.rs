@@ -67,7 +67,7 @@ impl<const BATCH: u32> Peer for RsmqAsync<BATCH> {
                     }
                     for message in batch {
                         let deleted = queue.delete_message(QUEUE, &message.id).await?;
-                        ensure!(deleted, "a message was deleted by somebody else");
+                        ensure!(deleted, "a message was deleted by another worker");
                         handled.fetch_add(1, Ordering::Relaxed);
                     }
                 }

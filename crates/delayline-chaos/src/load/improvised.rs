@@ -50,7 +50,7 @@ async fn talk(
             match queue.apply(At::Server, &op).await {
                 Ok(applied) => improviser.observe(&op, &applied),
                 Err(error) if error.class() == ErrorClass::Rejected => {}
-                // Some never try again, so that nobody ever learns what became of it.
+                // Some callers never retry, so that the effect of the call stays unknown.
                 Err(_) if chance.u8(..3) == 0 || *stop.borrow() => {}
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(chance.u64(2..20))).await;

@@ -110,7 +110,7 @@ fn an_update_that_nothing_follows_is_delivered() {
     let (mut story, _, second) = updates();
     story.order.truncate(second);
     assert!(story.check().unwrap_err().starts_with("G29: the latest update of id was never"));
-    // Unless somebody has cancelled it.
+    // Unless it was cancelled.
     let mut story = Story::default();
     story.update(0, "a");
     let first = story.claim(1);
@@ -173,7 +173,7 @@ fn a_window_has_one_message() {
     *answer(&mut story.order[second]) = Enqueued::Created { due: at(49) };
     assert!(story.check().unwrap_err().starts_with("G33: id was throttled until"));
     *answer(&mut story.order[second]) = Enqueued::Throttled { until: at(51) };
-    assert!(story.check().unwrap_err().starts_with("G33: id was told"));
+    assert!(story.check().unwrap_err().starts_with("G33: the reply to id was"));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn what_has_ended_stays_so_after_the_clock_is_set_back() {
     let second = story.throttle(50, "b", 50);
     story.order[second].applied.at = at(40);
     assert!(story.check().unwrap_err().starts_with("G33"));
-    // Somebody has seen a later time in between.
+    // Another call has seen a later time in between.
     let look = story.call(50, Op::Resume);
     story.order.swap(second, look);
     assert_eq!(story.check(), Ok(Kept::default()));

@@ -75,10 +75,10 @@ fn what_was_lost_with_the_end_of_an_era_is_the_consumers_alone() {
     assert_eq!(history.check(), Ok(()));
     // What came after it in the same era was lost, too.
     history.taken[2].place = (1, 7);
-    assert!(history.check().unwrap_err().contains("which nobody sent"));
+    assert!(history.check().unwrap_err().contains("which was never sent"));
     // Nothing was lost since.
     history.taken[2] = Taken { era: 1, ..lost };
-    assert!(history.check().unwrap_err().contains("which nobody sent"));
+    assert!(history.check().unwrap_err().contains("which was never sent"));
 }
 
 /// What has to be said of a history that was sound before.

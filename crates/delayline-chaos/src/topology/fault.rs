@@ -236,8 +236,8 @@ impl Stage {
         }
     }
 
-    /// Primaries that are held up for a second by a machine that has much else to do are replaced though
-    /// nobody has struck them. Answers whether that was so since the last fault.
+    /// Returns whether a primary was replaced without a fault since the last one. That happens if a
+    /// busy machine holds it up for a second.
     pub(super) fn excuse_unasked(&mut self) -> bool {
         let (since, primaries) = self.known.clone();
         let is_unasked = blocking(|| self.ground.primaries(None)) != primaries;
@@ -348,7 +348,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until somebody takes itself for a primary who did not, and answers when.
+    /// Waits until another server considers itself a primary, and returns when.
     pub(super) async fn await_promotion(
         &self,
         before: &std::collections::BTreeSet<usize>,
@@ -361,7 +361,7 @@ impl Stage {
                 return Ok(self.setting.elapsed());
             }
             if begin.elapsed() > LONGEST_FAILOVER {
-                bail!("nobody takes over within {LONGEST_FAILOVER:?}");
+                bail!("no server takes over within {LONGEST_FAILOVER:?}");
             }
             self.wait(5).await;
         }
@@ -377,7 +377,7 @@ impl Stage {
                 }
                 if self.setting.elapsed() - healed > LONGEST_HEALING {
                     let name = &self.queues[*n].name;
-                    bail!("G21: queue {name} answers nobody {LONGEST_HEALING:?} later");
+                    bail!("G21: queue {name} does not answer {LONGEST_HEALING:?} later");
                 }
                 self.wait(5).await;
             };

@@ -1,4 +1,4 @@
-//! What must hold of what callers were told, whichever servers have come and gone.
+//! What must hold of the replies that callers got, whichever servers have come and gone.
 
 mod relays;
 
@@ -31,9 +31,9 @@ pub struct Seen {
     pub acknowledged: usize,
     /// Those of them that are gone, all of them sent when that may be.
     pub lost: usize,
-    /// Messages whose every send was answered "not executed", and that nobody ever saw.
+    /// Messages whose every send was answered "not executed", and that were never delivered.
     pub not_executed: usize,
-    /// Messages of whose send nobody knows whether it was executed.
+    /// Messages whose send may or may not have been executed.
     pub unknown: usize,
     /// Deliveries that were compared with the due instant.
     pub punctual: usize,
@@ -59,7 +59,7 @@ pub struct Seen {
     pub handled: usize,
 }
 
-/// All messages that somebody tried to send.
+/// All messages that a caller tried to send.
 pub(super) fn sent(entries: &[Entry]) -> BTreeSet<MessageId> {
     let ids = |entry: &Entry| match &entry.op {
         Op::Enqueue(messages) => messages.iter().map(|message| message.id.clone()).collect(),
@@ -128,7 +128,7 @@ pub(super) fn judge(
     in_order(entries, losses, seen)
 }
 
-/// What callers were told about each message.
+/// The replies about each message.
 fn lives<'a>(entries: &'a [Entry], losses: &[Loss]) -> HashMap<&'a MessageId, Life> {
     let mut lives = HashMap::new();
     for entry in entries {
@@ -276,7 +276,8 @@ fn is_lossy(entry: &Entry, losses: &[Loss]) -> bool {
     })
 }
 
-/// What callers were told about one message. What may be lost is left out where it could accuse somebody.
+/// The replies about one message. Effects that may be lost are left out where they could lead to a
+/// false accusation.
 #[derive(Debug, Default)]
 struct Life {
     /// A send that may have been executed.
@@ -290,7 +291,7 @@ struct Life {
     deliveries: Vec<Delivery>,
     /// Deadlines that were prolonged.
     extensions: Vec<(Lease, Timestamp)>,
-    /// When somebody may have ended a lease.
+    /// When a lease may have been ended by a call.
     ends: Vec<(Lease, Duration)>,
     /// When the message was certainly finished.
     acked: Option<Duration>,

@@ -111,10 +111,10 @@ impl fmt::Display for Tally {
         for (count, what, _) in self.seen.copy().fields() {
             writeln!(f, "{count:>8}  {what}")?;
         }
-        writeln!(f, "{:>8}  failovers that nobody has brought about", self.unasked)?;
+        writeln!(f, "{:>8}  failovers without an injected fault", self.unasked)?;
         writeln!(
             f,
-            "{:>8.1}  questions a second at the most, of one process to one server",
+            "{:>8.1}  maximum number of topology requests per second, from one process to one server",
             self.most_asked
         )
     }

@@ -19,7 +19,7 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
     };
     if ids.len() > 1 && !args.yes {
         let count = number(ids.len() as u64, "message");
-        // Nobody can answer where the ids came from.
+        // If the ids came from stdin, the answer cannot be read from there.
         confirm(&format!("cancel {count} of the queue {}", target.queue()?), !from_stdin)?;
     }
     let queue = target.open_known().await?;

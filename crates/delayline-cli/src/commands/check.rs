@@ -50,7 +50,7 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
             confirm(&format!("repair {} faults of the queue", audit.findings.len()), true)?;
         }
         repaired = Some(queue.repair().await?.findings.len());
-        // What the first audit could only count is told by the second.
+        // The second audit lists the faults that the first could only count.
         audit = queue.check().await?;
     }
     report(&audit, repaired, args.json)?;

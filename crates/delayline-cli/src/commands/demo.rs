@@ -109,7 +109,7 @@ async fn handle(job: Job<String>, seen: Arc<Seen>) -> Result<Outcome, &'static s
         ),
         _ => (Outcome::Ack, "closed"),
     };
-    // Whoever reads this has gone away; the queue goes on.
+    // If the reader of stdout has gone, the demonstration still continues.
     let _ =
         say(&format!("{}  attempt {}, {lateness_ms} ms late: {words}", job.id(), job.attempt()));
     Ok(outcome)

@@ -63,7 +63,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         dashboard = dashboard.server(connect);
     }
     if args.all || names.is_empty() {
-        // What is wrong with the server is told before anything is served.
+        // Server problems are reported before the first request is served.
         let found = connection.queues_within(1).await.map_err(|error| target.not_opened(&error))?;
         if let Some(error) = found.failure {
             // The page says so as well, and the list is read again.

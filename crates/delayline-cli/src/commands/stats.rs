@@ -43,7 +43,7 @@ fn interval(text: &str) -> Result<Duration, Failure> {
     Ok(interval)
 }
 
-/// Counts until somebody ends it, or nobody reads.
+/// Prints counts until the process is interrupted or stdout is closed.
 async fn watch(
     queue: &Queue<Bytes, Raw>,
     name: &str,

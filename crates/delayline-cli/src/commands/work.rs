@@ -182,7 +182,7 @@ struct End {
 }
 
 impl End {
-    /// Ends the work; the first reason is told.
+    /// Stops the work and reports the first reason.
     fn now(&self, failure: Option<Failure>) {
         if let Some(failure) = failure {
             note(&self.failure, failure);

@@ -40,7 +40,7 @@ pub(crate) fn read(
     Ok(receiver)
 }
 
-/// An id that nobody has used.
+/// Returns a new, unique id.
 pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
@@ -72,7 +72,7 @@ fn read_all(input: impl Read, make_ids: bool, sender: &mpsc::Sender<io::Result<V
         }
         let full = chunk.len() >= CHUNK_ITEMS || bytes >= CHUNK_BYTES;
         let hand_over = !chunk.is_empty() && (full || over || input.buffer().is_empty());
-        // If nobody listens any more the program ends.
+        // If the receiver is gone, the program is ending.
         if hand_over && sender.blocking_send(Ok(std::mem::take(&mut chunk))).is_err() {
             return;
         }

@@ -26,7 +26,7 @@ pub fn start(mut command: Command) -> OnTerminal {
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let open = || File::options().read(true).write(true).open(&name).unwrap();
-    // Some programs are told by this variable that a terminal can do nothing.
+    // Under test runners this variable may say that the terminal has no capabilities.
     command.env("TERM", "xterm").stdin(open()).stdout(open()).stderr(open());
     let child = super::start(&mut command);
     // It holds the terminal open as well, and would keep the screen from ending.

@@ -27,8 +27,8 @@ pub(super) struct Claims {
     answered: Moment,
     /// The server's clock at the latest claim.
     now_there: Timestamp,
-    /// Whether the queue expects this worker at `due`: its claim was told that there will be
-    /// something, so others are not woken for it.
+    /// Whether the queue expects this worker at `due`: the reply to its claim announced a message
+    /// for then, so other workers are not woken for it.
     pub(super) promised: bool,
     failing: bool,
     /// Whether other queues may use the slots of the open claim.
@@ -131,8 +131,8 @@ impl Claims {
         }
     }
 
-    /// When to send a new claim, if there is room for its messages. If nobody has waited for the
-    /// queue's hints since `unheard_since`, it is polled more often.
+    /// When to send a new claim, if there is room for its messages. If this worker has not waited
+    /// for the queue's hints since `unheard_since`, it polls the queue more often.
     pub(super) fn new_at(&self, unheard_since: Option<Moment>) -> Option<Moment> {
         if self.is_open() {
             return None;
@@ -267,7 +267,8 @@ const STEP: Duration = Duration::from_millis(1);
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(150);
 /// Longer replies are not usual: a server that was silent may be silent again.
 const LONGEST_USUAL: Duration = Duration::from_millis(500);
-/// How often to claim from a queue that shares its worker while nobody waits for its hints.
+/// How often to claim from a queue that shares its worker while the worker is not waiting for its
+/// hints.
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
 /// Longer than any time between claims.
 const FAR: Duration = Duration::from_secs(3_600);

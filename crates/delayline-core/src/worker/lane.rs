@@ -154,7 +154,7 @@ impl Lane {
         let handed_off = hand_off.iter().flatten().map(|item| &item.settlement);
         let mut outcomes = settled.chain(handed_off).map(|item| &item.outcome).peekable();
         if outcomes.peek().is_some() {
-            // A loop of claims and releases helps nobody.
+            // Avoids a hot loop of claims and releases.
             let now_there = self.claims.now_there();
             if outcomes.all(|outcome| gives_back_at_once(outcome, now_there)) {
                 self.claims.hold(now.after(self.give_backs.next(rng.chance())));

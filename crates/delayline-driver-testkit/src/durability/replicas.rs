@@ -59,7 +59,7 @@ pub async fn nobody_waits_who_did_not_ask_for_it<C: Connect>() {
     assert_eq!(calls(&primary, "wait"), 0);
     replicas[0].pause();
     let plain = async {
-        until("somebody waits", || primary.info("clients", "blocked_clients") == "1").await;
+        until("a call waits", || primary.info("clients", "blocked_clients") == "1").await;
         for number in 0..100 {
             enqueue(&queue, &format!("plain-{number}"), Durability::None).await.unwrap();
         }

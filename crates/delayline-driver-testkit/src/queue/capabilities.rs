@@ -23,7 +23,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Whether the server has it. If not, that is told on stderr, past what captures a test's
+    /// Whether the server has it. If not, writes that to stderr, past the capture of a test's
     /// output.
     pub fn is_of(self, server: &Server) -> bool {
         let version = server.info("server", "redis_version");

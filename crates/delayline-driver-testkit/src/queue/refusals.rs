@@ -93,8 +93,8 @@ pub async fn a_key_of_another_type_is_refused_before_anything_is_done<C: Connect
     assert!(refused > 60, "only {refused} operations were refused");
 }
 
-/// Nothing may fail after the first write, and a key that nobody has touched may hold something
-/// else.
+/// Nothing may fail after the first write, and a key that the script has not touched may hold
+/// another type.
 pub async fn no_script_writes_to_a_key_that_it_has_not_touched_before<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

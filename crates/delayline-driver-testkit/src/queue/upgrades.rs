@@ -92,7 +92,7 @@ pub async fn a_conversion_keeps_all_that_a_queue_holds<C: Connect>() {
 
     let (mut pages, mut last) = (0, Upgrade::default());
     loop {
-        // Whoever goes on has not begun.
+        // Each page is converted by another client.
         let by = Versions::open::<C>(&server.url(), "q").await.unwrap();
         let state = by.this.upgrade_page(&conversions).await.unwrap();
         if !state.is_needed() {

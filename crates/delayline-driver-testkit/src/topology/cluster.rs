@@ -137,7 +137,7 @@ pub async fn a_frozen_primary_keeps_no_call<C: Connect>() {
     options.response_timeout = 2 * PATIENCE;
     let queue = open::<C>(&options, &queue_of(&cluster, primary)).await.unwrap();
     let call = async {
-        until("somebody waits", || primary.info("clients", "blocked_clients") == "1").await;
+        until("a call waits", || primary.info("clients", "blocked_clients") == "1").await;
         primary.pause();
         tokio::time::timeout(PATIENCE, enqueue(&queue, "lost")).await
     };
@@ -258,7 +258,7 @@ async fn await_failover(cluster: &Cluster, queue: &str, primary: &Server) {
     };
     let slot = slot.try_into().unwrap();
     let is_over = || !std::ptr::eq(cluster.owner(witness, slot), primary);
-    until("somebody else serves the slot", is_over).await;
+    until("another node serves the slot", is_over).await;
 }
 
 pub async fn addresses_are_mapped<C: Connect>() {

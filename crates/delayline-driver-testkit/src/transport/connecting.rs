@@ -111,7 +111,7 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
     let server = Server::builder().password("right").acl_user("alice on >right ~* +@all").start();
     let mut logins = vec![server.url()];
     for (user, password) in
-        [("", SECRET), ("alice", SECRET), ("nobody", SECRET), ("default", SECRET), ("alice", "")]
+        [("", SECRET), ("alice", SECRET), ("absent", SECRET), ("default", SECRET), ("alice", "")]
     {
         logins.push(server.url_with_login(user, password));
     }
@@ -126,7 +126,7 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
     // A password for a server that wants none is most likely meant for another one.
     let open = Server::start();
     let mut alone = options(&open.url());
-    alone.username = Some("nobody".to_owned());
+    alone.username = Some("absent".to_owned());
     let error = refusal::<C>(&alone).await;
     assert_eq!(error.kind(), &ErrorKind::Authentication, "{error}");
     for (user, protocol) in

@@ -1,4 +1,4 @@
--- When the first lease ends, but for so many; nil if there is none.
+-- When the first lease ends, without the `but` earliest ones; nil if there is none.
 local function first_end_of_lease(but)
   local first =
     redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, LAST_LEASED, 'WITHSCORES', 'LIMIT', but, '1')[2]

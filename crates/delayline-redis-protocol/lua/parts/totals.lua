@@ -34,9 +34,9 @@ local function bury(reason)
   return dead_score()
 end
 
--- For write: the first command that changes something, except in a relay. So nobody needs to ask whether it may be
--- run, or to look at the key: nothing has been done yet if it fails. A file that is torn behind it has counted what
--- was not done.
+-- For write: the first command that changes something, except in a relay. So neither its permission nor the type of
+-- its key needs a check: nothing has been done yet if it fails. A file that is torn after it has counted changes that
+-- were not made.
 --@inline
 local function add_to_totals()
   local increments = {}

@@ -12,7 +12,7 @@ end
 local new_windows, old_windows = {}, {}
 local begun, gone_windows, ended_windows, next_ended, window_count = {}, {}, nil, 1, 0
 
--- Windows::begin. Answers whether there was room.
+-- Windows::begin. Returns whether there was room.
 local function begin_window(id, length)
   if not ended_windows then
     -- Two for each message; and as many may begin anew before their turn comes.

@@ -133,7 +133,7 @@ end
 -- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
 -- a new message comes after its entry and its content, so that a torn send can be sent again. A message that takes
 -- the place of another gets its entry, then its record, then the details that it keeps, and last the other's entry
--- goes: the one to which no record belongs is removed by whoever meets it.
+-- goes: an entry without a record is removed by the next operation that meets it.
 --@inline
 local function write()
   --@with counted

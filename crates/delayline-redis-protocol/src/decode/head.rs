@@ -29,7 +29,7 @@ fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
     Ok(match code {
         answer::OTHER_VERSION => other_version(reply.count()?, reply),
         answer::NEWER_FEATURE => match (reply.count()?, reply.count()?) {
-            // Whoever sets a bit says which version knows it.
+            // A library that sets a bit also stores the version that introduced it.
             (0, 0) => Error::new(ErrorKind::Damaged),
             (major, minor) => Error::new(ErrorKind::NewerFeature { major, minor }),
         },

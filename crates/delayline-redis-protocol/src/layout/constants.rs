@@ -1,4 +1,5 @@
-//! What the scripts call by a name in capitals: each number once, whoever else uses it.
+//! The constants of the scripts, which have names in capitals. Each number is defined once for Lua
+//! and Rust.
 
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS, MAX_BATCH,
@@ -85,7 +86,7 @@ fn numbers() -> Vec<(String, String)> {
         ("HOUR", Resolution::Hours.unit_ms()),
         ("HISTORY_MINUTES", HISTORY_MINUTES),
         ("HISTORY_HOURS", HISTORY_HOURS),
-        // A history that nobody adds to goes when its last point is too old.
+        // A history without new points expires when its last point is too old.
         ("HISTORY_RETENTION", HISTORY_HOURS * Resolution::Hours.unit_ms()),
         ("SMALL", SMALL as u64),
         ("TOKEN_BYTES", UpdateToken::BYTES as u64),

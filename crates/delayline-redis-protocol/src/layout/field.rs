@@ -16,11 +16,11 @@ pub enum Kind {
     U64,
     /// Milliseconds since 1970, or a number of milliseconds, in 6 bytes.
     Instant,
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(usize),
-    /// So many bytes that are 0, and that nobody reads.
+    /// Reserved bytes: written as 0, never read.
     Spare(usize),
-    /// Bytes whose number another field tells, or all that are left.
+    /// Bytes whose number is in another field, or all remaining bytes.
     Rest,
 }
 

@@ -24,8 +24,8 @@ use crate::{CallError, Value};
 ///
 /// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
-/// A hint goes to the one who has waited longest. A listener stops at once when nobody waits for
-/// one of its bells any more, because it could pop a hint that others wait for.
+/// A hint goes to the caller that has waited longest. When the last waiter for one of its bells is
+/// gone, a listener stops at once, because it could pop a hint that another process waits for.
 pub(crate) struct BellListeners<D: Driver> {
     pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,
@@ -74,7 +74,7 @@ struct Waiter {
 struct Listener {
     /// What its command waits for, or will in a moment.
     bells: Vec<Bytes>,
-    /// Nobody waits any more for one of them.
+    /// The last waiter for one of them is gone.
     deserted: Arc<Notify>,
 }
 
@@ -151,7 +151,8 @@ impl<D: Driver> Group<D> {
         Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
     }
 
-    /// Puts a wait on the list, and makes sure that somebody listens; `None` if it is over already.
+    /// Adds a wait to the list, and makes sure that a listener runs. Returns `None` if its time has
+    /// passed already.
     fn enter(
         self: &Arc<Self>,
         bell: &Bytes,
@@ -226,7 +227,7 @@ impl<D: Driver> Group<D> {
     }
 }
 
-/// A listener whose runtime ends leaves nobody waiting for it.
+/// Answers the waiters of a listener whose runtime ends.
 struct Stops<'a, D: Driver> {
     group: &'a Group<D>,
     number: u64,
@@ -264,12 +265,12 @@ impl State {
         }
     }
 
-    /// What a listener is to do next. Without anything to do it is taken off the list.
+    /// Returns the next command of a listener. Without one, the listener is removed from the list.
     fn next_round(&mut self, number: u64) -> Option<Round> {
         let now = Instant::now();
         let apart = self.apart_until.is_some_and(|until| now < until);
         let own = self.listeners.remove(&number).map_or_else(Vec::new, |own| own.bells);
-        // A bell is listened to for as long as somebody waits for it.
+        // Only bells with a waiter are listened to.
         let mut wanted: Vec<(u64, Bytes, Instant)> = Vec::new();
         let mut are_covered = true;
         self.bells.retain(|name, bell| {
@@ -334,7 +335,7 @@ impl State {
         }
     }
 
-    /// Answers those for whom nobody but this listener hears.
+    /// Answers the waiters of bells that no other listener hears.
     fn answer(&mut self, number: u64, bells: &[Bytes], answer: &Answer) {
         for bell in bells {
             let Some(bell) = self.bells.get_mut(bell) else { continue };

@@ -64,7 +64,7 @@ impl<D: Driver> BlockingPool<D> {
         }
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes idle connections.
     pub(crate) fn close_idle(&self) {
         let idle = std::mem::take(&mut self.lock().idle);
         drop(idle);

@@ -21,8 +21,8 @@ use super::no_reply;
 use super::suspicion::Suspicion;
 use crate::{CallError, Value};
 
-/// At most so often a refusal leads to a new connection: the name may take a while to lead
-/// elsewhere, and until then a refusal is a quicker answer than a storm of new connections.
+/// Minimum interval between two reconnects caused by a refusal: the name may take a while to
+/// resolve to another server, and until then refusals are cheaper than a storm of connections.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection and what is known of it.
@@ -184,8 +184,8 @@ impl<D: Driver> Channel<D> {
         }
     }
 
-    /// Looks after the connection of a call that is dropped before it ends: what the call would
-    /// have learned about the connection, nobody does.
+    /// Probes the connection if the call is dropped before it ends, because the call can then no
+    /// longer detect that the connection is broken.
     fn probe_if_dropped<'a>(
         &'a self,
         held: &'a Arc<Held<D::Connection>>,
@@ -221,7 +221,7 @@ impl<D: Driver> ProbeIfDropped<'_, D> {
 
 impl<D: Driver> Drop for ProbeIfDropped<'_, D> {
     fn drop(&mut self) {
-        // A future can be dropped outside of its runtime; then nobody is left to serve either.
+        // A future can be dropped outside of its runtime; then there are no other calls to serve.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.armed && !self.held.probed.swap(true, Ordering::Relaxed) {
             let shared = Arc::clone(&self.channel.shared);

@@ -79,7 +79,8 @@ async fn ping(connection: &impl Connection) -> Result<(), Error> {
     }
 }
 
-/// Whether somebody was there and did not go on, as a peer does that expects TLS, or does not.
+/// Whether a peer accepted the connection and then fell silent, as a peer does if only one side
+/// uses TLS.
 fn fell_silent(detail: &str) -> bool {
     const WORDS: [&str; 7] =
         ["no connection within", "answer", "lost", "closed", "reset", "eof", "understood"];

@@ -13,8 +13,8 @@ use super::driver::Driver;
 use crate::info::field;
 use crate::{CallError, Value};
 
-/// What is known of the server at the other end of a connection. Refusals are not kept: somebody may
-/// change the server's settings.
+/// Facts about the server at the other end of a connection. Refusals are not kept, because an
+/// operator may change the server's settings.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     run_id: OnceCell<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Facts {
 /// What shows that something is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// So many replicas have received it.
+    /// This number of replicas has received it.
     Replicas(u32),
     /// The server's append-only file has it on the disk.
     File,

@@ -1,8 +1,9 @@
-//! Fences: what a server has executed is safe before it counts as done.
+//! Fences: operations are durable before they count as done.
 //!
-//! `WAIT` and `WAITAOF` wait for all that the server had executed when their own connection wrote last,
-//! whoever asked for it. So one connection for each server sends a write and a wait behind it, for all
-//! calls that were answered before; calls that are answered meanwhile share the next such pair.
+//! `WAIT` and `WAITAOF` cover all operations that the server had executed when their own connection
+//! last wrote, no matter which client sent them. So one connection for each server sends a write
+//! followed by a wait, for all calls that were answered before. Calls that are answered meanwhile
+//! share the next pair.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,9 +29,9 @@ pub(crate) struct Fences<D: Driver>(Arc<Shared<D>>);
 
 struct Shared<D: Driver> {
     channel: Channel<D>,
-    /// For one pair of commands.
+    /// Time limit for one pair of commands.
     limit: Duration,
-    /// Whoever has it has the only pair under way.
+    /// Its holder has the only pair in flight.
     turn: tokio::sync::Mutex<()>,
     /// Pairs that have not been sent.
     gathering: Mutex<Vec<Gathering<D>>>,
@@ -124,7 +125,7 @@ impl<D: Driver> Shared<D> {
         outcome: watch::Sender<Option<Result<(), Error>>>,
     ) {
         let _turn = self.turn.lock().await;
-        // Whoever comes from now on is answered too late for this pair.
+        // Calls that arrive from now on were answered too late for this pair.
         self.lock().retain(|pair| !pair.prepared.is(&prepared));
         outcome.send_replace(Some(self.send(&prepared, key).await));
     }

@@ -20,7 +20,7 @@ pub(crate) struct Suspicion {
     /// A confirmation took long. Replicas and disks may be slow where the server is not, so this
     /// concerns durable calls only.
     is_slow_to_confirm: Arc<AtomicBool>,
-    /// Whoever looks for changes of the topology waits for this.
+    /// Wakes the task that refreshes the topology.
     sign: Arc<Notify>,
 }
 

@@ -40,11 +40,11 @@ impl<D: Driver> Directory<D> {
         }
     }
 
-    /// Asks who serves what, `first` before others.
+    /// Reads the topology, from `first` before other servers.
     ///
     /// # Errors
     ///
-    /// Nobody answered, or nobody knows.
+    /// If no server answered with a valid topology.
     pub(crate) async fn look(
         &self,
         connector: &NodeConnector,
@@ -63,8 +63,8 @@ impl<D: Driver> Directory<D> {
 /// The first view of a healthy node that is not older than the map; where there is none, the newest
 /// of the others.
 ///
-/// A node that was silent for a while may believe what was true before. It is asked only if nobody
-/// else knows; so are seeds then, because one of them may be the same node by another name.
+/// A node that was silent for a while may report an outdated topology. It is asked only if no other
+/// node knows. The same holds for seeds, because a seed may be the same node by another name.
 async fn cluster<D: Driver>(
     connector: &NodeConnector,
     current: &Nodes<D>,
@@ -154,7 +154,7 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
     let info = match node.link.request("CLUSTER", words(&["INFO"])).await {
         Ok(Value::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(_) => return Err(no_answer("CLUSTER INFO")),
-        // Whoever may not ask for it goes by the slots alone.
+        // Without permission for it, only the slots count.
         Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
         Err(error) => return Err(refusal(error)),
     };
@@ -193,8 +193,8 @@ async fn sentinel<D: Driver>(
     let is_doubted = known.is_some_and(|(_, node)| node.suspicion.is_raised());
     let mut answers: Vec<Told> = Vec::new();
     loop {
-        // The one that leads a failover is the first to know of it, so all are heard. Whoever opens a
-        // connection does not wait long for the silent ones: the next look hears them.
+        // The sentinel that leads a failover is the first to know of it, so all replies are awaited.
+        // A new connection does not wait long for silent sentinels: the next refresh asks them again.
         let answer = if answers.len() >= majority && known.is_none() {
             timeout(NEXT_AFTER, asked.join_next()).await.unwrap_or_default()
         } else {
@@ -224,7 +224,7 @@ async fn sentinel<D: Driver>(
         && !is_doubted
         && let Some((name, _)) = known
     {
-        // Whoever told us of it is silent, and nobody knows of a newer one.
+        // The sentinel that reported it is silent, and no sentinel knows of a newer primary.
         return Ok(View::of_one(current.epoch, name.clone(), current.left().to_vec()));
     }
     let is_passing = |name: &HostPort| {
@@ -359,7 +359,7 @@ async fn in_time<T>(
 
 const NO_ANSWER: &str = "no answer";
 
-/// Whether somebody who was asked did not answer.
+/// Whether a server did not answer.
 pub(super) fn was_silent(error: &Error) -> bool {
     error.detail().contains(NO_ANSWER)
 }
@@ -422,7 +422,7 @@ fn no_primary() -> Error {
     Error::with_detail(ErrorKind::Unreachable, "it is listed as the primary but is a replica")
 }
 
-/// Why nobody knew.
+/// Why no server returned a valid topology.
 #[derive(Default)]
 pub(super) struct Failures(Vec<(HostPort, Error)>);
 
@@ -431,7 +431,7 @@ impl Failures {
         self.0.push((name.clone(), error));
     }
 
-    /// All of them, of the kind of the one that most needs somebody to do something.
+    /// Joins all of them into one error, of the kind that most needs action by an operator.
     pub(super) fn into_error(self) -> Error {
         let is_temporary = |kind: &ErrorKind| {
             matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Overloaded)

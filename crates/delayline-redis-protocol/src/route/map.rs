@@ -22,7 +22,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// A node's name as a server told it; `None` where nobody can be dialed by it.
+    /// A node's name as a server reported it, or `None` if it cannot be dialed.
     pub(crate) fn told(host: &str, port: u16) -> Option<Self> {
         const LONGEST_HOST: usize = 255;
         let is_of_hosts = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
@@ -164,7 +164,7 @@ impl Moved {
         let (host, port) = words.next()?.rsplit_once(':')?;
         let host = match unbracketed(host) {
             "" => &asked.host,
-            // It does not know; somebody else may.
+            // It does not know; another node may.
             "?" => return None,
             host => host,
         };
@@ -184,12 +184,12 @@ pub(crate) struct Map<N> {
     left: Vec<HostPort>,
 }
 
-/// The owner of a slot that nobody serves.
-const NOBODY: u16 = u16::MAX;
+/// The owner of an unassigned slot.
+const UNASSIGNED: u16 = u16::MAX;
 
 impl<N> Default for Map<N> {
     fn default() -> Self {
-        let owners = vec![NOBODY; usize::from(SLOTS)];
+        let owners = vec![UNASSIGNED; usize::from(SLOTS)];
         Self { epoch: 0, owners, nodes: Vec::new(), also: Vec::new(), left: Vec::new() }
     }
 }
@@ -236,8 +236,8 @@ impl<N: Clone> Map<N> {
         Ok(map)
     }
 
-    /// The servers that were replaced before this epoch began, or during it. Whoever names one of them
-    /// does not know yet.
+    /// The servers that were replaced before or during this epoch. A server that still names one of
+    /// them is out of date.
     pub(crate) fn left(&self) -> &[HostPort] {
         &self.left
     }
@@ -262,7 +262,7 @@ impl<N: Clone> Map<N> {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let owner = |map: &Self, slot| map.owner(slot).map(|(name, _)| name.clone());
         // Most neighbours have one owner, so few pairs are compared by name.
-        let (mut last, mut same) = ((NOBODY, NOBODY), true);
+        let (mut last, mut same) = ((UNASSIGNED, UNASSIGNED), true);
         for (slot, pair) in (0..SLOTS).zip(self.owners.iter().zip(&other.owners)) {
             let pair = (*pair.0, *pair.1);
             if slot == 0 || pair != last {
@@ -292,7 +292,7 @@ impl<N: Clone> Map<N> {
             self.nodes.push((name.clone(), node(name)?));
         }
         // There are fewer nodes than slots.
-        Ok(u16::try_from(known.unwrap_or(self.nodes.len() - 1)).unwrap_or(NOBODY))
+        Ok(u16::try_from(known.unwrap_or(self.nodes.len() - 1)).unwrap_or(UNASSIGNED))
     }
 }
 

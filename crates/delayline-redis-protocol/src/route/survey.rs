@@ -46,7 +46,7 @@ pub struct Survey {
 
 impl Survey {
     /// The primary that has this queue, or would have it: in a cluster the one that serves its slot.
-    /// `None` if nobody serves it, or no primary is known.
+    /// `None` if no primary is known or the slot is not served.
     #[must_use]
     pub fn holder(&self, queue: &QueueName) -> Option<&ServerReport> {
         // All keys of a queue have its name between their first braces.
@@ -142,10 +142,10 @@ pub(crate) async fn survey<D: Driver>(options: &ConnectOptions) -> Result<Survey
     }
 }
 
-/// Where a server is, as another one tells it.
+/// The place of a server in the topology, as another server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    /// `None` if nobody can be dialed by what was told.
+    /// `None` if the reported name cannot be dialed.
     name: Option<HostPort>,
     address: String,
     flags: Vec<String>,
@@ -484,7 +484,7 @@ mod tests {
              slave1:ip=a/b,port=1,state=online\r\nslave2:ip=::1,port=7000,state=wait_bgsave\r\n",
         );
         let names: Vec<_> = replicas(&info).iter().map(HostPort::to_string).collect();
-        assert_eq!(names, ["10.0.0.2:6380", "[::1]:7000"], "nobody is called a/b");
+        assert_eq!(names, ["10.0.0.2:6380", "[::1]:7000"], "no host is called a/b");
     }
 
     proptest! {

@@ -67,8 +67,8 @@ pub(super) fn with_looks(source: &str) -> String {
 
 /// Puts questions to the server in the place of the lines `--@ask COMMAND key, COMMAND key`: the
 /// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all` asks
-/// about everything that the script calls. About what `--@first COMMAND key` names nobody needs to ask: it
-/// is the first write.
+/// about everything that the script calls. The command of `--@first COMMAND key` needs no question,
+/// because it is the first write.
 ///
 /// Redis 6 cannot be asked.
 pub(super) fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {

@@ -17,10 +17,9 @@ struct Piece<'a> {
     words: HashSet<&'a str>,
 }
 
-/// The script with its functions in the place of their calls.
+/// Inlines the functions of a script.
 ///
-/// A function that only functions use which are put in the place of their calls is defined in those.
-/// What nobody uses is left out.
+/// A function that only inlined functions use is defined in them. Unused functions are left out.
 pub(super) fn with_functions_inline(text: &str) -> String {
     let mut pieces = pieces(text);
     drop_unused(&mut pieces);

@@ -107,7 +107,7 @@ async fn a_durable_call_is_answered_when_a_replica_has_it() {
     });
     assert_eq!(durable.unwrap(), Value::Array(vec![Value::Int(1)]));
     assert_eq!(begin.elapsed(), ms(300));
-    assert!(plain < ms(20), "nobody else waits");
+    assert!(plain < ms(20), "other calls do not wait");
     let commands: Vec<_> = world.sent().into_iter().map(|sent| sent.command).collect();
     let call = commands.iter().position(|command| command.starts_with("EVAL")).unwrap();
     assert_eq!(commands[call + 1..call + 3], ["SET f  PX 10000", "WAIT 1 2000"]);
@@ -152,7 +152,7 @@ async fn as_many_replicas_as_were_asked_for_must_confirm() {
     }
 }
 
-/// Whoever was answered before a pair was sent is confirmed by it; the others by the next one.
+/// A pair confirms the calls that were answered before it was sent; the next pair confirms the rest.
 #[tokio::test(start_paused = true)]
 async fn many_calls_share_a_pair_and_one_is_under_way() {
     let world = world("WAIT", || Answer::After(ms(100), Value::Int(1)));

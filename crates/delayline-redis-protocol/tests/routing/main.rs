@@ -77,7 +77,7 @@ async fn servers_that_send_a_call_in_circles_end_it_soon() {
     assert!(calls(&world).len() <= 6, "{:?}", calls(&world));
 }
 
-/// Nobody answers at the owner's address; the call has not been sent when there is a new one.
+/// The owner's address does not answer; the call has not been sent when there is a new owner.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_not_sent_goes_to_the_new_server() {
     let begin = Instant::now();
@@ -161,7 +161,7 @@ async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
     }
 }
 
-/// Nobody can be asked when they all come at once.
+/// No sentinel can be asked while all of them come back at once.
 #[tokio::test(start_paused = true)]
 async fn many_answers_after_a_silence_wait_for_one_look() {
     let begin = Instant::now();
@@ -272,7 +272,7 @@ async fn an_idle_transport_asks_one_node_in_half_a_minute() {
     let before = world.sent().len();
     advance(Duration::from_secs(300)).await;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.sent().len(), before, "nobody looks for a transport that is gone");
+    assert_eq!(world.sent().len(), before, "a dropped transport is not refreshed");
 }
 
 const SENTINELS: &str = "redis-sentinel://s1:26379,s2:26379,s3:26379/primary";

@@ -153,7 +153,7 @@ fn survivors_in(output: &str, trials: &Trials, sources: &[String]) -> Vec<Mutant
     all
 }
 
-/// So many that are Lua, chosen by chance.
+/// A random sample of mutants that are valid Lua.
 fn sample(count: usize, seed: u64, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
     let mut all = every_mutant(sources, |script| trials.of(script) > 0);
     fastrand::Rng::with_seed(seed).shuffle(&mut all);

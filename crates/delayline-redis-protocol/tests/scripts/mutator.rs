@@ -153,7 +153,7 @@ impl Edit {
     }
 }
 
-/// So many lines before and after a change tell whether another script contains the same.
+/// Number of lines before and after a change that must match for another script to contain it.
 const LINES_AROUND: usize = 2;
 
 fn of_operator(token: &Token<'_>) -> Option<Edit> {

@@ -168,7 +168,7 @@ impl Fixture for OnServer {
 fn run_within(trial: &Arc<dyn Fn() + Send + Sync>, limit: Duration) -> Result<(), String> {
     let (trial, (done, result)) = (Arc::clone(trial), channel());
     thread::spawn(move || {
-        // Nobody waits any more for a trial that hangs.
+        // The receiver is gone if the trial has hung.
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| trial())));
     });
     match result.recv_timeout(limit) {

@@ -101,13 +101,13 @@ async fn what_was_acked_cannot_be_cancelled(queue: &Queue) {
     let held = queue.leased(0, message("a"), 100).await;
     queue.end(1, "a", held, Outcome::Ack).await;
     assert_eq!(queue.cancel(2, "a").await, NotFound);
-    assert_eq!(queue.cancel(2, "nobody").await, NotFound);
+    assert_eq!(queue.cancel(2, "absent").await, NotFound);
     assert_eq!(queue.get(2, "a").await, Found::Finished(Status::Acked));
 }
 
 async fn items_of_a_batch_are_independent(queue: &Queue) {
     queue.leased(0, message("leased"), 100).await;
     queue.enqueue_one(1, message("ready")).await;
-    let op = Op::Cancel(["nobody", "ready", "leased"].map(id).to_vec());
+    let op = Op::Cancel(["absent", "ready", "leased"].map(id).to_vec());
     assert_eq!(queue.apply(2, &op).await.reply, Reply::Cancel(vec![NotFound, Cancelled, InFlight]));
 }

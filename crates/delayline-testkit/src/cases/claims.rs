@@ -135,7 +135,7 @@ async fn the_memory_of_claims_is_bounded(queue: &Queue) {
     let next = with(claim(2, 1, 9_000), |claim| claim.consumer = known);
     assert_eq!(queue.claim_ids(0, next).await, [full.as_str()]);
     assert_eq!(queue.claim_ids(0, by("0")).await, ["0"], "both generations are full");
-    assert_eq!(queue.claim_ids(0, by("somebody new")).await, [last.as_str()]);
+    assert_eq!(queue.claim_ids(0, by("a new worker")).await, [last.as_str()]);
     // Forgotten, so it is a new claim; and there is nothing left to claim.
     assert_eq!(queue.claim_ids(0, by("0")).await, [""; 0]);
 }

@@ -65,7 +65,11 @@ async fn a_dead_letter_keeps_everything(queue: &Queue) {
 async fn what_expires_is_buried_and_counted(queue: &Queue) {
     let stale = message("stale").expires(after(50));
     queue.enqueue(0, vec![stale, message("fresh")]).await;
-    assert_eq!(queue.live(60, "stale").await.info.state, MessageState::Ready, "nobody looked yet");
+    assert_eq!(
+        queue.live(60, "stale").await.info.state,
+        MessageState::Ready,
+        "no call has noticed yet"
+    );
     let claimed = queue.claim(60, claim(1, 10, 50)).await;
     assert_eq!(ids(&claimed.deliveries), ["fresh"]);
     assert_eq!(claimed.deaths, [death("stale", DeathReason::Expired)]);
@@ -188,7 +192,7 @@ async fn only_the_dead_are_redriven(queue: &Queue) {
     queue.purge(1, "purged").await;
     queue.leased(2, message("leased"), 100).await;
     queue.enqueue_one(3, message("ready")).await;
-    let ids = ["ready", "dead", "purged", "leased", "nobody"].map(id).to_vec();
+    let ids = ["ready", "dead", "purged", "leased", "absent"].map(id).to_vec();
     let op = Op::Redrive(Redrive::new(ids, Schedule::NOW));
     use Redriven::{Done, NotDead, NotFound};
     let answers = vec![NotDead, Done { due: at(4) }, NotFound, NotDead, NotFound];
@@ -219,7 +223,7 @@ async fn a_purge_ends_a_dead_letter(queue: &Queue) {
         ("leased", Purged::NotDead),
         ("ready", Purged::NotDead),
         ("acked", Purged::NotFound),
-        ("nobody", Purged::NotFound),
+        ("absent", Purged::NotFound),
     ] {
         assert_eq!(queue.purge(3, name).await, expected, "{name}");
     }

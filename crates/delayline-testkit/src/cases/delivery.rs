@@ -102,7 +102,7 @@ async fn a_delay_of_many_leases_is_one_delivery(queue: &Queue) {
         assert_eq!(queue.claim(u64::from(n) * 10, claim(n, 10, 100)).await.deliveries, []);
     }
     let delivery = one(queue.claim(1_000, claim(100, 10, 100)).await.deliveries);
-    assert_eq!(delivery.message.info.crashes, 0, "nobody had it before");
+    assert_eq!(delivery.message.info.crashes, 0, "it was not delivered before");
     for n in 0..100_u8 {
         let ms = 1_000 + u64::from(n);
         assert_eq!(queue.claim(ms, claim(101 + n, 10, 100)).await.deliveries, []);
@@ -162,5 +162,5 @@ async fn a_rescheduled_message_is_due_at_its_new_instant(queue: &Queue) {
     assert_eq!(queue.claim_ids(99, claim(2, 10, 50)).await, ["b"]);
     assert_eq!(queue.reschedule(99, "b", Schedule::NOW).await, InFlight);
     assert_eq!(queue.claim_ids(100, claim(3, 10, 50)).await, ["a"]);
-    assert_eq!(queue.reschedule(99, "nobody", Schedule::NOW).await, NotFound);
+    assert_eq!(queue.reschedule(99, "absent", Schedule::NOW).await, NotFound);
 }

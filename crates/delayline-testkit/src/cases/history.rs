@@ -102,7 +102,7 @@ async fn what_changes_nothing_stores_nothing(queue: &Queue) {
     for minute in 1..5 {
         let now = START + minute * MINUTE;
         queue.claim(now, claim(2, 1, 50)).await;
-        queue.cancel(now, "nobody").await;
+        queue.cancel(now, "absent").await;
         queue.resume(now).await;
         queue.end(now, &format!("sent at {START}"), lease(9, 9), Outcome::Ack).await;
         let points = minutes(queue, now).await;

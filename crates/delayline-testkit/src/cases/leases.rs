@@ -77,7 +77,7 @@ async fn neither_token_nor_epoch_alone_is_a_fence(queue: &Queue) {
 async fn an_ended_lease_counts_until_it_is_taken_back(queue: &Queue) {
     let held = queue.leased(0, message("a"), 10).await;
     let state = MessageState::Leased { deadline: at(10), cancel_requested: false };
-    assert_eq!(queue.live(5_000, "a").await.info.state, state, "nobody has taken it back");
+    assert_eq!(queue.live(5_000, "a").await.info.state, state, "it was not reclaimed");
     assert_eq!(queue.stats(5_000).await.leased, 1);
     assert_eq!(queue.end(5_000, "a", held, Outcome::Ack).await, done(Status::Acked));
 }
@@ -105,7 +105,7 @@ async fn only_the_current_lease_can_be_extended(queue: &Queue) {
     let held = queue.leased(0, message("a"), 100).await;
     queue.enqueue_one(0, message("waiting")).await;
     assert_eq!(queue.extend(1, "waiting", held, 50).await, Extended::Stale);
-    assert_eq!(queue.extend(1, "nobody", held, 50).await, Extended::Missing);
+    assert_eq!(queue.extend(1, "absent", held, 50).await, Extended::Missing);
     queue.end(2, "a", held, Outcome::Release).await;
     assert_eq!(queue.extend(3, "a", held, 50).await, Extended::Stale);
     let held = one(queue.claim(4, claim(2, 1, 100)).await.deliveries).lease;

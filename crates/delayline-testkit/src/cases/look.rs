@@ -105,7 +105,7 @@ async fn look_ups_are_answered_in_the_order_asked(queue: &Queue) {
     queue.end(7, "l2", lease(2, 1), Outcome::Ack).await;
     queue.cancel(7, "s1").await;
     queue.purge(7, "d1").await;
-    let ids = ["l2", "r1", "s1", "nobody", "d1", "d2"].map(id).to_vec();
+    let ids = ["l2", "r1", "s1", "absent", "d1", "d2"].map(id).to_vec();
     let Reply::Get(found) = queue.apply(8, &Op::Get(ids)).await.reply else { panic!("no look-up") };
     let told: Vec<_> = found
         .into_iter()
@@ -195,7 +195,7 @@ async fn the_audit_sees_every_message_once(queue: &Queue) {
 async fn only_what_changes_something_raises_the_revision(queue: &Queue) {
     let Ok(every) = EVERY_OPERATION.parse::<Trace>() else { panic!("it is no trace") };
     let looks = every.steps.into_iter().map(|step| step.op).filter(Op::is_read_only);
-    let others = [Op::Resume, Op::Cancel(vec![id("nobody")]), Op::Claim(claim(9, 1, 50))];
+    let others = [Op::Resume, Op::Cancel(vec![id("absent")]), Op::Claim(claim(9, 1, 50))];
     let nothing: Vec<_> = looks.chain(others).collect();
     for op in &nothing {
         assert_eq!(queue.apply(0, op).await.revision, 0, "{op:?}");

@@ -79,7 +79,7 @@ async fn every_end_is_told(queue: &Queue) {
     queue.enqueue_one(0, message("later").schedule(after(1_000))).await;
     let held = queue.leased(0, message("dead"), 60_000).await;
     queue.enqueue_one(0, message("due")).await;
-    let names = ["later", "due", "dead", "nobody"].map(id);
+    let names = ["later", "due", "dead", "absent"].map(id);
     assert_eq!(
         progress_of_all(queue, 1, names.to_vec()).await,
         [Completion::Pending, Completion::Pending, Completion::Pending, Completion::Unknown]
@@ -218,7 +218,7 @@ async fn an_answer_has_so_many_bytes_at_most(queue: &Queue) {
     assert_eq!(told.len(), A_CALL);
     assert!(told.iter().all(|told| told.result().is_some()));
     // Messages without a result before the first that does not fit are reported.
-    ids.insert(0, id("nobody"));
+    ids.insert(0, id("absent"));
     ids.insert(A_CALL + 1, id("nothing"));
     let told = progress_of_all(queue, 2, ids).await;
     assert_eq!(told.len(), A_CALL + 2);

@@ -289,7 +289,7 @@ async fn items_of_a_batch_are_independent_and_in_order(queue: &Queue) {
         .settle(
             1,
             vec![
-                item("nobody", held, Outcome::Ack),
+                item("absent", held, Outcome::Ack),
                 item("c", held, Outcome::Ack),
                 item("b", lease(2, 1), Outcome::Ack),
                 item("d", held, Outcome::Ack),

@@ -144,7 +144,7 @@ async fn what_changes_nothing_is_not_counted(queue: &Queue) {
     let expected = totals(queue, 0).await;
     for outcome in [retry(0, "boom"), Outcome::Release, reject("boom")] {
         queue.end(1, "a", lease(9, 1), outcome.clone()).await;
-        queue.end(1, "nobody", lease(1, 1), outcome).await;
+        queue.end(1, "absent", lease(1, 1), outcome).await;
     }
     queue.redrive(1, "a", Schedule::NOW).await;
     queue.extend(1, "a", lease(1, 1), 100).await;

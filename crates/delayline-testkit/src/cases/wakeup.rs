@@ -74,7 +74,7 @@ async fn hints_do_not_pile_up(queue: &Queue) {
     while hints < 50 && wait(&**queue.backend(), Duration::from_millis(20)).await {
         hints += 1;
     }
-    assert!(hints <= 5, "{hints} hints were kept for whoever comes first");
+    assert!(hints <= 5, "{hints} hints were kept for the next waiter");
 }
 
 async fn a_hint_can_be_handed_on(queue: &Queue) {

@@ -10,7 +10,7 @@ pub(crate) fn list(key: &str, max_len: Option<u64>) -> Destination {
 /// A stream with this key, and the backlog of a group that is never created.
 pub(crate) fn stream(key: &str, most: Option<u64>) -> Destination {
     #[allow(clippy::expect_used, reason = "a constant within the limits")]
-    let group = GroupName::try_from("nobody").expect("a short name");
+    let group = GroupName::try_from("absent").expect("a short name");
     let backlog = most.map(|max| Backlog::new(group, max));
     Destination::Stream { key: key_of(key), backlog }
 }

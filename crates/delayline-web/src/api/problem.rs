@@ -64,5 +64,5 @@ pub(super) fn answer(status: StatusCode, value: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Of the wrong items of a batch so many are told.
+/// Maximum number of invalid items that the reply to a batch lists.
 const MOST_ITEMS: usize = 20;

@@ -63,7 +63,7 @@ pub(super) async fn send(
         if is_new && response.status().is_success() {
             shared.directory.add(&name, served);
         }
-        // Sends are many: they are told to those who want to know more.
+        // Sends are frequent, so they are logged at a lower level.
         tracing::debug!(
             target: "delayline_web::audit",
             %visitor,

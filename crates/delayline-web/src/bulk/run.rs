@@ -36,7 +36,7 @@ pub(crate) async fn start(
     let (letters, dead, started) = find(context, name, served, &order.asked, limit).await?;
 
     let mut slot = locked(&served.job.0);
-    // Somebody else may have been faster.
+    // Another request may have started a job meanwhile.
     if slot.as_ref().is_some_and(|job| job.progress().end.is_none()) {
         return Err(busy());
     }
@@ -156,7 +156,8 @@ impl Work {
         audit.of(done).log(&outcome);
     }
 
-    /// Goes on until the end. `stopped` says something when somebody stops it or nobody is left to.
+    /// Runs the job to its end. `stopped` changes, or its sender is dropped, when the job is to
+    /// stop.
     async fn go(
         &mut self,
         mut rate_limit: RateLimit,

@@ -1,4 +1,4 @@
-//! Audits of a queue's structures, and repairs: so many messages for each click.
+//! Audits and repairs of a queue's structures: a bounded number of messages for each click.
 
 use axum::extract::Request;
 use axum::response::Response;

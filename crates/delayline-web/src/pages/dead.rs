@@ -62,7 +62,7 @@ struct Found {
     next: Option<Position>,
 }
 
-/// A page of letters that match, from so many letters at most.
+/// A page of matching dead letters, from a bounded number of letters that were examined.
 async fn find(
     context: &Context,
     queue: &str,

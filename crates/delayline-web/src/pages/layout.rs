@@ -15,7 +15,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) queue: Option<&'a str>,
     /// Which of the links is this page.
     pub(crate) here: &'a str,
-    /// Where the page is told that the queue has changed, if it wants to know.
+    /// The address of the stream that reports changes of the queue, if the page listens to one.
     pub(crate) live: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Frame<'_> {
     }
 }
 
-/// A page for whoever may not be known.
+/// A page for visitors who may not be logged in.
 pub(crate) fn bare(title: &str, content: &Markup) -> Html<String> {
     let header = html! { header.top { span.brand { "Delayline" } } };
     Html(document(title, &header, content).into_string())
@@ -129,8 +129,8 @@ const NOTICES: [(&str, bool, &str); 11] = [
     (
         "in_flight",
         false,
-        "A worker has the message. If it was to be cancelled, the worker is told, and the message \
-         ends unless it is acked.",
+        "A worker holds the message. If you cancelled it, the worker has been asked to stop, and \
+         the message ends unless the worker acks it first.",
     ),
     ("dead", false, "Nothing was changed: it is a dead letter. Redrive it instead."),
     ("not_dead", false, "Nothing was changed: it is not a dead letter."),

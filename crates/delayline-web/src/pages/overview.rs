@@ -114,7 +114,7 @@ fn searched(search: &Search, rights: Rights) -> Markup {
         @if search.cut {
             p.notice {
                 "There may be more queues: the server has more than " (number(MOST_KEYS)) " keys, and \
-                 only so many are looked at. Queues that are named are always here."
+                 the search stops there. Queues that were added by name are always listed."
             }
         }
         @if search.left_out > 0 {

@@ -190,7 +190,7 @@ impl Polls {
         let is_earlier = known.is_some_and(|known| next < known);
         state.look_at = Some(next);
         drop(state);
-        // Senders count on the earliest instant that a claim was told.
+        // Senders rely on the earliest instant that a claim has returned.
         if is_earlier {
             self.news.notify_one();
         }

@@ -40,7 +40,7 @@ async fn a_message_is_cancelled_once_the_visitor_is_sure() {
     let next = post(&site, uri, "sure=yes").await.leads_to();
     assert_eq!(status(&orders, "order-1").await, Some(Status::Cancelled));
     get(&site, &next).await.status(200).has("Cancelled.");
-    let next = post(&site, "/cancel?queue=orders&id=nobody", "sure=yes").await.leads_to();
+    let next = post(&site, "/cancel?queue=orders&id=absent", "sure=yes").await.leads_to();
     get(&site, &next).await.status(200).has("the message no longer exists");
 }
 

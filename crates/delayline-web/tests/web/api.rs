@@ -146,9 +146,9 @@ async fn a_message_is_found_changed_and_cancelled() {
     }
     let found = call(&site, "GET", &path, "").await.status(200).json();
     assert_eq!(found, json!({"id": "order-1", "state": "cancelled"}));
-    let nobody = format!("{MESSAGES}/nobody");
-    call(&site, "GET", &nobody, "").await.status(404);
-    let problem = call(&site, "DELETE", &nobody, "").await.status(404).json();
+    let absent = format!("{MESSAGES}/absent");
+    call(&site, "GET", &absent, "").await.status(404);
+    let problem = call(&site, "DELETE", &absent, "").await.status(404).json();
     assert_eq!(problem["outcome"], "not_found");
     let problem = call(&site, "POST", &when, r#"{"delay": "1s"}"#).await.status(404).json();
     assert_eq!(problem["outcome"], "not_found");
@@ -251,7 +251,7 @@ async fn a_queue_is_counted_paused_and_resumed() {
         (&json!(1), &json!(false), &json!("orders"))
     );
     assert!(stats["at"].as_str().unwrap().ends_with('Z'));
-    for path in ["/queues/nobody", "/queues/nobody/messages", "/queues/nobody/messages/x"] {
+    for path in ["/queues/absent", "/queues/absent/messages", "/queues/absent/messages/x"] {
         let problem = call(&site, "GET", path, "").await.status(404);
         assert_eq!(problem.header("content-type"), "application/problem+json");
     }
@@ -517,7 +517,7 @@ async fn a_history_tells_what_happened() {
     }
     let problem = history("?resolution=days", 400).await;
     assert_eq!(problem["detail"], "`resolution` is minutes or hours");
-    call(&site, "GET", "/queues/nobody/history", "").await.status(404);
+    call(&site, "GET", "/queues/absent/history", "").await.status(404);
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn unfinished_bodies_together_take_a_bounded_amount_of_memory() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let bytes = read.load(Ordering::SeqCst);
     assert!((100 * MIB..160 * MIB).contains(&bytes), "{bytes}");
-    // What is small needs nothing of that; what is large waits, and is told.
+    // A small body needs no share of the budget; a large one waits and is then refused.
     let small = call(&site, "POST", "/queues/orders/messages", r#"{"payload": 7}"#).await;
     small.status(201);
     let large = Request::post(SEND).header("content-type", "application/json");

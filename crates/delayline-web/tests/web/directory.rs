@@ -1,4 +1,4 @@
-//! Queues that nobody has named.
+//! Queues that were found on the server, not added by name.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     assert_eq!(fresh["ready"], 1);
     get(&site, "/queues").await.status(200).has("queue?queue=fresh");
     call(&site, "POST", "/queues/misspelt/pause", "").await.status(404);
-    for wrong in ["a%20b", "", "%00", "nobody", "%3Cscript%3E"] {
+    for wrong in ["a%20b", "", "%00", "absent", "%3Cscript%3E"] {
         get(&site, &format!("/queue?queue={wrong}")).await.status(404).lacks("<script>");
         call(&site, "GET", &format!("/queues/{wrong}"), "").await.status(404);
     }
@@ -73,7 +73,7 @@ async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
     get(&site, "/queue?queue=zzz").await.status(200).has("1 ready");
     let list = call(&site, "GET", "/queues", "").await.status(200).json();
     assert_eq!((list["queues"].as_array().unwrap().len(), &list["complete"]), (201, &false.into()));
-    // A list that was cut is told, and how old it is.
+    // The page says that the list is incomplete, and how old it is.
     tokio::time::advance(Duration::from_secs(30)).await;
     let metrics = get(&site, "/metrics").await.status(200);
     let metrics = metrics.has("\ndelayline_discovery_complete 0\n");

@@ -336,7 +336,7 @@ async fn roles_and_bad_input_are_refused() {
     ] {
         post(&operator, "/bulk?queue=orders", wrong).await.status(400);
     }
-    post(&operator, "/bulk?queue=nobody", "action=count").await.status(404);
+    post(&operator, "/bulk?queue=absent", "action=count").await.status(404);
     for nowhere in ["x", "%00", "../x", "", "x/y"] {
         call(&operator, "GET", &format!("{JOBS}/{nowhere}"), "").await.status(404);
     }

@@ -118,7 +118,7 @@ async fn what_changed_before_the_page_listened_is_told_at_once() {
 async fn a_page_that_shows_an_action_is_not_replaced_by_an_older_one() {
     let (queue, _) = counting().await;
     let site = site(&queue, Role::Operator);
-    // Somebody else's page has had the queue counted a moment ago.
+    // Another visitor's page has had the queue counted a moment ago.
     for page in ["/queues?", "/queue?queue=orders"] {
         get(&site, &format!("{page}&live=1")).await.status(200).lacks("paused");
         let next = post(&site, "/pause?queue=orders", "").await.leads_to();

@@ -37,7 +37,7 @@ async fn metrics_have_the_counts_of_every_queue() {
     ] {
         assert!(page.text().lines().any(|it| it == line), "{line}: {}", page.text());
     }
-    // Each metric is told once, before its values.
+    // Each metric is declared once, before its values.
     for (name, _) in page.text().lines().filter_map(|line| line.split_once('{')) {
         let name = name.strip_suffix("_bucket").unwrap_or(name);
         let name = name.strip_suffix("_count").unwrap_or(name);

@@ -155,7 +155,7 @@ async fn a_list_is_not_led_astray() {
     let site = site(&orders().await, Role::Admin);
     for (uri, status) in [
         ("/queue", 404),
-        ("/queue?queue=nobody", 404),
+        ("/queue?queue=absent", 404),
         ("/messages?queue=orders&state=acked", 400),
         ("/messages?queue=orders&state=ready&after=dead", 400),
         ("/messages?queue=orders&after=x", 400),

@@ -1,5 +1,5 @@
-//! Which metrics and labels an expression of Prometheus names. That it is one, promtool says in
-//! `cargo xtask prove monitoring`: the crate `promql-parser` needs `bincode`, which nobody maintains
+//! The metrics and labels that a PromQL expression names. `cargo xtask prove monitoring` lets
+//! promtool check its syntax: the crate `promql-parser` needs `bincode`, which is unmaintained
 //! (RUSTSEC-2025-0141).
 
 use std::collections::BTreeSet;

@@ -250,11 +250,14 @@ impl Draft {
     /// ([G29](crate::guarantees#g29), [G30](crate::guarantees#g30)). The content has at most 16
     /// KiB, with headers. A trace context that the caller has not set is left out.
     ///
-    /// An update has a random token, made here: a clone of this draft sent again, by you or by this
-    /// library after a lost reply, changes nothing, as long as fewer than four other updates of the
-    /// id came in between, its message, if it has finished, is still remembered
-    /// ([G15](crate::guarantees#g15)), and nobody has reused the id for a message that is no
-    /// update. Make a new draft for a new update.
+    /// An update has a random token, which this call creates. Sending a clone of this draft again
+    /// changes nothing; the library does so itself after a lost reply. That holds as long as
+    ///
+    /// - fewer than four other updates of the id came in between,
+    /// - the message, if it has finished, is still remembered ([G15](crate::guarantees#g15)), and
+    /// - the id has not been reused for a message that is no update.
+    ///
+    /// Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
         let token = UpdateToken::from_uuid(uuid::Uuid::new_v4().into_bytes());
         self.update_as(content, due, token)

@@ -333,7 +333,7 @@ impl Lane {
         let failures = info.failures.saturating_add(1);
         let wanted = delivery.message.headers.result_retention();
         let (end, messages, result) = outcome.clone().of(&id, Some(&self.name), wanted);
-        // As in a worker, nobody asks when to retry what is not retried.
+        // As in a worker, the retry policy is not consulted after the last failure.
         let is_last = failures >= info.max_failures;
         let settle = end.settled(|error| {
             if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }

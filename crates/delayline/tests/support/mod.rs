@@ -23,7 +23,7 @@ pub enum Fault {
     None,
     /// It is executed, and the reply is lost.
     LostReply,
-    /// It is lost before it is executed, and nobody knows.
+    /// It is lost before it is executed, and the caller gets no reply.
     LostRequest,
     /// It is executed, and not known to be safe.
     Unconfirmed,

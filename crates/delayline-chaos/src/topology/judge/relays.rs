@@ -141,7 +141,7 @@ fn sent_as<'a>(
     let Streamed { id, due, others } = Streamed::read(words).ok_or_else(malformed)?;
     let id = MessageId::new(Bytes::copy_from_slice(id)).map_err(|_| malformed())?;
     let Some((id, sent)) = sends.get_key_value(&id) else {
-        return Err(format!("G28: {id} was relayed, and nobody sent it"));
+        return Err(format!("G28: {id} was relayed, but never sent"));
     };
     let [name, payload] = others else { return Err(malformed()) };
     let is_sent = |payload: &Vec<u8>| sent.payloads.iter().any(|it| it[..] == payload[..]);
@@ -158,7 +158,7 @@ fn sent_as<'a>(
     Ok(Arrival { id, due })
 }
 
-/// What callers were told about relays.
+/// The replies about relays.
 struct Relays<'a> {
     /// When each message was moved by a call that may not be lost.
     moved: HashMap<&'a MessageId, Vec<Timestamp>>,

@@ -103,8 +103,9 @@ impl Follow {
         Ok(())
     }
 
-    /// Withdraws what an import had sent when it was killed, and somebody has removed from the
-    /// sorted set since. What is still there has its mark, and is sent with the same token.
+    /// Withdraws entries that a killed import had sent and that a client has since removed from
+    /// the sorted set. Entries that are still there have their mark, and are sent with the same
+    /// token.
     async fn recover(&mut self) -> Result<(), Failure> {
         let mut cursor = "0".to_owned();
         loop {
@@ -203,7 +204,8 @@ impl Follow {
         }
     }
 
-    /// Cancels what was sent, and removed from the sorted set by somebody else before it was taken.
+    /// Cancels messages whose entries another client removed from the sorted set before this import
+    /// took them.
     async fn withdraw(&mut self, gone: &[(Bytes, Bytes)]) -> Result<(), Failure> {
         if gone.is_empty() {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 pub(super) struct Entry {
     /// As it stands in its place.
     pub(super) member: Bytes,
-    /// When it is due, or why that cannot be told.
+    /// When it is due, or why its due time cannot be read.
     pub(super) due: Result<Timestamp, &'static str>,
     /// `None` if it has none.
     pub(super) payload: Option<Bytes>,
@@ -104,8 +104,8 @@ impl Source {
         Ok(())
     }
 
-    /// Up to `count` messages of a place, without the first `skip`. From now on it is noticed if
-    /// somebody else changes the place or the payloads.
+    /// Reads up to `count` messages of a place, without the first `skip`, and watches the place and
+    /// the payloads for changes by other clients.
     pub(super) async fn entries(
         &self,
         layout: &Layout,
@@ -220,8 +220,8 @@ impl Source {
         Ok(())
     }
 
-    /// Removes messages from their place, with all that belongs to them, in one step. Answers
-    /// whether it has: it has not if somebody else has changed them since they were read.
+    /// Removes messages from their place, with all that belongs to them, in one step. Returns
+    /// `false`, and removes nothing, if another client has changed them since they were read.
     pub(super) async fn remove(
         &self,
         layout: &Layout,

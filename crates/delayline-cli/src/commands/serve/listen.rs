@@ -43,7 +43,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The usual ones with so many connections, or fewer if this process may not open as many files.
+    /// The usual limits with this many connections, or fewer if this process may not open as many
+    /// files.
     pub(super) fn of_this_process(connections: usize) -> Self {
         let usual = Self {
             connections,

@@ -34,7 +34,7 @@ pub(super) struct Command {
     args: Vec<OsString>,
     /// How long it may run.
     limit: Option<Duration>,
-    /// What it is told of the server, by variable. There are passwords in it.
+    /// Environment variables that describe the server. They contain passwords.
     server: Vec<(&'static str, String)>,
 }
 
@@ -97,7 +97,7 @@ impl Command {
             .map(|heard| heard.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(match outcome {
             Ok(Outcome::Ack) if heard.is_behind.into_inner() => {
-                tracing::warn!(id = %job.id(), "nobody reads stdout; the result is not kept");
+                tracing::warn!(id = %job.id(), "stdout is not being read; the result is not kept");
                 Ok(Outcome::Ack)
             }
             Ok(Outcome::Ack) if wants_result(job) => Ok(ack_with(job, written)),
@@ -175,7 +175,7 @@ async fn end(mut child: Child, group: Group) {
 /// What a command has written.
 #[derive(Default)]
 struct Heard {
-    /// The beginning, as much as a result may have; nothing if nobody asks for a result.
+    /// The beginning, up to the size limit of a result. Empty if no result was requested.
     stdout: Mutex<Vec<u8>>,
     /// The end.
     stderr: Mutex<Vec<u8>>,

@@ -30,7 +30,7 @@ impl Group {
         self.send(Signal::KILL);
     }
 
-    /// Waits until no process is left. The leader counts until somebody has waited for it.
+    /// Waits until no process is left. The leader counts until it has been waited for.
     pub(super) async fn gone(&self) {
         let Some(id) = self.0 else { return };
         while test_kill_process_group(id) != Err(Errno::SRCH) {

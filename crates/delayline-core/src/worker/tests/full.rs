@@ -13,7 +13,7 @@ fn leaves_result(id: &MessageId) -> bool {
     id.to_string().rsplit('-').next().unwrap().parse::<usize>().unwrap() % 4 == 0
 }
 
-/// A queue of a server that refuses hand-offs until it has executed so many settlements.
+/// A queue of a server that refuses hand-offs until it has executed `settled` settlements.
 fn full_until_settled(plan: Plan, settled: usize) -> Sim {
     let seen = Rc::new(Cell::new(0));
     let mut sim = Sim::new(plan).faults(move |op| match op {

@@ -16,7 +16,7 @@ pub(super) enum Fault {
     None,
     /// Executed, but the reply is lost.
     LostReply,
-    /// Not executed, and nobody knows.
+    /// Not executed, and the caller gets no reply.
     LostRequest,
     /// Refused for now.
     Busy,

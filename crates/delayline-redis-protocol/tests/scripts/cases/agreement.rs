@@ -195,8 +195,8 @@ impl<C: Connect> Trial<C> {
         found.remove(0)
     }
 
-    /// Every operation on a queue in that state, in which one message may be damaged. Answers whether
-    /// the audit takes it for sound.
+    /// Runs every operation on a queue in that state, in which one message may be damaged. Returns
+    /// whether the audit reports it as sound.
     async fn judge(
         &self,
         name: &str,
@@ -298,7 +298,7 @@ impl<C: Connect> Trial<C> {
         assert_eq!(results, (holds, holds), "{what}");
     }
 
-    /// A claim delivers the message or buries it, and what is told of both is true.
+    /// A claim delivers the message or buries it, and its reply is right in both cases.
     async fn assert_claimed(
         &self,
         name: &str,

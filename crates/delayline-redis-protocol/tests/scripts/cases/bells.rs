@@ -1,7 +1,7 @@
-//! When the bell rings: for what comes sooner than those who sleep know of, and for nothing else (G21).
+//! Hints are sent only for messages due earlier than any sleeper expects (G21).
 //!
-//! Whoever claims and gets less than it asked for sleeps until the instant that it was told, a minute at
-//! most.
+//! A worker whose claim returns fewer messages than requested sleeps until the instant in the reply,
+//! for at most a minute.
 
 use delayline_core::limits::{MAX_PAYLOAD_BYTES, SAFETY_POLL_MS};
 
@@ -29,7 +29,7 @@ impl<C: Connect> Queue<C> {
         self.server.command(&["FLUSHALL"]);
     }
 
-    /// Carries it out, answers whether it rings, and takes the ring away.
+    /// Executes it, returns whether it sent a hint, and removes the hint.
     async fn rings(&self, ms: u64, op: Op) -> bool {
         apply(&self.queue, ms, op).await;
         let Raw::Int(rings) = self.server.binary_command(&[b"LLEN", self.key(BELL)]) else {
@@ -62,7 +62,7 @@ fn due_at(name: &str, ms: u64) -> NewMessage {
 
 pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     let queue = Queue::<C>::start().await;
-    // Nobody knows of anything.
+    // No sleeper expects a message.
     assert!(!queue.sending_rings(0, SAFETY_POLL_MS).await, "they come by themselves until then");
     assert!(queue.sending_rings(0, SAFETY_POLL_MS - 1).await);
     // That ring told them.
@@ -89,7 +89,7 @@ pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     assert!(!queue.sending_rings(1, 10_000).await);
     assert!(queue.sending_rings(1, 9_999).await);
 
-    // A ring that nobody has taken is enough.
+    // One pending hint is enough.
     queue.empty();
     queue.sending_rings(0, 5_000).await;
     queue.server.binary_command(&[b"LPUSH", queue.key(BELL), b"1"]);
@@ -101,7 +101,7 @@ pub(crate) async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>()
     // Nothing is left that comes within a minute.
     queue.sending_rings(0, 0).await;
     assert!(!queue.claiming_rings(0, 1, SAFETY_POLL_MS).await);
-    assert!(queue.sending_rings(1, SAFETY_POLL_MS).await, "nobody sleeps until then");
+    assert!(queue.sending_rings(1, SAFETY_POLL_MS).await, "no worker sleeps until then");
     // Its own lease may run out.
     queue.empty();
     queue.sending_rings(0, 0).await;
@@ -114,7 +114,7 @@ pub(crate) async fn a_claim_that_is_full_leaves_the_rest_to_others<C: Connect>()
         queue.rings(0, Op::Enqueue(vec![due_at("left", left)])).await;
         assert_eq!(queue.claiming_rings(0, 1, LONG).await, rings, "{left} is left");
     }
-    // It has no room for so many bytes.
+    // The payloads exceed the limit of one claim.
     queue.empty();
     for n in 0..5 {
         let mut large = due_at(&n.to_string(), 0);

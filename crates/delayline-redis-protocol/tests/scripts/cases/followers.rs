@@ -161,12 +161,12 @@ pub(crate) async fn a_small_message_in_place_of_a_large_one_leaves_no_content<C:
     let queue = open::<C>(&server.url()).await.unwrap();
     let contents = queue.keys().all()[CONTENTS].clone();
     let ends = [
-        // Nobody holds the message: the update itself takes its place.
+        // No worker holds the message: the update itself takes its place.
         None,
         Some(settle("a", 1, Outcome::Ack)),
         Some(settle("a", 1, Outcome::Release)),
         Some(hand_off("a", 1, Outcome::Ack, &[])),
-        // The lease is over.
+        // The lease has expired.
         Some(claim(2, 1)),
         Some(relay_to_list(1, None)),
         Some(Op::Repair(Check::new(100))),

@@ -1,4 +1,4 @@
-//! Data that no library of this kind has written, and data that somebody took away (G20, G24).
+//! Corrupt and missing data (G20, G24).
 
 use delayline_core::limits::MAX_BATCH_BYTES;
 use delayline_core::{
@@ -133,7 +133,7 @@ pub(crate) async fn a_damaged_byte_harms_only_its_message<C: Connect>() {
     }
 }
 
-/// A count that somebody has made large, and nothing behind it, is no work for the server.
+/// A corrupt, large count without entries costs the server no work.
 pub(crate) async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -304,7 +304,7 @@ pub(crate) async fn a_lost_control_record_stops_nothing<C: Connect>() {
         for op in every_op() {
             assert_eq!(kind_of(&queue, 1, &op).await, Err(ErrorKind::Damaged), "{}", op.name());
         }
-        assert_eq!(dump(&server, queue.keys().all()), before, "no claim that nobody gets");
+        assert_eq!(dump(&server, queue.keys().all()), before, "no claim whose reply is lost");
     }
 }
 

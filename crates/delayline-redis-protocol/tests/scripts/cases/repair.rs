@@ -80,7 +80,7 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     apply(&queue, 10, purge).await;
     assert_eq!(findings(&queue, 11).await, []);
 
-    // An index entry that is gone: nobody knows when it was due, so it is not delivered.
+    // An index entry that is gone: its due time is unknown, so the message is not delivered.
     anew().await;
     let entry = member(&server, &keys[INDEX], "scheduled");
     server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]);
@@ -115,7 +115,7 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     let again = deliveries.iter().find(|delivery| delivery.message.info.id == id("leased"));
     assert_eq!(again.map(|delivery| delivery.message.info.crashes), Some(1));
 
-    // Leased, says one, waiting, says the other: it waits, and nobody has that lease.
+    // The details say leased, the index says waiting: it waits, and the lease is void.
     anew().await;
     let entry = member(&server, &keys[INDEX], "leased");
     let waiting = score(Priority::Normal.level(), 0);
@@ -182,7 +182,7 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     assert!(matches!(all[..], [Finding::Conservation { .. }]), "{all:?}");
 }
 
-/// Details and contents of a message whose record somebody has taken away.
+/// Details and contents of a message whose record is missing.
 pub(crate) async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -99,7 +99,7 @@ enum Age {
     /// What finished and what was claimed is forgotten.
     Forgotten,
     Busy,
-    /// Nobody has a lease any more.
+    /// No message is leased any more.
     Quiet,
     Paused,
 }

@@ -209,8 +209,9 @@ pub(crate) async fn every_operation_can_be_torn_anywhere<C: Connect>() {
     assert!(torn > 500 && torn_repairs > 100, "{torn} operations and {torn_repairs} repairs torn");
 }
 
-/// A torn end has happened or has not, also before a repair: it can be looked up, repeated, and
-/// whoever sends such a message again is told the truth. An old lease does nothing to the new message.
+/// A torn end has happened or has not, also before a repair: it can be looked up and repeated, and
+/// sending such a message again returns a correct reply. An old lease does not affect the new
+/// message.
 pub(crate) async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();
@@ -246,8 +247,8 @@ pub(crate) async fn after_a_torn_end_messages_can_be_sent_again<C: Connect>() {
     assert!(created > 50, "{created} messages were sent again");
 }
 
-/// Whoever sends messages and gets no answer sends them again. However much of the first attempt is
-/// there, they are there then, whole, and are delivered before anybody repairs.
+/// A producer that gets no reply sends its messages again. However much of the first attempt was
+/// written, they are complete afterwards, and are delivered without a repair.
 pub(crate) async fn a_torn_send_can_be_repeated<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();

@@ -6,7 +6,7 @@ use delayline_core::{
 
 use super::*;
 
-/// What callers were told, and what a consumer of the stream has read.
+/// The replies that callers got, and the entries that a consumer of the stream has read.
 struct History {
     entries: Vec<Entry>,
     losses: Vec<Loss>,
@@ -149,7 +149,7 @@ fn nothing_is_relayed_early_or_out_of_order() {
 fn an_entry_is_what_was_sent() {
     accused("G28: id a due 4000 payload a! is not", |it| it.stream[0].1[5].push(b'!'));
     accused("G28: a was relayed as due at 4500", |it| it.stream[0].1[3] = b"4500".into());
-    accused("G28: c was relayed, and nobody sent it", |it| {
+    accused("G28: c was relayed, but never sent", |it| {
         it.stream.push(element((9_000, 0), "c", 8_000));
     });
     accused("G28: id a due 4000 is no entry", |it| it.stream[0].1.truncate(4));

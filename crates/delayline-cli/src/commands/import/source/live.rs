@@ -24,10 +24,10 @@ pub(in super::super) struct Followed {
     pub(in super::super) payloads: Option<String>,
 }
 
-/// An entry as it was looked at.
+/// An entry as it was read.
 pub(in super::super) struct Looked {
     pub(in super::super) member: Bytes,
-    /// When it is due, or why that cannot be told.
+    /// When it is due, or why its due time cannot be read.
     pub(in super::super) due: Result<Timestamp, &'static str>,
     /// Or why it cannot be sent.
     pub(in super::super) payload: Result<Bytes, &'static str>,
@@ -48,7 +48,7 @@ impl Looked {
 pub(in super::super) enum Taken {
     /// It is no longer in the sorted set.
     Removed,
-    /// Somebody else had removed it. It keeps its mark until it is forgotten.
+    /// Another client had removed it. It keeps its mark until it is forgotten.
     Gone,
     /// It has changed, or another import has it.
     Changed,

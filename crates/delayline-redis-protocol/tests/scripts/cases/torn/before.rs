@@ -37,7 +37,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// What is told to have finished.
+    /// The messages that are reported as finished.
     pub(super) async fn finished(&self, queue: &impl Backend, ms: u64) -> BTreeSet<&'static str> {
         let names: Vec<_> = self.before.keys().copied().collect();
         let found = look_up(queue, ms, &names).await.into_iter();
@@ -170,7 +170,7 @@ impl<'a> Before<'a> {
         expected.iter().filter(|(_, is_new)| *is_new).count()
     }
 
-    /// Whoever got no answer asks again.
+    /// A caller that got no reply repeats the call.
     pub(super) async fn repeat(&self, queue: &impl Backend, what: &str) {
         let names = &self.tear.finishes;
         match apply(queue, self.tear.at + 1, self.tear.op.clone()).await {

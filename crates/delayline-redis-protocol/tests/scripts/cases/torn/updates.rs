@@ -63,7 +63,7 @@ const UPDATED: &str = "update of leased";
 /// When all leases have run out.
 const ALL_OVER: u64 = 30_000;
 
-/// A server with a leased message that nobody has updated.
+/// A server with a leased message that has no follower.
 async fn with_a_lease<C: Connect>() -> (Recorded, ScriptBackend<C::Transport>) {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();

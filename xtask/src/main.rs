@@ -26,6 +26,7 @@ mod notes;
 mod package;
 mod peers;
 mod programs;
+mod prose;
 mod publish;
 mod redis;
 mod redis_server;

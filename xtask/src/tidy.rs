@@ -6,11 +6,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::prose;
+
 /// Checks every file below `root`; the error lists all findings.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut findings = Vec::new();
     walk(root, root, &mut |path, text| {
         findings.extend(check_file(path, text));
+        findings.extend(prose::check(path, text));
     })?;
     let page = fs::read_to_string(root.join(GUARANTEES)).context(GUARANTEES)?;
     findings.extend(repeated(&page).map(|it| format!("{GUARANTEES}: two guarantees are {it}")));
@@ -135,7 +138,13 @@ const SKIPPED: &[&str] = &["target", ".git", "artifacts", "corpus", "coverage", 
 
 #[cfg(test)]
 mod tests {
-    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check_file, repeated};
+    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check, check_file, repeated};
+    use crate::workspace;
+
+    #[test]
+    fn this_repository_keeps_the_rules() {
+        check(&workspace::root()).unwrap();
+    }
 
     #[test]
     fn unfinished_code_is_found_with_its_line() {

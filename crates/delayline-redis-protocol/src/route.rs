@@ -287,8 +287,7 @@ impl<D: Driver> Shared<D> {
         let outcome = self.ask().await;
         let refusal = match (&self.directory, &outcome) {
             (Directory::Sentinel { .. }, Err(error)) => {
-                let detail =
-                    format!("no majority of sentinels confirms the primary: {}", error.detail());
+                let detail = format!("no sentinel confirms the primary: {}", error.detail());
                 Some(Error::with_detail(ErrorKind::Unreachable, detail))
             }
             _ => None,

@@ -1,0 +1,141 @@
+//! Words that our sentences do without: in comments, documentation, strings, help and pages.
+
+/// Checks the text of a file, without its blocks of code.
+pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
+    if DATA.iter().any(|ending| path.ends_with(ending)) {
+        return Vec::new();
+    }
+    let tokens = tokens(text);
+    let mut findings = Vec::new();
+    for (at, (number, _)) in tokens.iter().enumerate() {
+        let phrase = PHRASES.iter().find(|(words, _)| begins_with(&tokens[at..], words));
+        if let Some((words, instead)) = phrase {
+            findings.push(format!("{path}:{number}: \"{}\": {instead}", words.join(" ")));
+        }
+    }
+    findings
+}
+
+/// Records of histories, whose ids are data.
+const DATA: &[&str] = &[".trace"];
+
+const ACTOR: &str = "name the actor: caller, client, worker, producer, user, operator";
+const REPORT: &str = "returned, reported, shown, logged or rejected";
+const LIMIT: &str = "\"at most N\", \"maximum number of\" or \"this number of\"";
+
+// Put together here, so that this file keeps its own rules.
+const TOLD: &str = concat!("to", "ld");
+const PHRASES: &[(&[&str], &str)] = &[
+    (&[concat!("no", "body")], ACTOR),
+    (&[concat!("no", "body's")], ACTOR),
+    (&[concat!("some", "body")], ACTOR),
+    (&[concat!("some", "body's")], ACTOR),
+    (&[concat!("who", "ever")], ACTOR),
+    (&["is", TOLD], REPORT),
+    (&["are", TOLD], REPORT),
+    (&["was", TOLD], REPORT),
+    (&["were", TOLD], REPORT),
+    (&["be", TOLD], REPORT),
+    (&["been", TOLD], REPORT),
+    (&["being", TOLD], REPORT),
+    (&["unless", TOLD], "(default: ...)"),
+    (&["so", "often"], LIMIT),
+    (&["so", "many"], LIMIT),
+    (&["at", "the", "most"], LIMIT),
+    (&["answers", "whether"], "\"Returns whether\" or \"Returns `true` if\""),
+    (&[concat!("med", "dle")], ACTOR),
+    (&[concat!("med", "dles")], ACTOR),
+    (&[concat!("med", "dling")], ACTOR),
+];
+
+fn begins_with(tokens: &[(usize, String)], words: &[&str]) -> bool {
+    tokens.len() >= words.len() && tokens.iter().zip(words).all(|((_, it), word)| it == word)
+}
+
+/// The words of a text in lower case, with their lines. Sentences may go over several lines;
+/// punctuation is an empty word.
+fn tokens(text: &str) -> Vec<(usize, String)> {
+    let (mut tokens, mut is_code) = (Vec::new(), false);
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = prose(line);
+        if line.starts_with("```") {
+            is_code = !is_code;
+            tokens.push((number, String::new()));
+            continue;
+        }
+        if is_code {
+            continue;
+        }
+        let mut word = String::new();
+        for c in line.chars() {
+            if c.is_alphanumeric() || c == '_' || c == '\'' {
+                word.extend(c.to_lowercase());
+                continue;
+            }
+            if !word.is_empty() {
+                tokens.push((number, std::mem::take(&mut word)));
+            }
+            if !c.is_whitespace() {
+                tokens.push((number, String::new()));
+            }
+        }
+        if !word.is_empty() {
+            tokens.push((number, word));
+        }
+    }
+    tokens
+}
+
+/// A line without the sign of a comment and of a string that continues.
+fn prose(line: &str) -> &str {
+    let line = line.trim();
+    let line = line.strip_suffix('\\').unwrap_or(line);
+    line.trim_start_matches(['/', '-', '#', '!']).trim_start()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PHRASES, check};
+
+    fn findings(text: &str) -> usize {
+        check("a.rs", text).len()
+    }
+
+    #[test]
+    fn every_phrase_is_found_with_its_line() {
+        for (words, instead) in PHRASES {
+            let phrase = words.join(" ");
+            let found = check("a.md", &format!("One.\nIt {phrase}, it.\n"));
+            assert_eq!(found, [format!("a.md:2: \"{phrase}\": {instead}")]);
+        }
+    }
+
+    #[test]
+    fn a_phrase_may_go_over_lines_and_begin_a_sentence() {
+        for (words, _) in PHRASES.iter().filter(|(words, _)| words.len() > 1) {
+            let (first, rest) = (words[0].to_uppercase(), words[1..].join(" "));
+            assert_eq!(findings(&format!("    /// {first}\n    /// {rest} it")), 1);
+            assert_eq!(findings(&format!("-- {first}\n-- {rest} it")), 1);
+            assert_eq!(findings(&format!("\"a string {first} \\\n    {rest} it\"")), 1);
+        }
+    }
+
+    #[test]
+    fn names_and_sentences_between_are_no_phrase() {
+        for (words, _) in PHRASES {
+            assert_eq!(findings(&format!("fn a_{}_a()", words.join("_"))), 0);
+            if words.len() > 1 {
+                assert_eq!(findings(&format!("It {}. {}", words[0], words[1..].join(" "))), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_code_are_left_out() {
+        for (words, _) in PHRASES {
+            let phrase = words.join(" ");
+            assert_eq!(findings(&format!("/// ```\n/// {phrase}\n/// ```\n/// text")), 0);
+            assert_eq!(findings(&format!("/// ```\n/// code\n/// ```\n/// {phrase}")), 1);
+        }
+    }
+}

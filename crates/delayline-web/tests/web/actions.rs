@@ -134,7 +134,7 @@ async fn a_message_with_a_worker_is_only_asked_to_end() {
     page.has("Leases: 1,").has("The first one ends at <time ");
     let next = post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.leads_to();
     let page = get(&site, &next).await.status(200);
-    page.has("A worker has the message").has("A cancel was requested").lacks("Run now");
+    page.has("A worker holds the message").has("A cancel was requested").lacks("Run now");
     let Found::Live(message) = orders.get("order-1").await.unwrap() else { panic!("it is gone") };
     assert!(matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. }));
     get(&site, "/messages?queue=orders&state=leased").await.status(200).has("cancel requested");

@@ -61,7 +61,8 @@ async fn a_ready_client_sends_works_and_wakes() {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
         handle.stop(PATIENCE);
-        assert_eq!(running.await.unwrap().acked, 10, "{client:?}");
+        let summary = running.await.unwrap();
+        assert_eq!(summary.acked, 10, "{client:?}: {summary:?}");
 
         let connect = Connect::over(client.transport(&url).await.unwrap());
         let connection = connect.clone().connect().await.unwrap();

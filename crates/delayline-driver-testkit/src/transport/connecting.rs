@@ -7,7 +7,7 @@ use delayline_core::{Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::{ConnectOptions, Transport};
 use delayline_test_server::{Certificate, Server, foreign_ca_pem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::{Connect, HEALING, PATIENCE, connected, eval, impatient, increment, options, until};
 
@@ -30,9 +30,11 @@ async fn listener() -> (TcpListener, String) {
 }
 
 pub async fn refused_port_is_unreachable<C: Connect>() {
-    let (listener, url) = listener().await;
-    drop(listener);
-    for url in [url.clone(), url.replace("redis:", "rediss:")] {
+    // Bound, so that no other process gets the port, but not listening.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
+    for url in [format!("redis://{address}"), format!("rediss://{address}")] {
         let mut options = options(&url);
         options.ca_pem = Some(foreign_ca_pem().into());
         let error = refusal::<C>(&options).await;

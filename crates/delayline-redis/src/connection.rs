@@ -10,24 +10,20 @@ use redis::{Cmd, ServerError};
 /// A multiplexed connection: many tasks send requests, and replies arrive in the same order.
 pub struct RedisConnection {
     inner: MultiplexedConnection,
-    /// The task that reads and writes, if we started it.
-    driver: Option<DriverTask>,
+    /// The task that reads and writes, or one that ends with it.
+    pub(crate) driver: DriverTask,
 }
 
 impl RedisConnection {
-    /// A connection whose task belongs to redis-rs.
-    pub(crate) fn new(inner: MultiplexedConnection) -> Self {
-        Self { inner, driver: None }
-    }
-
-    /// A connection driven by this future, in a task of its own.
+    /// A connection that the future `driver` drives, in a new task. If redis-rs drives it already,
+    /// `driver` only has to end with the connection.
     pub(crate) fn driven(
         inner: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         // Requests without a reply may have been executed: redis-rs does not say.
         let lost = |_| Error::new(ErrorKind::ConnectionLost);
-        Self { inner, driver: Some(DriverTask::watch(tokio::spawn(driver), lost)) }
+        Self { inner, driver: DriverTask::watch(tokio::spawn(driver), lost) }
     }
 }
 
@@ -40,12 +36,7 @@ impl Connection for RedisConnection {
             request.arg(arg.as_ref());
         }
         let mut inner = self.inner.clone();
-        let reply = inner.send_packed_command(&request);
-        let reply = match &self.driver {
-            Some(driver) => driver.unless_ended(reply).await?,
-            None => reply.await,
-        };
-        match reply {
+        match self.driver.unless_ended(inner.send_packed_command(&request)).await? {
             Ok(redis::Value::ServerError(error)) => Err(CallError::Reply(line(&error))),
             Ok(value) => converted(value).map_err(CallError::Failed),
             Err(error) if error.kind() == redis::ErrorKind::Parse => {
@@ -57,7 +48,7 @@ impl Connection for RedisConnection {
     }
 
     fn is_closed(&self) -> bool {
-        self.driver.as_ref().is_some_and(DriverTask::has_ended)
+        self.driver.has_ended()
     }
 }
 

@@ -5,8 +5,9 @@ use std::fmt;
 use async_trait::async_trait;
 use delayline_core::Error;
 use delayline_redis_protocol::{Address, ConnectOptions, Dialer, Driver, log_in};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisConnectionInfo};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisConnectionInfo};
+use tokio::sync::oneshot;
 
 use crate::connection::RedisConnection;
 use crate::failure::failure;
@@ -22,7 +23,7 @@ pub struct RedisDriver {
 }
 
 enum Target {
-    /// We connect and log in: every failure has its kind, and a lost connection is noticed.
+    /// We connect and log in: every failure has its kind.
     Options(Box<ConnectOptions>, Dialer),
     /// The client does both.
     Client(Box<Client>),
@@ -35,8 +36,10 @@ impl RedisDriver {
         let address = info.addr().to_string();
         // Off by default, which halves the throughput (redis-rs#2195).
         let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client =
-            Client::open(info.clone().set_tcp_settings(tcp)).map_err(|error| failure(&error))?;
+        // Only with RESP3 does redis-rs take a push sender, which shows the end of a connection.
+        let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let info = info.clone().set_tcp_settings(tcp).set_redis_settings(login);
+        let client = Client::open(info).map_err(|error| failure(&error))?;
         Ok(Self { address, target: Target::Client(Box::new(client)) })
     }
 }
@@ -68,11 +71,18 @@ impl Driver for RedisDriver {
                 Ok(connection)
             }
             Target::Client(client) => {
+                // redis-rs drops the push sender with the connection.
+                let (alive, ended) = oneshot::channel::<()>();
+                let settings = settings().set_push_sender(move |_| {
+                    let _ = &alive;
+                    Ok::<_, SendError>(())
+                });
                 let connection = client
-                    .get_multiplexed_async_connection_with_config(&settings())
+                    .get_multiplexed_async_connection_with_config(&settings)
                     .await
                     .map_err(|error| failure(&error))?;
-                Ok(RedisConnection::new(connection))
+                drop(settings);
+                Ok(RedisConnection::driven(connection, async { drop(ended.await) }))
             }
         }
     }
@@ -91,4 +101,44 @@ fn settings() -> AsyncConnectionConfig {
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(PIPELINE_BUFFER)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use delayline_core::ErrorKind;
+    use delayline_redis_protocol::Connection as _;
+    use delayline_test_server::Server;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_connection_of_a_client_is_noticed_without_a_request() {
+        let server = Server::builder().tcp().start();
+        let driver = RedisDriver::from_client(&Client::open(server.url()).unwrap()).unwrap();
+        let connection = driver.connect().await.unwrap();
+        connection.request("PING", Vec::new()).await.ok().unwrap();
+        assert!(!connection.is_closed());
+
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        let left_behind = connection.driver.unless_ended(pending::<()>());
+        let error = timeout(Duration::from_secs(30), left_behind).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
+        assert!(connection.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_refused_login_of_a_client_is_an_authentication_error() {
+        let server = Server::builder().tcp().password("hunter2").start();
+        for password in ["", "*3", "hunter 2"] {
+            let url = server.url_with_login("", password);
+            let driver = RedisDriver::from_client(&Client::open(url).unwrap()).unwrap();
+            let error = driver.connect().await.err().unwrap();
+            assert_eq!(error.kind(), &ErrorKind::Authentication, "{error}");
+            assert!(!error.to_string().contains("hunter"), "{error}");
+        }
+    }
 }

@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Answers requests and handles what is due, until `stop`.
+/// Answers requests and handles due orders, until `stop`.
 async fn serve(
     orders: Queue<CloseOrder>,
     app: Router,

@@ -142,7 +142,7 @@ fn the_code_of_every_guide_is_compiled() {
     }
 }
 
-/// A guide whose code blocks are programs by themselves, which the documentation tests run.
+/// A guide whose code blocks are complete programs, which the documentation tests run.
 const WITH_OWN_PROGRAMS: &str = "job-types";
 
 /// A guide quotes its example; imports may be grouped in another way, and a part may be public.

@@ -2,54 +2,53 @@
 
 /// Checks the text of a file, without its blocks of code.
 pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
-    if DATA.iter().any(|ending| path.ends_with(ending)) {
+    if LEFT_OUT.iter().any(|ending| path.ends_with(ending)) {
         return Vec::new();
     }
     let tokens = tokens(text);
     let mut findings = Vec::new();
     for (at, (number, _)) in tokens.iter().enumerate() {
-        let phrase = PHRASES.iter().find(|(words, _)| begins_with(&tokens[at..], words));
-        if let Some((words, instead)) = phrase {
-            findings.push(format!("{path}:{number}: \"{}\": {instead}", words.join(" ")));
+        let found = PHRASES.iter().find(|(phrase, _)| begins_with(&tokens[at..], phrase));
+        if let Some((phrase, instead)) = found {
+            findings.push(format!("{path}:{number}: \"{phrase}\": {instead}"));
         }
     }
     findings
 }
 
-/// Records of histories, whose ids are data.
-const DATA: &[&str] = &[".trace"];
+/// Records of histories, whose ids are data, and this list of words.
+const LEFT_OUT: &[&str] = &[".trace", "xtask/src/prose.rs"];
 
 const ACTOR: &str = "name the actor: caller, client, worker, producer, user, operator";
 const REPORT: &str = "returned, reported, shown, logged or rejected";
 const LIMIT: &str = "\"at most N\", \"maximum number of\" or \"this number of\"";
 
-// Put together here, so that this file keeps its own rules.
-const TOLD: &str = concat!("to", "ld");
-const PHRASES: &[(&[&str], &str)] = &[
-    (&[concat!("no", "body")], ACTOR),
-    (&[concat!("no", "body's")], ACTOR),
-    (&[concat!("some", "body")], ACTOR),
-    (&[concat!("some", "body's")], ACTOR),
-    (&[concat!("who", "ever")], ACTOR),
-    (&["is", TOLD], REPORT),
-    (&["are", TOLD], REPORT),
-    (&["was", TOLD], REPORT),
-    (&["were", TOLD], REPORT),
-    (&["be", TOLD], REPORT),
-    (&["been", TOLD], REPORT),
-    (&["being", TOLD], REPORT),
-    (&["unless", TOLD], "(default: ...)"),
-    (&["so", "often"], LIMIT),
-    (&["so", "many"], LIMIT),
-    (&["at", "the", "most"], LIMIT),
-    (&["answers", "whether"], "\"Returns whether\" or \"Returns `true` if\""),
-    (&[concat!("med", "dle")], ACTOR),
-    (&[concat!("med", "dles")], ACTOR),
-    (&[concat!("med", "dling")], ACTOR),
+const PHRASES: &[(&str, &str)] = &[
+    ("nobody", ACTOR),
+    ("nobody's", ACTOR),
+    ("somebody", ACTOR),
+    ("somebody's", ACTOR),
+    ("whoever", ACTOR),
+    ("is told", REPORT),
+    ("are told", REPORT),
+    ("was told", REPORT),
+    ("were told", REPORT),
+    ("be told", REPORT),
+    ("been told", REPORT),
+    ("being told", REPORT),
+    ("unless told", "(default: ...)"),
+    ("so often", LIMIT),
+    ("so many", LIMIT),
+    ("at the most", LIMIT),
+    ("answers whether", "\"Returns whether\" or \"Returns `true` if\""),
+    ("meddle", ACTOR),
+    ("meddles", ACTOR),
+    ("meddling", ACTOR),
 ];
 
-fn begins_with(tokens: &[(usize, String)], words: &[&str]) -> bool {
-    tokens.len() >= words.len() && tokens.iter().zip(words).all(|((_, it), word)| it == word)
+fn begins_with(tokens: &[(usize, String)], phrase: &str) -> bool {
+    let mut tokens = tokens.iter();
+    phrase.split(' ').all(|word| tokens.next().is_some_and(|(_, it)| it == word))
 }
 
 /// The words of a text in lower case, with their lines. Sentences may go over several lines;
@@ -103,8 +102,7 @@ mod tests {
 
     #[test]
     fn every_phrase_is_found_with_its_line() {
-        for (words, instead) in PHRASES {
-            let phrase = words.join(" ");
+        for (phrase, instead) in PHRASES {
             let found = check("a.md", &format!("One.\nIt {phrase}, it.\n"));
             assert_eq!(found, [format!("a.md:2: \"{phrase}\": {instead}")]);
         }
@@ -112,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_phrase_may_go_over_lines_and_begin_a_sentence() {
-        for (words, _) in PHRASES.iter().filter(|(words, _)| words.len() > 1) {
-            let (first, rest) = (words[0].to_uppercase(), words[1..].join(" "));
+        for (first, rest) in PHRASES.iter().filter_map(|(phrase, _)| phrase.split_once(' ')) {
+            let first = first.to_uppercase();
             assert_eq!(findings(&format!("    /// {first}\n    /// {rest} it")), 1);
             assert_eq!(findings(&format!("-- {first}\n-- {rest} it")), 1);
             assert_eq!(findings(&format!("\"a string {first} \\\n    {rest} it\"")), 1);
@@ -122,18 +120,17 @@ mod tests {
 
     #[test]
     fn names_and_sentences_between_are_no_phrase() {
-        for (words, _) in PHRASES {
-            assert_eq!(findings(&format!("fn a_{}_a()", words.join("_"))), 0);
-            if words.len() > 1 {
-                assert_eq!(findings(&format!("It {}. {}", words[0], words[1..].join(" "))), 0);
+        for (phrase, _) in PHRASES {
+            assert_eq!(findings(&format!("fn a_{}_a()", phrase.replace(' ', "_"))), 0);
+            if let Some((first, rest)) = phrase.split_once(' ') {
+                assert_eq!(findings(&format!("It {first}. {rest}")), 0);
             }
         }
     }
 
     #[test]
     fn blocks_of_code_are_left_out() {
-        for (words, _) in PHRASES {
-            let phrase = words.join(" ");
+        for (phrase, _) in PHRASES {
             assert_eq!(findings(&format!("/// ```\n/// {phrase}\n/// ```\n/// text")), 0);
             assert_eq!(findings(&format!("/// ```\n/// code\n/// ```\n/// {phrase}")), 1);
         }

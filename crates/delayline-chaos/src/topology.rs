@@ -1,8 +1,9 @@
 //! Clusters and servers behind sentinels, under load: failovers of every kind, moves of slots, nodes
 //! that come and go.
 //!
-//! No single file has all operations: those that a lost primary acknowledged are missing. So a
-//! history is judged message by message, by the replies that callers got and by their revisions.
+//! No append-only file has all operations, because a lost primary has acknowledged some that no
+//! other server has. So a history is judged message by message, by the replies that callers got and
+//! by their revisions.
 //! `judge` defines what must hold.
 
 mod fault;

@@ -316,7 +316,7 @@ impl<D: Driver> Shared<D> {
     }
 
     /// Applies a view that was requested when the map was `asked`. Returns whether it shows a
-    /// change, or `None` if another change came first: the view may be older than that.
+    /// change, or `None` if the map has changed since: the view may be older than that.
     fn publish(&self, view: &View, asked: &Arc<Nodes<D>>) -> Result<Option<bool>, Error> {
         let (mut outcome, mut nodes) = (Ok(None), Vec::new());
         self.map.send_if_modified(|map| {

@@ -110,7 +110,7 @@ impl Relayer {
     /// destination is something else; and like [`Queue::cancel`]. After one of class
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
     /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) an unknown batch of messages
-    /// may have been moved; the next call moves those that are due next, and none twice.
+    /// may have been moved; the next call moves the next due messages, and none twice.
     pub async fn once(&self) -> Result<Relayed, Error> {
         // A repetition would move the next batch, and report that one alone.
         match self.client.apply_once(&self.op()).await?.reply {

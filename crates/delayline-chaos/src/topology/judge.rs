@@ -1,4 +1,4 @@
-//! What must hold of the replies that callers got, whichever servers have come and gone.
+//! The promises about the replies that callers got, in spite of all failovers.
 
 mod relays;
 

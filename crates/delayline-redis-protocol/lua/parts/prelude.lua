@@ -23,7 +23,7 @@
 --                        every function that is defined costs the call something, used or not.
 --   --@with NAME         The block below is left out where no NAME is declared.
 --   --@ask COMMAND key   fails if the user may not run the command; `all` means every call in the script.
---   --@first COMMAND key  is the first write, which fails by itself, so that it needs no question.
+--   --@first COMMAND key  is the first write. It needs no question: if it fails, nothing has been done.
 --   --@look key          fails if the key holds another type; left out if --@reads names the key.
 
 local unpack = unpack or table.unpack

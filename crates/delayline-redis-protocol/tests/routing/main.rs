@@ -161,7 +161,7 @@ async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
     }
 }
 
-/// No sentinel can be asked while all of them come back at once.
+/// No sentinel can be asked, and then all of them answer again at once.
 #[tokio::test(start_paused = true)]
 async fn many_answers_after_a_silence_wait_for_one_look() {
     let begin = Instant::now();

@@ -253,7 +253,7 @@ impl Draft {
     /// An update has a random token, which this call creates. Sending a clone of this draft again
     /// changes nothing; the library does so itself after a lost reply. That holds as long as
     ///
-    /// - fewer than four other updates of the id came in between,
+    /// - fewer than four other updates of the id were sent in between,
     /// - the message, if it has finished, is still remembered ([G15](crate::guarantees#g15)), and
     /// - the id has not been reused for a message that is no update.
     ///

@@ -21,7 +21,7 @@ impl Schedules {
         let is_dead = match outcome {
             Enqueued::Created { .. } => return Ok(Put::Created),
             // Only a schedule that a scheduler holds can have a change under way.
-            Enqueued::Duplicate { status } if !matches!(status, Status::Dead | Status::Leased) => {
+            Enqueued::Duplicate { status: Status::Scheduled | Status::Ready } => {
                 return Ok(Put::Unchanged);
             }
             Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {

@@ -85,7 +85,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     ///
     /// # Shared state
     ///
-    /// Calls of `handler` overlap, so each call needs a clone of what it uses.
+    /// Calls of `handler` overlap, so each call needs a clone of the state that it uses.
     /// [`with_state`](crate::with_state) gives it one:
     ///
     /// ```
@@ -106,10 +106,9 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// # }
     /// ```
     ///
-    /// An async closure that uses what it has captured, such as
-    /// `async move |job| sum.fetch_add(1)`, does not compile ("async closure does not implement
-    /// `Fn` because it captures state from its environment"): its futures would borrow from the
-    /// closure, and they run in tasks of their own.
+    /// An async closure that uses captured state, such as `async move |job| sum.fetch_add(1)`, does
+    /// not compile ("async closure does not implement `Fn` because it captures state from its
+    /// environment"): its futures would borrow from the closure, but each runs in its own task.
     ///
     /// # Cancel safety
     ///

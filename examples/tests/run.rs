@@ -33,11 +33,12 @@ const YOUR_CLIENT: (&str, [&str; 2]) = ("your-redis-client", ["redis_client", "f
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 12] = [
+const WITHOUT_PROGRAM: [&str; 13] = [
     "chains",
     "dashboard",
     "webhooks",
     "middleware",
+    "not-offered",
     "observe",
     "one-message-per-id",
     "other-languages",

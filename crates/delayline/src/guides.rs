@@ -23,6 +23,7 @@
 //! - [Traces: from the request to the handler](traces)
 //! - [A web service with a queue](web_service)
 //! - [Webhooks](webhooks)
+//! - [What is not offered](not_offered)
 //! - [Write your own backend](write_your_own_backend)
 //! - [Your Redis client](your_redis_client)
 //!
@@ -59,6 +60,10 @@ pub mod many_producers_and_consumers {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/middleware.md")]
 pub mod middleware {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/not-offered.md")]
+pub mod not_offered {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/observe.md")]

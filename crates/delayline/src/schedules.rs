@@ -226,7 +226,8 @@ impl Schedules {
     /// Removes a schedule, and cancels the messages that it has created ahead. Returns `false` if
     /// there is none of this name.
     ///
-    /// If a scheduler holds the schedule now, it is removed when that has finished.
+    /// If a scheduler holds the schedule now, it is removed when that has finished. If the scheduler
+    /// is dead, it is removed when the lease expires.
     ///
     /// # Cancel safety
     ///
@@ -234,7 +235,8 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::cancel`].
+    /// Like [`Queue::cancel`]. [`ErrorKind::Timeout`] as of [`pause`](Self::pause): the schedule is
+    /// removed all the same.
     pub async fn remove(&self, name: &str) -> Result<bool, Error> {
         let old = self.spec(name).await?;
         let removed = match self.queue.cancel(name).await? {
@@ -317,7 +319,7 @@ impl Schedules {
     /// # Errors
     ///
     /// Like [`Queue::reschedule_at`]. [`ErrorKind::Timeout`] if a scheduler holds the schedule for
-    /// more than five seconds.
+    /// more than 35 seconds, which is longer than its lease by default.
     pub async fn pause(&self, name: &str) -> Result<bool, Error> {
         let Some(spec) = self.spec(name).await? else { return Ok(false) };
         let paused = self.move_to(name, PAUSED_MS).await?;
@@ -438,24 +440,33 @@ impl Schedules {
 
     /// Moves a schedule to another due time, also one that a scheduler is about to finish with.
     async fn move_to(&self, name: &str, due: u64) -> Result<bool, Error> {
+        let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
             match self.queue.reschedule_at(name, system_time(due)).await? {
                 Rescheduled::Done { .. } => return Ok(true),
-                Rescheduled::InFlight => self.settled(name).await?,
+                Rescheduled::InFlight => {}
                 _ => return Ok(false),
             }
+            if tokio::time::Instant::now() >= give_up {
+                return Err(delayline_core::Error::new(ErrorKind::Timeout).into());
+            }
+            tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Waits until no scheduler holds the schedule.
+    /// Waits until no scheduler holds the schedule. A dead one no longer holds it when its lease has
+    /// expired, also if no scheduler is there to find that out.
     async fn settled(&self, name: &str) -> Result<(), Error> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let held = match self.queue.get(name).await? {
-                Found::Live(message) => matches!(message.info.state, MessageState::Leased { .. }),
-                _ => false,
+            let held_until = match self.queue.get(name).await? {
+                Found::Live(message) => match message.info.state {
+                    MessageState::Leased { deadline, .. } => deadline.as_ms(),
+                    _ => 0,
+                },
+                _ => 0,
             };
-            if !held {
+            if held_until <= self.now().await? {
                 return Ok(());
             }
             if tokio::time::Instant::now() >= give_up {
@@ -511,6 +522,7 @@ const MAX_PAYLOAD_BYTES: usize = 15 * 1024;
 /// How many schedules one call looks up.
 const LOOK_UP: usize = 256;
 const SLOTS: usize = 64;
-/// How long to wait for a scheduler that holds a schedule.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a scheduler that holds a schedule: a dead one holds it for its lease, which
+/// is 30 s by default.
+const PATIENCE: Duration = Duration::from_secs(35);
 const POLL: Duration = Duration::from_millis(20);

@@ -4,7 +4,8 @@
 #![cfg(all(feature = "testing", feature = "schedules"))]
 
 use std::collections::BTreeMap;
-use std::future::ready;
+use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -377,4 +378,50 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
             r#"{"every_ms":60000,"queue":"work","payload":"tick"}"#,
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedules_of_a_dead_scheduler_can_be_changed_and_removed() {
+    for lives in [false, true] {
+        let world = World::new().await;
+        let schedules = &world.schedules;
+        for name in ["changed", "removed"] {
+            schedules.put(name, &every(MINUTE).lead(Duration::ZERO).unwrap()).await.unwrap();
+        }
+        world.test.advance(MINUTE);
+        // It dies with both in its hands.
+        let worker = schedules.worker().build().unwrap();
+        let (claimed, mut handled) = tokio::sync::mpsc::unbounded_channel();
+        let dead = tokio::spawn(worker.run(move |_: Job<Spec>| {
+            let _ = claimed.send(());
+            pending::<Result<Outcome, Infallible>>()
+        }));
+        for _ in 0..2 {
+            handled.recv().await.unwrap();
+        }
+        dead.abort();
+        let _ = dead.await;
+
+        let hourly = every(HOUR).lead(Duration::ZERO).unwrap();
+        let change = async { schedules.put("changed", &hourly).await.unwrap() };
+        let remove = async { schedules.remove("removed").await.unwrap() };
+        let pass_of_time = async {
+            for _ in 0..34 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                world.test.advance(Duration::from_secs(1));
+                if lives {
+                    world.run_for(Duration::ZERO).await;
+                }
+            }
+        };
+        let (put, removed, ()) = tokio::join!(change, remove, pass_of_time);
+        assert_eq!((put, removed), (Put::Changed, true));
+        world.run_for(MINUTE * 2).await;
+        let left: Vec<_> =
+            schedules.list().await.unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(left, ["changed"]);
+        assert_eq!(world.sent(), [], "the specs that were replaced sent something");
+        world.run_for(HOUR).await;
+        assert_eq!(world.sent().len(), 1);
+    }
 }

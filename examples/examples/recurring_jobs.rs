@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use delayline::schedules::{Overlap, Schedules, Spec};
 use delayline::{Connection, Error, Job, Queue, Worker};
+use tokio::sync::Notify;
 
 /// How long handlers may go on when their worker stops.
 const GRACE: Duration = Duration::from_secs(10);
@@ -35,11 +36,15 @@ async fn declare(schedules: &Schedules) -> Result<(), Error> {
     Ok(())
 }
 
-/// A scheduler, which can run in any number of processes.
-async fn run_scheduler(connection: Connection) -> Result<(), Error> {
+/// A scheduler, which can run in any number of processes. `stop` ends it with all its schedules
+/// released: in most programs it is [`delayline::shutdown_signal`].
+async fn run_scheduler(
+    connection: Connection,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let schedules = Schedules::open_named(&connection, "example/schedules").await?;
     let worker = schedules.worker().build()?;
-    worker.run(schedules.handler()).await;
+    worker.run_until(stop, schedules.handler()).await;
     Ok(())
 }
 
@@ -53,10 +58,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The next process that starts declares the same, and changes nothing.
     declare(&schedules).await?;
 
-    let schedulers = [
-        tokio::spawn(run_scheduler(connection.clone())),
-        tokio::spawn(run_scheduler(connection.clone())),
-    ];
+    let stop_schedulers = Arc::new(Notify::new());
+    let schedulers = [(); 2].map(|()| {
+        let stop = Arc::clone(&stop_schedulers).notified_owned();
+        tokio::spawn(run_scheduler(connection.clone(), stop))
+    });
 
     // The jobs themselves are messages like any other.
     let sync: Queue<String> = connection.queue("example/sync").await?;
@@ -76,8 +82,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while seen.lock().map_or(0, |seen| seen.len()) < 3 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    stop_schedulers.notify_waiters();
     for scheduler in schedulers {
-        scheduler.abort();
+        scheduler.await??;
     }
     stop.stop(GRACE);
     run.await?;

@@ -18,6 +18,8 @@ mod guides {
     mod many_producers_and_consumers {}
     #[doc = include_str!("../../crates/delayline/docs/guides/plain-fifo.md")]
     mod plain_fifo {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/one-at-a-time.md")]
+    mod one_at_a_time {}
     #[doc = include_str!("../../crates/delayline/docs/guides/replace-a-poller.md")]
     mod replace_a_poller {}
     #[doc = include_str!("../../crates/delayline/docs/guides/rolling-deploys.md")]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use delayline_test_server::Server;
 
 /// Those that take the URL of a server.
-const ON_A_SERVER: [&str; 11] = [
+const ON_A_SERVER: [&str; 12] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
     "defer_on_a_lock_conflict",
@@ -23,6 +23,7 @@ const ON_A_SERVER: [&str; 11] = [
     "recurring_jobs",
     "rolling_deploys",
     "job_types",
+    "one_at_a_time",
     "web_service",
 ];
 
@@ -87,6 +88,11 @@ fn replace_a_poller() {
 #[test]
 fn job_types() {
     runs_anywhere("job_types");
+}
+
+#[test]
+fn one_at_a_time() {
+    runs_anywhere("one_at_a_time");
 }
 
 #[test]

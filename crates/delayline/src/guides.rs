@@ -8,6 +8,7 @@
 //! - [Many producers, many consumers](many_producers_and_consumers)
 //! - [Middleware](middleware)
 //! - [Observe: is it late, since when, and why?](observe)
+//! - [One at a time for each customer](one_at_a_time)
 //! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
 //! - [Other languages: pull, webhook, command, relay](other_languages)
 //! - [A plain FIFO queue](plain_fifo)
@@ -68,6 +69,10 @@ pub mod not_offered {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/observe.md")]
 pub mod observe {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/one-at-a-time.md")]
+pub mod one_at_a_time {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/one-message-per-id.md")]

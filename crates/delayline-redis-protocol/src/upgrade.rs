@@ -99,6 +99,31 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         self.convert(conversions, PAGE).await
     }
 
+    /// Converts the queue to the last layout of `conversions`, and calls `progress` after each page.
+    /// Does nothing if the queue has that layout, or does not exist.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue stays as far as it is. Call again to continue, from any
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// Like [`upgrade_page`](Self::upgrade_page).
+    pub async fn upgrade(
+        &self,
+        conversions: &[Conversion],
+        mut progress: impl FnMut(&Upgrade),
+    ) -> Result<Upgrade, Error> {
+        loop {
+            let upgrade = self.upgrade_page(conversions).await?;
+            progress(&upgrade);
+            if !upgrade.is_needed() {
+                return Ok(upgrade);
+            }
+        }
+    }
+
     async fn convert(&self, conversions: &[Conversion], limit: usize) -> Result<Upgrade, Error> {
         let layout = self.run(self.keys(), &UPGRADE, &[], None).await;
         let layout = layout.map_err(CallError::into_error).and_then(decode_layout)?;

@@ -210,16 +210,9 @@ impl Connection {
     pub async fn upgrade_queue(
         &self,
         name: &str,
-        mut progress: impl FnMut(&Upgrade),
+        progress: impl FnMut(&Upgrade),
     ) -> Result<Upgrade, Error> {
-        let queue = self.any_layout(name).await?;
-        loop {
-            let upgrade = queue.upgrade_page(conversions()).await?;
-            progress(&upgrade);
-            if !upgrade.is_needed() {
-                return Ok(upgrade);
-            }
-        }
+        Ok(self.any_layout(name).await?.upgrade(conversions(), progress).await?)
     }
 
     async fn any_layout(&self, name: &str) -> Result<ScriptBackend<dyn Transport>, Error> {

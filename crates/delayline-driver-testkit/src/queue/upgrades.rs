@@ -44,17 +44,16 @@ pub async fn seen(queue: &impl Backend, ids: &[MessageId]) -> Vec<Reply> {
     all
 }
 
-/// Converts a queue to its end; answers in how many pages.
+/// Converts a queue to its end, and returns in how many pages. Each page shows progress.
 pub async fn upgraded<T: Transport>(queue: &ScriptBackend<T>) -> usize {
-    let conversions = conversions();
-    for pages in 1..100 {
-        let state = queue.upgrade_page(&conversions).await.unwrap();
-        if !state.is_needed() {
-            assert!(!state.begun && state.version == NEXT, "{state:?}");
-            return pages;
-        }
-    }
-    panic!("it goes on for ever");
+    let mut pages: Vec<Upgrade> = Vec::new();
+    let done = queue.upgrade(&conversions(), |page| pages.push(*page)).await.unwrap();
+    assert!(!done.begun && done.version == NEXT && !done.is_needed(), "{done:?}");
+    let (last, begun) = pages.split_last().unwrap();
+    assert_eq!(*last, done);
+    assert!(begun.iter().all(|page| page.begun && page.is_needed()), "{pages:?}");
+    assert!(begun.is_sorted_by_key(|page| page.seen), "{pages:?}");
+    pages.len()
 }
 
 /// Each message is claimed or dead, and what is claimed is acked; nothing is left.

@@ -14,6 +14,7 @@ mod simulation;
 mod times;
 mod topology;
 mod trace;
+mod upgrade;
 mod web;
 
 pub use arguments::arguments;
@@ -28,13 +29,14 @@ pub use simulation::simulation;
 pub use times::times;
 pub use topology::topology;
 pub use trace::trace;
+pub use upgrade::upgrade;
 pub use web::web;
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("arguments", arguments),
     ("connect_url", connect_url),
     ("error_line", error_line),
@@ -47,5 +49,6 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("times", times),
     ("topology", topology),
     ("trace", trace),
+    ("upgrade", upgrade),
     ("web", web),
 ];

@@ -34,7 +34,7 @@ fn lint(shell: &Shell) -> Result<()> {
     step("dependency audit", || deny::check(shell))?;
     step("lints", || lints(shell))?;
     step("lints of every feature", || feature_lints(shell))?;
-    step("lints of fuzzers and peers", || lints_apart(shell))?;
+    step("lints of fuzzers, peers and the outbox", || lints_apart(shell))?;
     step("documentation", || docs(shell))?;
     step("the oldest compiler", || msrv::check(shell))
 }
@@ -83,8 +83,10 @@ fn lints_apart(shell: &Shell) -> Result<()> {
     let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
     let programs = ["--features", "programs", "--all-targets"];
     cmd!(shell, "cargo clippy --locked {fuzz...} {programs...} -- -D warnings").run()?;
-    let peers = ["--manifest-path", "benches/peers/Cargo.toml", "--all-targets"];
-    cmd!(shell, "cargo clippy --locked {peers...} -- -D warnings").run()?;
+    for manifest in ["benches/peers/Cargo.toml", "examples/outbox/Cargo.toml"] {
+        let programs = ["--manifest-path", manifest, "--all-targets"];
+        cmd!(shell, "cargo clippy --locked {programs...} -- -D warnings").run()?;
+    }
     Ok(())
 }
 

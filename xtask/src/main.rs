@@ -23,6 +23,7 @@ mod monitoring;
 mod msrv;
 mod mutants;
 mod notes;
+mod outbox;
 mod package;
 mod peers;
 mod programs;
@@ -100,6 +101,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "consumers") => consumers::run(shell),
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
+        ("prove", "outbox") => outbox::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
         ("release", "package") => package::run(shell, args),
@@ -194,6 +196,11 @@ cargo xtask prove monitoring
     Let promtool read the alerts, the expressions of the Grafana dashboard and the configuration in
     examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
     may.
+
+cargo xtask prove outbox
+    Kill processes between the commit of a transaction and the send, and between the send and the
+    deletion of its row. Every committed order must be handled once. Starts a private PostgreSQL;
+    installs Debian's where it may.
 
 cargo xtask prove cost [REVISION ...]
     Count files and lines by kind, and the files, places and lines that name features which stand for

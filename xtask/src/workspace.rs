@@ -36,8 +36,13 @@ pub(crate) struct Package {
 }
 
 /// The workspace, and those that stand apart because daily builds do not need what they need.
-pub(crate) const MANIFESTS: [&str; 4] =
-    ["Cargo.toml", "fuzz/Cargo.toml", "benches/peers/Cargo.toml", "browser/Cargo.toml"];
+pub(crate) const MANIFESTS: [&str; 5] = [
+    "Cargo.toml",
+    "fuzz/Cargo.toml",
+    "benches/peers/Cargo.toml",
+    "browser/Cargo.toml",
+    "examples/outbox/Cargo.toml",
+];
 
 /// What `cargo run` says, under a name of our own.
 const MANIFEST_DIR: &str = "XTASK_MANIFEST_DIR";

@@ -11,6 +11,7 @@
 //! - [One at a time for each customer](one_at_a_time)
 //! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
 //! - [Other languages: pull, webhook, command, relay](other_languages)
+//! - [Send exactly if the transaction commits](outbox)
 //! - [A plain FIFO queue](plain_fifo)
 //! - [Recurring jobs](recurring_jobs)
 //! - [Relay to a list or stream](relay)
@@ -81,6 +82,10 @@ pub mod one_message_per_id {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/other-languages.md")]
 pub mod other_languages {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/outbox.md")]
+pub mod outbox {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/plain-fifo.md")]

@@ -1,0 +1,152 @@
+#![doc = include_str!("../../../crates/delayline/docs/guides/outbox.md")]
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use delayline::{Enqueued, Queue};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::{PgListener, PgPool};
+use sqlx::{PgConnection, Postgres, Transaction};
+use tokio::time::{sleep, timeout};
+
+/// Any error.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Messages that one batch sends.
+pub const BATCH: i64 = 500;
+
+/// How long the loop waits for a notification of PostgreSQL before it looks at the table.
+pub const POLL: Duration = Duration::from_secs(5);
+
+/// The message: an order is to be closed unless it is paid.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CloseOrder {
+    /// The order's number.
+    pub order: i64,
+}
+
+/// Creates the tables.
+///
+/// # Errors
+///
+/// Those of the database.
+pub async fn create_tables(pool: &PgPool) -> Result<(), Error> {
+    sqlx::raw_sql(include_str!("outbox.sql")).execute(pool).await?;
+    Ok(())
+}
+
+/// Places an order and, in the same transaction, a message that closes it after `delay`.
+///
+/// # Errors
+///
+/// Those of the database. An order of this number may exist already.
+pub async fn place(
+    tx: &mut Transaction<'_, Postgres>,
+    order: i64,
+    delay: Duration,
+) -> Result<(), Error> {
+    sqlx::query("INSERT INTO orders (number) VALUES ($1)").bind(order).execute(&mut **tx).await?;
+    add(tx, &CloseOrder { order }, delay).await
+}
+
+/// Adds a message to the outbox. It is sent if, and only if, the caller's transaction commits.
+async fn add(tx: &mut PgConnection, message: &CloseOrder, delay: Duration) -> Result<(), Error> {
+    let payload = serde_json::to_string(message)?;
+    sqlx::query(
+        "INSERT INTO outbox (payload, due)
+         VALUES ($1::jsonb, now() + make_interval(secs => $2))",
+    )
+    .bind(payload)
+    .bind(delay.as_secs_f64())
+    .execute(&mut *tx)
+    .await?;
+    // PostgreSQL notifies listeners when the transaction commits, and not before.
+    sqlx::query("NOTIFY outbox").execute(tx).await?;
+    Ok(())
+}
+
+/// A row of the outbox: number, id, payload, and due time in milliseconds since 1970.
+pub type Row = (i64, String, String, i64);
+
+/// Locks the first rows that no other sender has locked.
+///
+/// # Errors
+///
+/// Those of the database.
+pub async fn take(tx: &mut Transaction<'_, Postgres>) -> Result<Vec<Row>, Error> {
+    let rows = sqlx::query_as(
+        "SELECT seq, id::text, payload::text, ceil(extract(epoch FROM due) * 1000)::bigint
+         FROM outbox ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED",
+    );
+    Ok(rows.bind(BATCH).fetch_all(&mut **tx).await?)
+}
+
+/// Sends rows under their ids, and returns the numbers of those that the queue has now.
+///
+/// # Errors
+///
+/// A payload that cannot be read, and the first error of the queue if it took none.
+pub async fn send(queue: &Queue<CloseOrder>, rows: &[Row]) -> Result<Vec<i64>, Error> {
+    let mut drafts = Vec::new();
+    for (_, id, payload, due) in rows {
+        let message: CloseOrder = serde_json::from_str(payload)?;
+        let due = UNIX_EPOCH + Duration::from_millis(u64::try_from(*due)?);
+        drafts.push(queue.message(&message).id(id.as_str()).due_at(due));
+    }
+    let mut sent = Vec::new();
+    for ((seq, id, ..), result) in rows.iter().zip(queue.send_many(drafts).await) {
+        match result {
+            // A duplicate was sent by a process that died before it deleted the row.
+            Ok(it) if !matches!(it.outcome, Enqueued::Conflict { .. }) => sent.push(*seq),
+            Ok(it) => eprintln!("row {seq} stays, since {id} is another message: {:?}", it.outcome),
+            Err(error) if sent.is_empty() => return Err(error.into()),
+            Err(error) => eprintln!("row {seq} stays for now: {error}"),
+        }
+    }
+    Ok(sent)
+}
+
+/// Deletes rows that were sent.
+///
+/// # Errors
+///
+/// Those of the database.
+pub async fn delete(tx: &mut Transaction<'_, Postgres>, sent: &[i64]) -> Result<(), Error> {
+    sqlx::query("DELETE FROM outbox WHERE seq = ANY($1)").bind(sent).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Sends one batch, and returns how many rows it sent.
+///
+/// # Errors
+///
+/// Those of the database and of the queue. The rows stay, and the next batch repeats them.
+pub async fn send_batch(pool: &PgPool, queue: &Queue<CloseOrder>) -> Result<usize, Error> {
+    let mut tx = pool.begin().await?;
+    let rows = take(&mut tx).await?;
+    let sent = send(queue, &rows).await?;
+    delete(&mut tx, &sent).await?;
+    tx.commit().await?;
+    Ok(sent.len())
+}
+
+/// Sends what is in the outbox, for ever. Several processes may run it.
+///
+/// # Errors
+///
+/// The listener cannot be started. Later errors are printed, and the loop continues.
+pub async fn run(pool: PgPool, queue: Queue<CloseOrder>) -> Result<(), Error> {
+    let mut commits = PgListener::connect_with(&pool).await?;
+    commits.listen("outbox").await?;
+    loop {
+        match send_batch(&pool, &queue).await {
+            Ok(0) => {}
+            Ok(_) => continue,
+            Err(error) => eprintln!("the outbox waits: {error}"),
+        }
+        // A notification is lost if the connection breaks, hence the time limit.
+        if let Ok(Err(error)) = timeout(POLL, commits.recv()).await {
+            eprintln!("no notifications: {error}");
+            sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask prove outbox`.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use xshell::{Shell, cmd};
+
+use crate::redis_server;
+
+/// Kills processes around the transactions of the outbox example, and counts its messages.
+///
+/// In a workspace of its own, because nothing else needs a driver for SQL databases.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+    ensure!(args.is_empty(), "`outbox` takes no arguments");
+    let server = redis_server::ensure(shell)?;
+    let _server = shell.push_env("REDIS_SERVER_BIN", &server);
+    let is_there = redis_server::on_path("initdb") || Path::new(DEBIAN).is_dir();
+    if !is_there && shell.var_os("POSTGRES_BIN").is_none() {
+        redis_server::install(shell, "postgresql")?;
+    }
+    let outbox = ["--locked", "--quiet", "--manifest-path", "examples/outbox/Cargo.toml"];
+    cmd!(shell, "cargo test {outbox...} -- --nocapture").run()?;
+    Ok(())
+}
+
+/// Where Debian has the programs of PostgreSQL, by version.
+const DEBIAN: &str = "/usr/lib/postgresql";

@@ -1,8 +1,8 @@
 //! Job types and shared state: several types of messages in one queue, each with its own handler.
 //!
 //! Closing an order sends a text to its customer, in one step. Both handlers share the state of the
-//! program, which is a pool of database connections in yours. A handler's error decides what becomes
-//! of its message.
+//! program, which is a pool of database connections in yours. A handler's error decides what
+//! becomes of its message.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example job_types

@@ -81,8 +81,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Makes the one reminder of a shop due a week from now, whatever the queue knows of it. Called after
-/// every upload; calling it twice does no harm.
+/// Makes the one reminder of a shop due a week from now, whatever the queue knows of it. Called
+/// after every upload; calling it twice does no harm.
 async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
     let draft = queue.message(&Remind { shop }).id(id(shop)?).due_in(QUIET);
     let sent = draft.or_reschedule().send().await?;

@@ -1,8 +1,8 @@
 //! A rolling deploy: workers of the old and of the new version of a program share a queue.
 //!
-//! The new version sends a kind of message that the old one cannot decode, and has renamed a field. A
-//! message that a worker cannot decode counts as a failure and is retried with backoff, so it waits
-//! for a worker of the new version.
+//! The new version sends a kind of message that the old one cannot decode, and has renamed a field.
+//! A message that a worker cannot decode counts as a failure and is retried with backoff, so it
+//! waits for a worker of the new version.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example rolling_deploys

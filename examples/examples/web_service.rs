@@ -2,8 +2,8 @@
 //!
 //! `POST /orders/7` places an order, which is closed unless it is paid in time (here one second, in
 //! production half an hour). `DELETE /orders/7` is the payment. `GET /ready` tells a load balancer
-//! whether the queue can be reached, and the dashboard is at `/admin/q`, with metrics for Prometheus
-//! at `/admin/q/metrics`.
+//! whether the queue can be reached, and the dashboard is at `/admin/q`, with metrics for
+//! Prometheus at `/admin/q/metrics`.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example web_service

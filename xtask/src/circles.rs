@@ -1,8 +1,8 @@
 //! No circles between the files of a crate, so that each file can be read after those that it uses.
 //!
-//! File A uses file B if A names something that B defines, in a `use`, a path or a macro's arguments.
-//! Tests do not count. A module that only declares its children and re-exports their names uses none of
-//! them: a file that takes such a name from the parent uses the child.
+//! File A uses file B if A names something that B defines, in a `use`, a path or a macro's
+//! arguments. Tests do not count. A module that only declares its children and re-exports their
+//! names uses none of them: a file that takes such a name from the parent uses the child.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

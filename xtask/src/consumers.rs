@@ -16,8 +16,8 @@ use crate::{redis_server, workspace};
 /// What a consumer prints of the messages that are sent.
 const EXPECTED: [&str; 3] = ["order-1 first", "order-2 second", "order-3 third"];
 
-/// Runs the consumers of crates/delayline/docs/guides/relay.md as they are printed there, on a stream that a relay
-/// feeds. Gets their packages from PyPI and npm, below the target directory.
+/// Runs the consumers of crates/delayline/docs/guides/relay.md as they are printed there, on a
+/// stream that a relay feeds. Gets their packages from PyPI and npm, below the target directory.
 pub(crate) fn run(shell: &Shell) -> Result<()> {
     redis_server::ensure(shell)?;
     let guide = shell.read_file("crates/delayline/docs/guides/relay.md")?;

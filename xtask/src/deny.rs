@@ -1,4 +1,5 @@
-//! cargo-deny: licences, banned crates, duplicates, sources and advisories, as `deny.toml` has them.
+//! cargo-deny: licences, banned crates, duplicates, sources and advisories, as `deny.toml` has
+//! them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

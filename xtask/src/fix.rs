@@ -17,8 +17,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     write_generated(shell)
 }
 
-/// Writes the scripts as servers get them, the tables of the wire page and, if there is none of this schema
-/// version, the golden data. `cargo xtask test` compares them.
+/// Writes the scripts as servers get them, the tables of the wire page and, if there is none of
+/// this schema version, the golden data. `cargo xtask test` compares them.
 pub(crate) fn write_generated(shell: &Shell) -> Result<()> {
     let _write = shell.push_env("DELAYLINE_WRITE", "1");
     let test = ["test", "--quiet", "-p", "delayline-redis-protocol", "--all-features", "--test"];

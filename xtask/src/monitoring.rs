@@ -1,4 +1,5 @@
-//! `cargo xtask prove monitoring`: alerts, dashboard and the example's configuration as Prometheus reads them.
+//! `cargo xtask prove monitoring`: alerts, dashboard and the example's configuration as Prometheus
+//! reads them.
 //!
 //! That their metrics and labels exist is a test of `delayline-web`.
 

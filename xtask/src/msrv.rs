@@ -7,8 +7,8 @@ use crate::workspace;
 
 /// Compiles with it what users build. Tests may need the stable toolchain.
 ///
-/// A machine that cannot get the compiler says so: dependencies declare theirs, and clippy knows what
-/// the standard library has had since when, so most mistakes are found without it.
+/// A machine that cannot get the compiler says so: dependencies declare theirs, and clippy knows
+/// what the standard library has had since when, so most mistakes are found without it.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let version = workspace::rust_version(shell)?;
     let there = cmd!(shell, "rustup run {version} rustc --version").quiet().ignore_stdout();

@@ -1,6 +1,6 @@
-//! `cargo xtask prove mutants`: a sample of all small changes to a crate, each of which a test should
-//! catch. cargo-mutants makes and runs them; here is what it lacks: a sample that a seed decides,
-//! two stages of tests, and going on where a run was stopped.
+//! `cargo xtask prove mutants`: a sample of all small changes to a crate, each of which a test
+//! should catch. cargo-mutants makes and runs them; here is what it lacks: a sample that a seed
+//! decides, two stages of tests, and going on where a run was stopped.
 
 use std::collections::BTreeMap;
 use std::fs;

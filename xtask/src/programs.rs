@@ -59,8 +59,8 @@ pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
     Ok(programs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Runs `programs` with the arguments `args`, as many at a time as the machine has cores, since most
-/// tests wait for servers and timers. All of them run, even if one fails.
+/// Runs `programs` with the arguments `args`, as many at a time as the machine has cores, since
+/// most tests wait for servers and timers. All of them run, even if one fails.
 ///
 /// Each writes into a file, which is printed when the program has ended: so their lines don't mix,
 /// and a process that a test leaves behind cannot hold the run up.

@@ -17,9 +17,10 @@ const MESSAGES: usize = 100;
 /// More than a busy machine takes for them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the command of an earlier version and of this one on one queue, at the same time. The earlier ones are
-/// the tags, branches or commits in `args`, otherwise the last release. They are built from the repository,
-/// below the target directory, with the dependencies that they were released with.
+/// Runs the command of an earlier version and of this one on one queue, at the same time. The
+/// earlier ones are the tags, branches or commits in `args`, otherwise the last release. They are
+/// built from the repository, below the target directory, with the dependencies that they were
+/// released with.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     redis_server::ensure(shell)?;
     let revisions = match args {

@@ -14,7 +14,8 @@ use crate::witness::words;
 /// Where an operation has put messages.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// For each message that it touched, its score in the index afterwards; `None` if it is not there.
+    /// For each message that it touched, its score in the index afterwards; `None` if it is not
+    /// there.
     places: BTreeMap<MessageId, Option<u64>>,
     /// What it has put into lists and streams that are no part of the queue, in order.
     elements: Vec<Put>,

@@ -217,7 +217,8 @@ impl Adversary<'_> {
         }
     }
 
-    /// Sets the clock as far forward as it ever was, so that nothing is due later than it was to be.
+    /// Sets the clock as far forward as it ever was, so that nothing is due later than it was to
+    /// be.
     pub(crate) fn heal_clock(&mut self) {
         self.step_clock(self.furthest_step_ms);
     }
@@ -239,7 +240,8 @@ impl Adversary<'_> {
         self.with_server(Server::restart).await
     }
 
-    /// No call is made while the server is down, so every reply belongs to the time before or after.
+    /// No call is made while the server is down, so every reply belongs to the time before or
+    /// after.
     async fn kill_and_lose(&mut self, bytes: usize) -> Result<()> {
         self.with_server(Server::kill).await?;
         let setting = Arc::clone(&self.setting);

@@ -1,5 +1,5 @@
-//! Clusters and servers behind sentinels, under load: failovers of every kind, moves of slots, nodes
-//! that come and go.
+//! Clusters and servers behind sentinels, under load: failovers of every kind, moves of slots,
+//! nodes that come and go.
 //!
 //! No append-only file has all operations, because a lost primary has acknowledged some that no
 //! other server has. So a history is judged message by message, by the replies that callers got and
@@ -74,8 +74,8 @@ pub struct Stage {
 /// What a fault came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Struck {
-    /// From the moment when a new primary took itself for one, or else when the fault was taken away,
-    /// until the last of the queues concerned answered again.
+    /// From the moment when a new primary took itself for one, or else when the fault was taken
+    /// away, until the last of the queues concerned answered again.
     pub recovery: Duration,
     /// How often a second a process asked the server that it asked most who serves what.
     pub asked_a_second: f64,
@@ -119,8 +119,8 @@ impl Stage {
         Self::start_in(None, kind, chance).await
     }
 
-    /// Starts the same with servers that have a network of their own, so that they can be cut off from
-    /// each other.
+    /// Starts the same with servers that have a network of their own, so that they can be cut off
+    /// from each other.
     ///
     /// # Errors
     ///

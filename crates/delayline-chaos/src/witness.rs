@@ -36,9 +36,9 @@ impl AppendOnlyFile {
         Ok(usize::try_from(std::fs::metadata(&self.path)?.len())?)
     }
 
-    /// Loses the end of the file, and what is left of the last transaction, as `redis-check-aof --fix`
-    /// does. Redis 7 itself leaves an opened MULTI behind, and executes what follows it at the start
-    /// after the next (<https://github.com/valkey-io/valkey/pull/4342>).
+    /// Loses the end of the file, and what is left of the last transaction, as `redis-check-aof
+    /// --fix` does. Redis 7 itself leaves an opened MULTI behind, and executes what follows it at
+    /// the start after the next (<https://github.com/valkey-io/valkey/pull/4342>).
     pub(crate) fn lose_tail(&self, bytes: usize) -> Result<()> {
         let mut text = self.read()?;
         text.truncate(text.len().saturating_sub(bytes));

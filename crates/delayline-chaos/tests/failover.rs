@@ -1,5 +1,5 @@
-//! One fault after another on a cluster and behind sentinels, under the load of both drivers. By name
-//! only, because it takes minutes:
+//! One fault after another on a cluster and behind sentinels, under the load of both drivers. By
+//! name only, because it takes minutes:
 //!
 //! ```sh
 //! cargo xtask test -p delayline-chaos --test failover -- --test-threads 1 --skip newer
@@ -68,7 +68,8 @@ faults!(Sentinel, sentinel:
     a_sentinel_is_frozen = FreezeSentinel,
 );
 
-// On Redis 8.6 and Valkey 9: cargo xtask test --server NAME -p delayline-chaos --test failover newer
+// On Redis 8.6 and Valkey 9: cargo xtask test --server NAME -p delayline-chaos --test failover
+// newer
 faults!(Cluster, newer_cluster: a_slot_moves_at_once = MoveAtOnce,);
 // On Valkey 9.
 faults!(Sentinel, newer_sentinel: an_operator_hands_over = HandOver,);

@@ -1,6 +1,6 @@
-//! Servers that do not reach each other, under the load of both drivers: a primary with the minority, a
-//! primary whose packets are lost, a slow link. Where network namespaces are not permitted, the tests say so
-//! and are skipped.
+//! Servers that do not reach each other, under the load of both drivers: a primary with the
+//! minority, a primary whose packets are lost, a slow link. Where network namespaces are not
+//! permitted, the tests say so and are skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 

@@ -360,8 +360,8 @@ fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_a
         let server = Server::start();
         let log = tempfile::tempdir().unwrap();
         send(&server, (0..60).map(|n| (format!("order-{n}"), n * 50)));
-        // A file for each delivery: its name says which one it is. What the file system notes of the
-        // time is up to 23 ms late (CLOCK_REALTIME_COARSE, on a busy virtual machine).
+        // A file for each delivery: its name says which one it is. What the file system notes of
+        // the time is up to 23 ms late (CLOCK_REALTIME_COARSE, on a busy virtual machine).
         let script = r#"now=$(date +%s%N)
             echo "$DELAYLINE_DUE $now" > "$0/$DELAYLINE_ID.$DELAYLINE_EPOCH.$DELAYLINE_CRASHES"
             sleep 0.1"#;

@@ -106,16 +106,18 @@ pub enum ErrorKind {
         /// The only schema version that this library supports.
         supported: u64,
     },
-    /// The queue uses a feature that a newer version of this library has added. Queues that do not use
-    /// it are open to both versions. [`ErrorClass::Rejected`]: install that version, or a newer one.
+    /// The queue uses a feature that a newer version of this library has added. Queues that do not
+    /// use it are open to both versions. [`ErrorClass::Rejected`]: install that version, or a newer
+    /// one.
     NewerFeature {
         /// The major version that knows the feature.
         major: u64,
         /// Its minor version.
         minor: u64,
     },
-    /// The queue is being upgraded to another layout. [`ErrorClass::NotExecuted`]: repeat the operation
-    /// once `delayline upgrade` has finished. If that was interrupted, run it again: anyone may.
+    /// The queue is being upgraded to another layout. [`ErrorClass::NotExecuted`]: repeat the
+    /// operation once `delayline upgrade` has finished. If that was interrupted, run it again:
+    /// anyone may.
     Upgrading {
         /// The schema version that the queue had.
         from: u64,

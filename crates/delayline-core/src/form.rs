@@ -1,4 +1,5 @@
-//! The serialized form of operations: what no derive can do. The crate's documentation describes it.
+//! The serialized form of operations: what no derive can do. The crate's documentation describes
+//! it.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@ use crate::limits::{MAX_BATCH_BYTES, MAX_FOLLOW_UPS};
 use crate::op::batch;
 use crate::{Enqueued, Known, NewMessage, NewResult, Outcome, Settled, Settlement, Violation};
 
-/// The end of one lease, with messages that follow from it, a result, or both: they are stored in the
-/// same step if the settlement ends the lease, and otherwise not at all (G31, G32).
+/// The end of one lease, with messages that follow from it, a result, or both: they are stored in
+/// the same step if the settlement ends the lease, and otherwise not at all (G31, G32).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -56,8 +56,9 @@ pub struct HandedOff {
     /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
     /// duplicate or a conflict, and the settlement is done all the same.
     pub messages: Vec<Enqueued>,
-    /// Whether the queue keeps the result of this lease. `false` if there was none, if the settlement
-    /// has not acked the message, or if there was no room: then the message is acked all the same.
+    /// Whether the queue keeps the result of this lease. `false` if there was none, if the
+    /// settlement has not acked the message, or if there was no room: then the message is acked all
+    /// the same.
     pub result_kept: bool,
 }
 

@@ -25,12 +25,12 @@ impl Headers {
     /// either.
     pub const TRACESTATE: &str = "tracestate";
 
-    /// The name of the header with how long the sender wants the result of the ack to be kept: decimal
-    /// digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
+    /// The name of the header with how long the sender wants the result of the ack to be kept:
+    /// decimal digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
     pub const RESULT_RETENTION_MS: &str = "delayline-result-retention-ms";
 
-    /// The name of the header with the kind of the message's payload, in a queue whose payloads are of
-    /// several types. It is a part of the content.
+    /// The name of the header with the kind of the message's payload, in a queue whose payloads are
+    /// of several types. It is a part of the content.
     pub const KIND: &str = "delayline-kind";
 
     /// Creates an empty list.
@@ -93,8 +93,9 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// [`Violation`] if the kind is empty, longer than [`MAX_KIND_BYTES`], or has characters that are
-    /// not [printable](crate::is_printable), or like [`set`](Self::set); nothing is changed then.
+    /// [`Violation`] if the kind is empty, longer than [`MAX_KIND_BYTES`], or has characters that
+    /// are not [printable](crate::is_printable), or like [`set`](Self::set); nothing is changed
+    /// then.
     pub fn set_kind(&mut self, kind: &str) -> Result<(), Violation> {
         let what = "the kind";
         if kind.is_empty() {

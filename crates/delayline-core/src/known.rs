@@ -26,8 +26,8 @@ pub enum Known {
 /// `content` and `due` say what happens to a message that waits, scheduled or ready. A worker that
 /// holds the message is left in peace: the update becomes its *follower*, and takes its place when
 /// the lease ends, however it ends. There is one follower at most; `content` and `due` apply to it
-/// like to a message that waits. The update takes the place of a dead letter, whatever `content` and
-/// `due` say. It is created if the id is unknown, or has finished and
+/// like to a message that waits. The update takes the place of a dead letter, whatever `content`
+/// and `due` say. It is created if the id is unknown, or has finished and
 /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
@@ -57,8 +57,8 @@ pub enum UpdateContent {
     /// It stays.
     Keep,
     /// It is replaced, unless it is the same. A replaced message counts as
-    /// [`Status::Replaced`](crate::Status::Replaced); the new one has a new sequence number, and its
-    /// failures and crashes count from 0.
+    /// [`Status::Replaced`](crate::Status::Replaced); the new one has a new sequence number, and
+    /// its failures and crashes count from 0.
     Replace,
 }
 
@@ -100,8 +100,8 @@ impl UpdateToken {
         Self(bytes)
     }
 
-    /// Creates a token from the bytes of a random UUID (version 4), whose version keeps it from being
-    /// 0.
+    /// Creates a token from the bytes of a random UUID (version 4), whose version keeps it from
+    /// being 0.
     #[must_use]
     pub fn from_uuid(uuid: [u8; 16]) -> Self {
         let mut token = [0; Self::BYTES];

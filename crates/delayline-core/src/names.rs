@@ -238,9 +238,9 @@ impl fmt::Debug for ClaimId {
 
 /// The right to settle or extend one delivery: the claim's random token and the message's epoch.
 ///
-/// The epoch alone repeats if a failover or a crash of the server loses a claim; the token alone has
-/// no order. Together they are the fence (G6). Handlers can use the epoch as the fencing token of
-/// their own conditional writes, if their claims are confirmed
+/// The epoch alone repeats if a failover or a crash of the server loses a claim; the token alone
+/// has no order. Together they are the fence (G6). Handlers can use the epoch as the fencing token
+/// of their own conditional writes, if their claims are confirmed
 /// ([`Durability`](crate::Durability)). A new message that reuses an id starts at 1 again, with a
 /// higher [`sequence`](crate::MessageInfo::sequence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -71,8 +71,8 @@ pub enum Completion {
         /// The result of the ack, if it had one and the queue still has it.
         result: Option<Bytes>,
     },
-    /// The queue does not know the id: the message was never accepted, it is finished and forgotten,
-    /// or the server has lost it.
+    /// The queue does not know the id: the message was never accepted, it is finished and
+    /// forgotten, or the server has lost it.
     Unknown,
 }
 

@@ -55,7 +55,8 @@ pub enum DeathReason {
     MaxCrashes,
     /// A handler rejected it.
     Rejected,
-    /// It failed `max_failures` times, the last time because the worker could not decode its payload.
+    /// It failed `max_failures` times, the last time because the worker could not decode its
+    /// payload.
     Undecodable,
     /// It expired before it was delivered.
     Expired,

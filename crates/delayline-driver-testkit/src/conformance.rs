@@ -75,10 +75,10 @@ fn patient() -> ClusterBuilder {
 /// Runs the suite of [`delayline_testkit`] on private servers, over one driver. Call it from `main`
 /// in a test target with `harness = false`. Reads the program's arguments, like other Rust tests.
 ///
-/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs all of the suite with
-/// 1,000 random sequences, every other way 250 unless `DELAYLINE_CASES` says otherwise. The scripts
-/// are the same whichever way they are reached, so the named cases run there only with a user of
-/// least privilege: their commands are not permitted as a matter of course.
+/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs all of the suite
+/// with 1,000 random sequences, every other way 250 unless `DELAYLINE_CASES` says otherwise. The
+/// scripts are the same whichever way they are reached, so the named cases run there only with a
+/// user of least privilege: their commands are not permitted as a matter of course.
 ///
 /// Returns success if every trial has passed.
 ///

@@ -1,5 +1,5 @@
-//! A version with a next layout, which only tests know: the same scripts, behind a shim that moves fields, and the
-//! conversion to it.
+//! A version with a next layout, which only tests know: the same scripts, behind a shim that moves
+//! fields, and the conversion to it.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -48,8 +48,8 @@ pub async fn examine(connect: &Connect) -> Result<Examination, Error> {
     Ok(Examination { survey, findings: findings.0 })
 }
 
-/// Looks at a queue over a connection of its own: what the user may do with it, whether it opens, how
-/// long a call takes, and what the server's clock says. Changes nothing.
+/// Looks at a queue over a connection of its own: what the user may do with it, whether it opens,
+/// how long a call takes, and what the server's clock says. Changes nothing.
 ///
 /// # Cancel safety
 ///

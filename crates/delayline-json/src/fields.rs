@@ -53,8 +53,8 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Reads a JSON object whose members are named like these fields, or `payload_base64`. A payload
-    /// that is no string is sent as compact JSON.
+    /// Reads a JSON object whose members are named like these fields, or `payload_base64`. A
+    /// payload that is no string is sent as compact JSON.
     ///
     /// # Errors
     ///

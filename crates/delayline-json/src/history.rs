@@ -164,8 +164,8 @@ pub fn lateness_series(resolution: Resolution, history: &History) -> Vec<Vec<u64
 }
 
 /// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
-/// below 128 ms`, or `50 % below 2 ms, 99 % below 64 ms, 3 of 4711 32.8 s or more` if some are in the
-/// last bucket. `None` if there were none.
+/// below 128 ms`, or `50 % below 2 ms, 99 % below 64 ms, 3 of 4711 32.8 s or more` if some are in
+/// the last bucket. `None` if there were none.
 #[must_use]
 pub fn lateness_in_words(history: &History) -> Option<String> {
     let (first, last) = (history.points.first()?, history.points.last()?);

@@ -136,7 +136,8 @@ pub fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
     }
 }
 
-/// Returns a member for bytes: under this name as text if they are UTF-8, or else under `NAME_base64`.
+/// Returns a member for bytes: under this name as text if they are UTF-8, or else under
+/// `NAME_base64`.
 #[must_use]
 pub fn named(name: &str, bytes: &[u8]) -> (String, Value) {
     match text_or_base64(bytes) {

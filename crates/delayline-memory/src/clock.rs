@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use delayline_core::{Millis, Timestamp};
 use tokio::sync::Notify;
 
-/// A clock that stands still until a test moves it. Clones share the time, and so do the queues that
-/// [`MemoryBackend::with_clock_of`](crate::MemoryBackend::with_clock_of) creates with it.
+/// A clock that stands still until a test moves it. Clones share the time, and so do the queues
+/// that [`MemoryBackend::with_clock_of`](crate::MemoryBackend::with_clock_of) creates with it.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Shared>>);
 

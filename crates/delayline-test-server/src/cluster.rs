@@ -273,7 +273,8 @@ impl Cluster {
             let command = ["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
             node.command(&command.into_iter().chain(slots).collect::<Vec<_>>());
         }
-        // A handshake that takes longer than the time limit of nodes is forgotten: it is begun again.
+        // A handshake that takes longer than the time limit of nodes is forgotten: it is begun
+        // again.
         until("the first node knows all others", || {
             let unknown = self.nodes[1..].iter().filter(|node| !knows(first, &self.id(node)));
             let addresses: Vec<_> = unknown.map(words).collect();

@@ -80,15 +80,15 @@ enum Kind {
 type Resolve = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
 
 impl Access {
-    /// Everyone who can reach the router has these rights: behind a login of your own, or where only
-    /// this machine can connect.
+    /// Everyone who can reach the router has these rights: behind a login of your own, or where
+    /// only this machine can connect.
     #[must_use]
     pub fn everyone(rights: impl Into<Rights>) -> Self {
         Self(Kind::Everyone(rights.into()))
     }
 
-    /// A function of the request decides: of its extensions, which middleware of yours may have set,
-    /// or of its headers. It must not block.
+    /// A function of the request decides: of its extensions, which middleware of yours may have
+    /// set, or of its headers. It must not block.
     #[must_use]
     pub fn resolver(resolve: impl Fn(&Parts) -> Option<Visitor> + Send + Sync + 'static) -> Self {
         Self(Kind::Resolver(Arc::new(resolve)))
@@ -204,8 +204,8 @@ pub(crate) enum Admission {
 }
 
 /// The address of the client, as an extension of the request, set by the server that accepts the
-/// connections. Failed logins are logged with it and slowed per address; without it, all clients are
-/// slowed together. Do not set the address of a proxy that all visitors share.
+/// connections. Failed logins are logged with it and slowed per address; without it, all clients
+/// are slowed together. Do not set the address of a proxy that all visitors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 

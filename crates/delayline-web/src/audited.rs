@@ -1,5 +1,5 @@
-//! What visitors do, the same from a page and from the API: with the role that it needs, and its line in
-//! the audit log.
+//! What visitors do, the same from a page and from the API: with the role that it needs, and its
+//! line in the audit log.
 
 use delayline::backend::{Op, Reply};
 use delayline::{Error, MessageId};

@@ -1,5 +1,5 @@
-//! What is done to all dead letters that match, in the background: one job for each queue at a time,
-//! until it has ended, is stopped, or the router is dropped.
+//! What is done to all dead letters that match, in the background: one job for each queue at a
+//! time, until it has ended, is stopped, or the router is dropped.
 
 pub(crate) mod run;
 

@@ -63,8 +63,8 @@ impl Dashboard {
     /// stays as it was added.
     ///
     /// The list is read with [`Connection::queues_within`], which needs `SCAN`. It is read on
-    /// request, at most once a minute for all visitors together. A search reads up to 1,000,000 keys
-    /// of each primary and shows up to 200 queues, sorted by name. The page of all queues, and
+    /// request, at most once a minute for all visitors together. A search reads up to 1,000,000
+    /// keys of each primary and shows up to 200 queues, sorted by name. The page of all queues, and
     /// `/queues` of the API, report when the list was read and whether it is complete. If a search
     /// fails, the queues that are already known stay in the list.
     ///
@@ -139,24 +139,23 @@ impl Dashboard {
         self
     }
 
-    /// Sets the secret with which claim ids of consumers over HTTP become those of the queue. Servers
-    /// with the same secret and the same names of visitors repeat each other's claims, also after a
-    /// restart. Without it, the router makes a random one.
+    /// Sets the secret with which claim ids of consumers over HTTP become those of the queue.
+    /// Servers with the same secret and the same names of visitors repeat each other's claims, also
+    /// after a restart. Without it, the router makes a random one.
     pub fn claim_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.claim_secret = Some(Secret(secret.into()));
         self
     }
 
-    /// Ends the waits of all consumers over HTTP when the token is cancelled: each is answered at once,
-    /// without messages, so that a server can stop. Later claims do not wait.
+    /// Ends the waits of all consumers over HTTP when the token is cancelled: each is answered at
+    /// once, without messages, so that a server can stop. Later claims do not wait.
     pub fn stop_on(mut self, stop: CancellationToken) -> Self {
         self.stop = stop;
         self
     }
 
-    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, the other pages
-    /// beside it, `/api/v1`, `/metrics` for Prometheus, and
-    /// `/health`, which needs no access.
+    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, the other
+    /// pages beside it, `/api/v1`, `/metrics` for Prometheus, and `/health`, which needs no access.
     ///
     /// # Errors
     ///

@@ -111,8 +111,8 @@ impl Directory {
         Some(opened.map(|queue| Arc::new(Served::new(queue.codec(Raw)))))
     }
 
-    /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long as
-    /// one of them has it, the others get the same.
+    /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long
+    /// as one of them has it, the others get the same.
     pub(crate) async fn open_for_consumers(
         &self,
         name: &str,
@@ -150,8 +150,8 @@ impl Directory {
         });
     }
 
-    /// What is known. Looks again if that is older than a minute, and waits a moment for the result:
-    /// a search that takes longer goes on, and shows later.
+    /// What is known. Looks again if that is older than a minute, and waits a moment for the
+    /// result: a search that takes longer goes on, and shows later.
     pub(crate) async fn known(&self) -> Known {
         let Some(finder) = &self.finder else {
             return Known { queues: Arc::clone(&self.added), search: None };

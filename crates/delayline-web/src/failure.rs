@@ -142,8 +142,8 @@ impl From<Violation> for Failure {
     }
 }
 
-/// Returns an error as a visitor with these rights may see it: its details name addresses, and may name more that
-/// is of the server.
+/// Returns an error as a visitor with these rights may see it: its details name addresses, and may
+/// name more that is of the server.
 pub(crate) fn told(error: &Error, rights: Rights) -> String {
     if rights.include(Role::Operator) { error.to_string() } else { error.kind().to_string() }
 }

@@ -60,8 +60,8 @@ impl Default for Counted {
 }
 
 impl Counted {
-    /// The last counts with the time by the server's clock now, if there are any, and their age: how
-    /// long there are none, if so.
+    /// The last counts with the time by the server's clock now, if there are any, and their age:
+    /// how long there are none, if so.
     pub(crate) fn last(&self) -> (Option<(Stats, Timestamp)>, Duration) {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((taken, stats, at)) = last else { return (None, self.first.elapsed()) };

@@ -78,8 +78,8 @@ fn discovery(out: &mut String, search: &Search) {
 
 /// The metrics in the text format of Prometheus. A queue's name needs no escapes.
 ///
-/// A queue that cannot be counted keeps its last counts, or else one failed count would end an alert
-/// that waits for its time.
+/// A queue that cannot be counted keeps its last counts, or else one failed count would end an
+/// alert that waits for its time.
 fn exposition(samples: &[Sample<'_>]) -> String {
     let mut out = String::new();
     let known = || samples.iter().filter_map(|sample| Some((sample.name, sample.last?)));

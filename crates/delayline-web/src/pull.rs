@@ -1,8 +1,8 @@
 //! Claims of consumers over HTTP: who waits for messages, and which leases were answered.
 //!
 //! All polls that wait on a queue share one task ([`polls`]), which waits for hints, claims for one
-//! poll after the other, and ends with the last poll. Leases that no client can receive are released
-//! ([`hold`]).
+//! poll after the other, and ends with the last poll. Leases that no client can receive are
+//! released ([`hold`]).
 
 pub(crate) mod hold;
 pub(crate) mod polls;

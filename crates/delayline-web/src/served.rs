@@ -39,14 +39,14 @@ impl Served {
         Ok((stats, at))
     }
 
-    /// The counts, at most a second old, and their instant by the server's clock. `None` if the queue
-    /// cannot be counted.
+    /// The counts, at most a second old, and their instant by the server's clock. `None` if the
+    /// queue cannot be counted.
     pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
         self.counts.within(COUNTS_AGE, self.count()).await
     }
 
-    /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that asks
-    /// again.
+    /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that
+    /// asks again.
     pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
         match if is_live { self.counts().await } else { None } {
             Some(counts) => Ok(counts),

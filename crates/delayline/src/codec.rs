@@ -152,8 +152,8 @@ fn json_error(error: &serde_json::Error) -> CodecError {
     }
 }
 
-/// Passes payloads through unchanged: [`Bytes`], `Vec<u8>` and `String`; for sending also `[u8]` and
-/// `str`.
+/// Passes payloads through unchanged: [`Bytes`], `Vec<u8>` and `String`; for sending also `[u8]`
+/// and `str`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Raw;
 

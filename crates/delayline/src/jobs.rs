@@ -70,8 +70,9 @@ pub trait Kind {
 /// # }
 /// ```
 ///
-/// The [kind](Kind::KIND) is in the header [`Headers::KIND`], and so a part of the content: the same id
-/// with another kind is a conflict ([G15](crate::guarantees#g15)). One codec serves all kinds.
+/// The [kind](Kind::KIND) is in the header [`Headers::KIND`], and so a part of the content: the
+/// same id with another kind is a conflict ([G15](crate::guarantees#g15)). One codec serves all
+/// kinds.
 ///
 /// **Every worker of the queue should know all its kinds.** A worker has no handler for an unknown
 /// kind, and treats its message like one whose payload cannot be decoded: by default it counts as a
@@ -165,8 +166,8 @@ impl<C: Send + Sync + 'static> Jobs<C> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a kind has two handlers or is outside its
-    /// limits.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a kind has two handlers or is outside
+    /// its limits.
     pub fn handler(
         &self,
     ) -> Result<impl Fn(Job<AnyKind>) -> Work + Clone + Send + Sync + 'static, Error> {

@@ -32,14 +32,15 @@
 //! cargo add tokio --features full
 //! ```
 //!
-//! Payloads are values of any type that `serde` reads and writes; another [`Codec`](crate::codec::Codec) changes that.
+//! Payloads are values of any type that `serde` reads and writes; another
+//! [`Codec`](crate::codec::Codec) changes that.
 //!
 //! # Open a queue
 //!
 //! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
 //! or to queues in this process (`memory:`), whose messages are gone when it ends. [`Connect`] has
-//! its options and lists the URLs, and uses the Redis client you already have. A connection opens queues by name. Clones of a [`Queue`] are
-//! cheap.
+//! its options and lists the URLs, and uses the Redis client you already have. A connection opens
+//! queues by name. Clones of a [`Queue`] are cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
 //!
@@ -71,10 +72,10 @@
 //! # Work
 //!
 //! [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
-//! one set of slots; [`batch_handler`](crate::worker::batch_handler) hands over many messages at once. With the feature `tower`,
-//! a worker also runs a `tower` service (`service_handler`). A handler that returns `Ok(())` acks;
-//! [`Outcome`] has everything else. Leases are renewed while a handler runs.
-//! [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
+//! one set of slots; [`batch_handler`](crate::worker::batch_handler) hands over many messages at
+//! once. With the feature `tower`, a worker also runs a `tower` service (`service_handler`). A
+//! handler that returns `Ok(())` acks; [`Outcome`] has everything else. Leases are renewed while a
+//! handler runs. [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
 //! `worker.run_until(delayline::shutdown_signal(), handler)`.
 //!
 //! [`with_state`] shares the program's state with its handlers. [`Jobs`] sends and handles several
@@ -82,8 +83,8 @@
 //!
 //! # Chains
 //!
-//! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each step
-//! of a chain sends the next. [`Job::hand_over`] passes a message on to another queue.
+//! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each
+//! step of a chain sends the next. [`Job::hand_over`] passes a message on to another queue.
 //!
 //! # Results
 //!
@@ -129,10 +130,11 @@
 //! # What it promises
 //!
 //! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as
-//! [G8](guarantees#g8), are theirs. [`State`](backend::State) is what they mean, and [`backend`] the contract behind a queue.
-//! Every call can be repeated after an error: its id makes a second send harmless, and only the
-//! holder of a lease can settle the message. Nothing is delivered early; after a crash, a message is
-//! delivered again, so handlers should be idempotent: [`Job::epoch`] is a fencing token if claims are
+//! [G8](guarantees#g8), are theirs. [`State`](backend::State) is what they mean, and [`backend`]
+//! the contract behind a queue. Every call can be repeated after an error: its id makes a second
+//! send harmless, and only the holder of a lease can settle the message. Nothing is delivered
+//! early; after a crash, a message is delivered again, so handlers should be idempotent:
+//! [`Job::epoch`] is a fencing token if claims are
 //! [confirmed](crate::worker::WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -52,8 +52,8 @@ pub struct Relayer {
 pub struct RelayHandle(WorkerHandle);
 
 impl RelayHandle {
-    /// Asks the relay to stop, and returns at once; `run` returns when it has finished the operation
-    /// in progress.
+    /// Asks the relay to stop, and returns at once; `run` returns when it has finished the
+    /// operation in progress.
     pub fn stop(&self) {
         self.0.stop(Duration::ZERO);
     }
@@ -142,10 +142,10 @@ impl Relayer {
     /// Returns what it has moved.
     ///
     /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
-    /// least every five seconds. While the destination is full, it looks again after 10 to 20 ms
-    /// at first, and after up to one second in the end. While the server cannot be reached or is out of memory, it keeps trying, every two
-    /// seconds at most, and logs that once a minute. The operation that runs when it is stopped is
-    /// finished first.
+    /// least every five seconds. While the destination is full, it looks again after 10 to 20 ms at
+    /// first, and after up to one second in the end. While the server cannot be reached or is out
+    /// of memory, it keeps trying, every two seconds at most, and logs that once a minute. The
+    /// operation that runs when it is stopped is finished first.
     ///
     /// # Cancel safety
     ///
@@ -226,8 +226,9 @@ impl Relayer {
         matches!(*counts, Stats { scheduled: 0, ready: 0, leased: 0, .. })
     }
 
-    /// Senders rely on a relay that waits for the bell: it may have taken the hint that was for all,
-    /// or have promised to look now. If it cannot move messages, workers of the queue still can.
+    /// Senders rely on a relay that waits for the bell: it may have taken the hint that was for
+    /// all, or have promised to look now. If it cannot move messages, workers of the queue still
+    /// can.
     async fn pass_on(&self) {
         if let Err(error) = self.client.backend.ring().await {
             tracing::debug!(%error, "a hint could not be passed on");

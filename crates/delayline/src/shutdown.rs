@@ -23,9 +23,9 @@ use tokio::signal;
 /// expire, and each counts as a crash. Give the process more time than
 /// [`WorkerBuilder::stop_grace`](crate::worker::WorkerBuilder::stop_grace) before it is killed.
 ///
-/// On Unix, signals count from this call on, not from the first poll. All futures that exist at the time of
-/// a signal complete. If the operating system refuses to register a signal, the error is logged, and
-/// that signal still ends the process.
+/// On Unix, signals count from this call on, not from the first poll. All futures that exist at the
+/// time of a signal complete. If the operating system refuses to register a signal, the error is
+/// logged, and that signal still ends the process.
 ///
 /// # Cancel safety
 ///

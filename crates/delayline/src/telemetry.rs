@@ -12,8 +12,8 @@
 //! - `call`, of level `DEBUG`: one operation of the backend. Messages that are sent together share
 //!   a `call`, inside a span `group` that follows from their `send`s.
 //! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. Log
-//!   lines of a handler are inside it. It has no parent, so that each delivery is a trace of its own
-//!   wherever the worker runs.
+//!   lines of a handler are inside it. It has no parent, so that each delivery is a trace of its
+//!   own wherever the worker runs.
 //!
 //! | field | on | value |
 //! |---|---|---|
@@ -32,8 +32,8 @@
 //!
 //! With the feature `metrics`, which is off by default, metrics go through the `metrics` crate:
 //! your program installs the exporter, and `telemetry::describe` registers descriptions and units.
-//! The label `queue` is the queue's name and nothing else; no label takes a value from a message. The
-//! label `kind` has the kinds that the program handles.
+//! The label `queue` is the queue's name and nothing else; no label takes a value from a message.
+//! The label `kind` has the kinds that the program handles.
 //!
 //! | name | kind | labels | meaning |
 //! |---|---|---|---|
@@ -57,7 +57,8 @@
 //! The gauges are updated by [`Queue::report_depths`](crate::Queue::report_depths).
 //!
 //! With the feature `metrics-otel`, durations are also recorded under the names of OpenTelemetry's
-//! [conventions for messaging](https://opentelemetry.io/docs/specs/semconv/messaging/messaging-metrics/):
+//! [conventions for
+//! messaging](https://opentelemetry.io/docs/specs/semconv/messaging/messaging-metrics/):
 //!
 //! | name | kind | labels |
 //! |---|---|---|

@@ -85,8 +85,8 @@ impl<T: ?Sized> TestQueue<T> {
         Self::starting_at(SystemTime::now())
     }
 
-    /// An empty queue of JSON payloads. Its clock starts at `start`: to the millisecond, rounded up,
-    /// from 1970 to the end of the year 9999.
+    /// An empty queue of JSON payloads. Its clock starts at `start`: to the millisecond, rounded
+    /// up, from 1970 to the end of the year 9999.
     #[must_use]
     pub fn starting_at(start: SystemTime) -> Self {
         TestConnection::starting_at(start).queue("test")
@@ -119,15 +119,16 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     }
 
     /// Sets how long a message that fails in a drain waits: like a worker's
-    /// [`retry`](crate::worker::WorkerBuilder::retry), but with jitter always at its maximum, so that tests
-    /// are deterministic. By default 1 s, 2 s, 4 s and so on up to one hour.
+    /// [`retry`](crate::worker::WorkerBuilder::retry), but with jitter always at its maximum, so
+    /// that tests are deterministic. By default 1 s, 2 s, 4 s and so on up to one hour.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Retry::Policy(policy);
         self
     }
 
-    /// The same with a function, like a worker's [`retry_with`](crate::worker::WorkerBuilder::retry_with).
+    /// The same with a function, like a worker's
+    /// [`retry_with`](crate::worker::WorkerBuilder::retry_with).
     #[must_use]
     pub fn retry_with(
         mut self,

@@ -57,8 +57,8 @@ enum Seen {
 }
 
 impl Waiters {
-    /// Waits until the message is no longer pending, or until the limit. A look that was sent by then
-    /// has [`LAST_REPLY`] to be answered, and the first one [`FIRST_REPLY`].
+    /// Waits until the message is no longer pending, or until the limit. A look that was sent by
+    /// then has [`LAST_REPLY`] to be answered, and the first one [`FIRST_REPLY`].
     ///
     /// # Errors
     ///

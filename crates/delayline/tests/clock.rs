@@ -1,4 +1,5 @@
-//! A server whose clock is set, by years, while a worker is at work, over every driver of this build.
+//! A server whose clock is set, by years, while a worker is at work, over every driver of this
+//! build.
 
 #![cfg(any(feature = "redis", feature = "fred"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]

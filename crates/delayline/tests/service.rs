@@ -134,7 +134,8 @@ async fn a_timeout_and_an_error_are_failures_and_a_shed_job_may_be_put_off() {
         }));
     let summary = worker(&queue).build().unwrap().run(service_handler(service)).await;
     let Summary { acked, failed, snoozed, .. } = summary;
-    // At first 0 has the place until it times out. At 7 s 1 fails, and 2 finds the place free again.
+    // At first 0 has the place until it times out. At 7 s 1 fails, and 2 finds the place free
+    // again.
     assert_eq!((acked, failed, snoozed), (3, 2, 2));
     let Found::Finished(_) = backend.found("0").await else { panic!("it was handled") };
 }

@@ -69,7 +69,8 @@ pub(super) fn read(
 const DEFINE: &[&str] = &["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
 
 impl Module {
-    /// Reads a `use`, a path, a group or anything else at the beginning of `tokens`. Returns the rest.
+    /// Reads a `use`, a path, a group or anything else at the beginning of `tokens`. Returns the
+    /// rest.
     fn take<'a>(&mut self, tokens: &'a [TokenTree]) -> &'a [TokenTree] {
         let Some((first, after)) = tokens.split_first() else { return tokens };
         match first {

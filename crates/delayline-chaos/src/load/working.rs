@@ -107,7 +107,8 @@ impl Working {
         Ok(())
     }
 
-    /// Stops the producers, waits until all that was sent has come to an end, and stops the workers.
+    /// Stops the producers, waits until all that was sent has come to an end, and stops the
+    /// workers.
     pub(crate) async fn finish(mut self) -> Result<Arc<Handled>> {
         self.stop.send_replace(true);
         self.others.join_all().await;

@@ -15,8 +15,8 @@ use super::{Stage, Struck, blocking};
 pub enum Fault {
     /// A primary is killed with SIGKILL, replaced, and comes back as a replica.
     Kill,
-    /// A primary is stopped with SIGSTOP until it was replaced, and then goes on: for some milliseconds it
-    /// takes itself for the primary still.
+    /// A primary is stopped with SIGSTOP until it was replaced, and then goes on: for some
+    /// milliseconds it takes itself for the primary still.
     Freeze,
     /// A primary is stopped for less time than it takes to replace it.
     Stall,
@@ -40,8 +40,8 @@ pub enum Fault {
     KillReplica,
     /// A sentinel is stopped for a while.
     FreezeSentinel,
-    /// A primary, a minority of the servers and one process reach each other only, until the majority has
-    /// replaced the primary.
+    /// A primary, a minority of the servers and one process reach each other only, until the
+    /// majority has replaced the primary.
     Part,
     /// What a primary sends to other servers is lost, until they have replaced it.
     Mute,
@@ -77,7 +77,8 @@ impl Fault {
 }
 
 impl Stage {
-    /// Brings a fault about, takes it away, and waits until the queues answer and the servers agree.
+    /// Brings a fault about, takes it away, and waits until the queues answer and the servers
+    /// agree.
     ///
     /// # Errors
     ///
@@ -134,8 +135,8 @@ impl Stage {
     async fn bring_about(&mut self, fault: Fault, victim: usize, queue: &str) -> Result<Outcome> {
         let server = &self.ground.servers()[victim];
         let begin = self.setting.elapsed();
-        // What was asked shortly before the end, and had its answer before anybody could have doubts, may
-        // not have been replicated.
+        // What was asked shortly before the end, and had its answer before anybody could have
+        // doubts, may not have been replicated.
         let just_before =
             Loss { called: self.not_replicated(begin)..=begin, returned_by: begin + DOUBT };
         match fault {
@@ -247,8 +248,8 @@ impl Stage {
         is_unasked
     }
 
-    /// Since when a replica may lack what was answered: it had everything once, and is late when the machine
-    /// has much else to do.
+    /// Since when a replica may lack what was answered: it had everything once, and is late when
+    /// the machine has much else to do.
     pub(super) fn not_replicated(&self, begin: Duration) -> Duration {
         begin.min(self.level_at).saturating_sub(NOT_REPLICATED)
     }
@@ -297,8 +298,8 @@ impl Stage {
             self.wait(20).await;
         }
         self.consume(victim);
-        // "What is not promised" in the guarantees. A process cannot learn of the failover while the
-        // sentinels, which write their configuration to the disk, do not reply.
+        // "What is not promised" in the guarantees. A process cannot learn of the failover while
+        // the sentinels, which write their configuration to the disk, do not reply.
         let until = begin + LEARNED_WITHIN + silence;
         let called = self.not_replicated(begin)..=until;
         Ok(Outcome { healed, loss: Some(Loss { called, returned_by: until + DOUBT }) })
@@ -453,10 +454,10 @@ const PROCESSES: f64 = 2.0;
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for so long is not believed any more.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
-/// After this each process has asked the sentinels, and sends nothing to the old primary: two seconds, and
-/// what the timers of a busy machine are late by.
+/// After this each process has asked the sentinels, and sends nothing to the old primary: two
+/// seconds, and what the timers of a busy machine are late by.
 pub(super) const LEARNED_WITHIN: Duration = Duration::from_millis(2_500);
 const LONGEST_FAILOVER: Duration = Duration::from_secs(60);
-/// How soon clients must be back (G21). They are much sooner; a machine that has much else to do may
-/// take its time.
+/// How soon clients must be back (G21). They are much sooner; a machine that has much else to do
+/// may take its time.
 pub(super) const LONGEST_HEALING: Duration = Duration::from_secs(20);

@@ -133,8 +133,8 @@ impl Ground {
         replica.map_or_else(|| bail!("the primary on port {port} has no replica"), Ok)
     }
 
-    /// How often the servers have filled a replica from the beginning, as they must where the histories of
-    /// both are not the same.
+    /// How often the servers have filled a replica from the beginning, as they must where the
+    /// histories of both are not the same.
     pub(super) fn full_syncs(&self) -> u64 {
         let syncs = |server| field(server, "stats", "sync_full")?.parse::<u64>().ok();
         self.servers().iter().filter_map(syncs).sum()
@@ -241,8 +241,8 @@ impl Ground {
         }
     }
 
-    /// How often each server was asked who serves what; `None` for those that cannot be asked. Sentinels
-    /// do not count by command, and have much to say to each other.
+    /// How often each server was asked who serves what; `None` for those that cannot be asked.
+    /// Sentinels do not count by command, and have much to say to each other.
     pub(super) fn asked(&self, but: Option<usize>) -> Vec<Option<u64>> {
         let asked = |(place, server): (usize, &Server)| {
             let stats = (Some(place) != but).then(|| info(server, "commandstats")).flatten()?;
@@ -276,8 +276,8 @@ fn told(sentinel: &Server) -> Vec<(String, String)> {
     reply.ok().and_then(|reply| redis::from_redis_value(reply).ok()).unwrap_or_default()
 }
 
-/// Whether a sentinel has heard from every replica that it is one. It asks them every 10 s. Until then it
-/// takes one that is promoted for a former primary that is back, and demotes it.
+/// Whether a sentinel has heard from every replica that it is one. It asks them every 10 s. Until
+/// then it takes one that is promoted for a former primary that is back, and demotes it.
 fn knows_replicas(sentinel: &Server) -> bool {
     let reply = sentinel.try_command(&["SENTINEL", "REPLICAS", "primary"]);
     let replicas: Option<Vec<Vec<(String, String)>>> =

@@ -15,7 +15,8 @@ use delayline_core::{
 pub(super) use self::relays::{Read, judge_relays};
 use crate::log::{Entry, Outcome};
 
-/// Calls that may be lost though they were answered: a primary acknowledges before its replicas have it.
+/// Calls that may be lost though they were answered: a primary acknowledges before its replicas
+/// have it.
 #[derive(Clone, Debug)]
 pub(super) struct Loss {
     /// When they were called.
@@ -106,8 +107,8 @@ pub(super) fn has_result(
     }
 }
 
-/// Judges the calls to one queue. `there` are the messages that the queue knows at the end, finished ones
-/// included.
+/// Judges the calls to one queue. `there` are the messages that the queue knows at the end,
+/// finished ones included.
 ///
 /// # Errors
 ///
@@ -156,8 +157,8 @@ pub(super) fn judge_updates(
     in_order(entries, losses, seen)
 }
 
-/// A delivery has the content that the latest send or update before it, by revision, has given its id.
-/// Instead, it may have that of an update without an answer, or of one that may be lost.
+/// A delivery has the content that the latest send or update before it, by revision, has given its
+/// id. Instead, it may have that of an update without an answer, or of one that may be lost.
 fn contents<'a>(
     entries: &'a [Entry],
     losses: &[Loss],
@@ -214,7 +215,8 @@ fn contents<'a>(
     Ok(())
 }
 
-/// Messages of a hand-off are there if and only if the settlement was done, also where both may be lost.
+/// Messages of a hand-off are there if and only if the settlement was done, also where both may be
+/// lost.
 fn follows<'a>(
     entries: &'a [Entry],
     lives: &HashMap<&MessageId, Life>,
@@ -490,8 +492,8 @@ impl Life {
     }
 }
 
-/// Revisions only rise: an answer must not be older than one that came before its call, unless that one
-/// may be lost. So an answered operation that was lost shows, whatever it was.
+/// Revisions only rise: an answer must not be older than one that came before its call, unless that
+/// one may be lost. So an answered operation that was lost shows, whatever it was.
 fn in_order(entries: &[Entry], losses: &[Loss], seen: &mut Seen) -> Result<(), String> {
     let answered = entries.iter().filter_map(|entry| match &entry.outcome {
         Outcome::Answered(applied) => Some((entry, applied.revision, entry.returned?)),

@@ -13,8 +13,8 @@ use super::{Stage, blocking};
 use crate::load::CLIENTS;
 
 impl Stage {
-    /// Cuts off a primary together with a minority of the servers and with one of the processes, until the
-    /// majority has replaced it and for a while after that.
+    /// Cuts off a primary together with a minority of the servers and with one of the processes,
+    /// until the majority has replaced it and for a while after that.
     pub(super) async fn part(&mut self, victim: usize) -> Result<Outcome> {
         self.level().await?;
         let before = blocking(|| self.ground.primaries(None));
@@ -65,7 +65,8 @@ impl Stage {
         Ok(Outcome { healed: promoted, loss })
     }
 
-    /// Drops what a primary sends to all other servers. It hears them for a while; clients reach all.
+    /// Drops what a primary sends to all other servers. It hears them for a while; clients reach
+    /// all.
     pub(super) async fn mute(&mut self, victim: usize) -> Result<Outcome> {
         self.level().await?;
         let before = blocking(|| self.ground.primaries(None));
@@ -103,8 +104,8 @@ impl Stage {
         Ok(self.healed())
     }
 
-    /// Lets all servers and both processes reach each other again, and waits until each process has an
-    /// answer of each queue.
+    /// Lets all servers and both processes reach each other again, and waits until each process has
+    /// an answer of each queue.
     async fn heal(&self) -> Result<()> {
         blocking(|| self.network().map(Network::heal))?;
         // What the network held reaches its servers late.
@@ -126,7 +127,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until replicas have what was written so far, so that only the newest calls may be lost.
+    /// Waits until replicas have what was written so far, so that only the newest calls may be
+    /// lost.
     async fn level(&mut self) -> Result<()> {
         self.level_at = self.setting.elapsed();
         self.ground.level().await
@@ -141,11 +143,11 @@ impl Stage {
     }
 }
 
-/// A primary of a cluster hears others on connections that they give up after a node timeout (1 s here) and
-/// ping once more in half of one. After another one without them it refuses.
+/// A primary of a cluster hears others on connections that they give up after a node timeout (1 s
+/// here) and ping once more in half of one. After another one without them it refuses.
 const MUTE_WRITES: Duration = Duration::from_secs(3);
-/// The sentinel that leads asks the promoted server once per second; each process asks the sentinels once
-/// per second, and waits up to a second for one that is silent.
+/// The sentinel that leads asks the promoted server once per second; each process asks the
+/// sentinels once per second, and waits up to a second for one that is silent.
 const MUTE_LEARNED_WITHIN: Duration = Duration::from_secs(3);
 /// How late packets are at most: less than servers wait before they give each other up.
 const LINK_DELAY: Duration = Duration::from_millis(200);

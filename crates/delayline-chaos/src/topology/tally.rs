@@ -11,7 +11,8 @@ use super::{Fault, Seen, Struck};
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Each fault that there can be: how often it struck, how often a call felt it, the longest recovery.
+    /// Each fault that there can be: how often it struck, how often a call felt it, the longest
+    /// recovery.
     faults: BTreeMap<Fault, (usize, usize, Duration)>,
     seen: Seen,
     most_asked: f64,

@@ -2,10 +2,10 @@
 
 /// Remove a queue that holds nothing
 ///
-/// The check and the removal are one step, so no concurrent send is lost. Messages in any state, kept
-/// results and throttled ids prevent the removal; no flag forces it. The queue's counters, history and
-/// pause are removed, and so are the ids of messages that finished in the last hour: a repeated send of
-/// one of these is delivered again.
+/// The check and the removal are one step, so no concurrent send is lost. Messages in any state,
+/// kept results and throttled ids prevent the removal; no flag forces it. The queue's counters,
+/// history and pause are removed, and so are the ids of messages that finished in the last hour: a
+/// repeated send of one of these is delivered again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -6,8 +6,8 @@ use delayline::Durability;
 /// Move the waiting messages of another queue on Redis into this one
 ///
 /// Each message keeps its due time and its payload. It is removed from the old queue once this one
-/// has accepted it. Stop the old consumers first, which would handle some messages twice, and the old
-/// producers, unless --live follows them.
+/// has accepted it. Stop the old consumers first, which would handle some messages twice, and the
+/// old producers, unless --live follows them.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {

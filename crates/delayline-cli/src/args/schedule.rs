@@ -6,8 +6,9 @@ use clap::{ArgGroup, Subcommand, ValueEnum};
 
 /// Send messages again and again, by cron line or interval
 ///
-/// A schedule is a message in a queue of its own. A scheduler (`schedule run`, or a program with the
-/// library) sends a message into the schedule's target queue for each of its instants, exactly once.
+/// A schedule is a message in a queue of its own. A scheduler (`schedule run`, or a program with
+/// the library) sends a message into the schedule's target queue for each of its instants, exactly
+/// once.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Schedule {

@@ -46,8 +46,9 @@ pub(crate) struct Serve {
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(16..=100_000))]
     pub(crate) connections: usize,
 
-    /// Secret that makes claim ids unguessable: servers with the same one repeat each other's claims,
-    /// also after a restart. Without it, each start makes a new one; safer in the environment variable
+    /// Secret that makes claim ids unguessable: servers with the same one repeat each other's
+    /// claims, also after a restart. Without it, each start makes a new one; safer in the
+    /// environment variable
     #[arg(long, value_name = "SECRET", env = "DELAYLINE_CLAIM_SECRET", hide_env_values = true)]
     pub(crate) claim_secret: Option<String>,
 

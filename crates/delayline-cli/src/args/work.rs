@@ -19,7 +19,8 @@ pub(crate) struct Work {
     pub(crate) lease: String,
 
     /// Time limit per command or request; then the attempt fails. A command and its children get
-    /// SIGTERM, a few seconds later SIGKILL. Without it, a request has 30s and a command has no limit
+    /// SIGTERM, a few seconds later SIGKILL. Without it, a request has 30s and a command has no
+    /// limit
     #[arg(long, value_name = "DURATION", requires = "action")]
     pub(crate) timeout: Option<String>,
 

@@ -14,9 +14,9 @@ use crate::progress;
 
 /// Convert the queue to the layout of this version
 ///
-/// A new version with another layout refuses queues of the old one until this has converted them. While it runs,
-/// every other call fails, and workers wait. Messages, due times and leases stay as they are. Afterwards,
-/// older versions refuse the queue.
+/// A new version with another layout refuses queues of the old one until this has converted them.
+/// While it runs, every other call fails, and workers wait. Messages, due times and leases stay as
+/// they are. Afterwards, older versions refuse the queue.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

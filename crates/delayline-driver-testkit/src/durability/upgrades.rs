@@ -101,9 +101,9 @@ impl<B: Backend> Program<B> {
 
 type Ended = (Vec<MessageId>, Option<ErrorKind>);
 
-/// Old and new programs send and work on one queue, which is converted by clients that each do one page,
-/// or are dropped in the middle of it, while the server is killed. No message is lost, none of the waiting
-/// ones is early, and the old programs end with the error that says why.
+/// Old and new programs send and work on one queue, which is converted by clients that each do one
+/// page, or are dropped in the middle of it, while the server is killed. No message is lost, none
+/// of the waiting ones is early, and the old programs end with the error that says why.
 pub async fn an_upgrade_under_load_with_kills_loses_nothing<C: Connect>() {
     let server = Arc::new(Server::builder().append_only("always").start());
     let url = server.url();

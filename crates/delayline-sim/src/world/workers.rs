@@ -191,8 +191,8 @@ impl World<'_> {
         if self.story.is_peaceful() {
             return MADE_UP_FOR;
         }
-        // A failed call is retried, a lease whose reply was lost expires, and the next poll makes up
-        // for a lost hint.
+        // A failed call is retried, a lease whose reply was lost expires, and the next poll makes
+        // up for a lost hint.
         let poll = POLL.max(POLL * count(self.story.queues) / 2);
         PATIENCE + LONGEST_PAUSE + self.story.lease + poll + MADE_UP_FOR
     }

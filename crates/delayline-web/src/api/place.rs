@@ -27,7 +27,8 @@ impl<S: Sync> FromRequestParts<S> for Place {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Of `/queues/QUEUE/messages/ID` or `/queues/QUEUE/dead/jobs/JOB`. The base is removed already.
+        // Of `/queues/QUEUE/messages/ID` or `/queues/QUEUE/dead/jobs/JOB`. The base is removed
+        // already.
         let mut segments = parts.uri.path().split('/').skip(2);
         let queue = ids::decoded(segments.next().unwrap_or_default().as_bytes());
         let queue = String::from_utf8_lossy(&queue).into_owned();

@@ -1,4 +1,5 @@
-//! What is done to all dead letters that match: how to start it, how far it has come, how to stop it.
+//! What is done to all dead letters that match: how to start it, how far it has come, how to stop
+//! it.
 
 use axum::extract::Request;
 use axum::response::Response;

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::parts::number;
 
-/// A strip for each lateness, the latest first, in which each six minutes have a field; and the same
-/// in words, for each hour.
+/// A strip for each lateness, the latest first, in which each six minutes have a field; and the
+/// same in words, for each hour.
 pub(super) fn plot(history: &History) -> Markup {
     let Some(words) = json::lateness_in_words(history) else {
         return html! { p { "Nothing was delivered." } };

@@ -8,14 +8,14 @@ use ring::rand::SystemRandom;
 
 /// Turns the claim ids of clients into those of the queue.
 ///
-/// Clients choose claim ids, and may choose poor ones. The queue's claim id is an HMAC of who claims
-/// and what was chosen, so neither it nor a lease can be guessed, and no visitor can repeat the claim
-/// of another one.
+/// Clients choose claim ids, and may choose poor ones. The queue's claim id is an HMAC of who
+/// claims and what was chosen, so neither it nor a lease can be guessed, and no visitor can repeat
+/// the claim of another one.
 pub(crate) struct ClaimIds(Key);
 
 impl ClaimIds {
-    /// With a secret, servers that share it repeat each other's claims, also after a restart. Without
-    /// one, the key is random. `None` if the machine has no randomness.
+    /// With a secret, servers that share it repeat each other's claims, also after a restart.
+    /// Without one, the key is random. `None` if the machine has no randomness.
     pub(crate) fn new(secret: Option<&[u8]>) -> Option<Self> {
         match secret {
             Some(secret) => Some(Self(Key::new(HMAC_SHA256, secret))),
@@ -23,8 +23,8 @@ impl ClaimIds {
         }
     }
 
-    /// Returns the queue's claim id for what a client has sent. `parts` are the visitor, the queue, the
-    /// consumer and the client's claim id.
+    /// Returns the queue's claim id for what a client has sent. `parts` are the visitor, the queue,
+    /// the consumer and the client's claim id.
     pub(crate) fn of(&self, parts: [&[u8]; 4]) -> ClaimId {
         let mut context = Context::with_key(&self.0);
         for part in parts {

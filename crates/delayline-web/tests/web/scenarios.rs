@@ -19,7 +19,8 @@ fn filled(value: &Value, saved: &BTreeMap<String, Value>) -> Value {
     }
 }
 
-/// Whether an answer has what is expected: `*` is anything, and members that are not named are free.
+/// Whether an answer has what is expected: `*` is anything, and members that are not named are
+/// free.
 fn matches(expected: &Value, answer: &Value) -> bool {
     match (expected, answer) {
         (Value::String(any), _) if any == "*" => !answer.is_null(),

@@ -173,8 +173,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         self.redrive_all_in(Duration::ZERO).await
     }
 
-    /// Like [`redrive_all`](Self::redrive_all), but makes each message due `delay` from its redrive,
-    /// up to 100 years.
+    /// Like [`redrive_all`](Self::redrive_all), but makes each message due `delay` from its
+    /// redrive, up to 100 years.
     ///
     /// # Cancel safety
     ///

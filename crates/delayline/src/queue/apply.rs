@@ -6,9 +6,9 @@ use super::Queue;
 use crate::Error;
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Applies an operation, and repeats it like every other call: see [`patience`](Self::patience).
-    /// For operations of [`Op`] that have no method here, and where the instant or the revision of an
-    /// answer matters.
+    /// Applies an operation, and repeats it like every other call: see
+    /// [`patience`](Self::patience). For operations of [`Op`] that have no method here, and where
+    /// the instant or the revision of an answer matters.
     ///
     /// ```
     /// # use delayline::Queue;

@@ -79,8 +79,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
     /// refused because too many sends wait. A draft of a queue of another name is invalid
-    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation are not sent and fail
-    /// with [`ErrorClass::NotExecuted`] or with the error of that operation.
+    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation
+    /// are not sent and fail with [`ErrorClass::NotExecuted`] or with the error of that operation.
     pub async fn send_many<M: Sendable>(
         &self,
         messages: impl IntoIterator<Item = M>,

@@ -20,8 +20,8 @@ use crate::telemetry::TraceContext;
 ///
 /// It remembers the name of its queue: a queue of another name refuses it, before anything is sent.
 ///
-/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers, never
-/// expires, and becomes a dead letter after 20 failures or 5 expired leases.
+/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers,
+/// never expires, and becomes a dead letter after 20 failures or 5 expired leases.
 ///
 /// Setters never fail. The first value that is outside its limits makes [`send`](Self::send) fail,
 /// before anything is sent, with an error that names the value and the limit.
@@ -108,17 +108,16 @@ impl Draft {
     /// recur, such as one reminder per shop.
     ///
     /// A repeated send could then create a second message, if the first was handled in between. So
-    /// after a reply that was lost or not confirmed this message is not sent again automatically, and
-    /// the error is
-    /// [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once; [`Queue::get`](crate::Queue::get)
-    /// returns what is known of the id.
+    /// after a reply that was lost or not confirmed this message is not sent again automatically,
+    /// and the error is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once;
+    /// [`Queue::get`](crate::Queue::get) returns what is known of the id.
     pub fn reuse_finished_id(self) -> Self {
         self.with(|message| message.finished_ids = FinishedIds::Reuse)
     }
 
-    /// Debounces: each send of this id postpones the message, and the latest content wins. It is due
-    /// as long after the latest send as [`due_in`](Self::due_in) says, but at most `at_most` after
-    /// the first, so that it does not starve.
+    /// Debounces: each send of this id postpones the message, and the latest content wins. It is
+    /// due as long after the latest send as [`due_in`](Self::due_in) says, but at most `at_most`
+    /// after the first, so that it does not starve.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -133,14 +132,15 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for what is
+    /// remembered.
     pub fn debounce(self, at_most: Duration) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Later { at_most })
     }
 
-    /// Throttles: creates at most one message of this id per `window` (1 ms to 31 days). The first send
-    /// of a window counts, and what becomes of its message does not matter. Other sends of the window change nothing
-    /// and are answered [`Throttled`](crate::Enqueued::Throttled), or
+    /// Throttles: creates at most one message of this id per `window` (1 ms to 31 days). The first
+    /// send of a window counts, and what becomes of its message does not matter. Other sends of the
+    /// window change nothing and are answered [`Throttled`](crate::Enqueued::Throttled), or
     /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
     /// content. Afterwards the id may be used again ([G33](crate::guarantees#g33)).
     ///
@@ -157,14 +157,14 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// Use [`coalesce`](Self::coalesce) if the last send of a window counts, not the first. Sends of the
-    /// id without `throttle` are not throttled. A queue throttles at most 100,000 ids at a time: beyond
-    /// that, nothing is created, and the answer is
+    /// Use [`coalesce`](Self::coalesce) if the last send of a window counts, not the first. Sends
+    /// of the id without `throttle` are not throttled. A queue throttles at most 100,000 ids at a
+    /// time: beyond that, nothing is created, and the answer is
     /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
     ///
-    /// After a reply that was lost, this message is sent again automatically only if the window is longer
-    /// than the queue's [patience](crate::Queue::patience); the answer may then be `Throttled` by this
-    /// very message ([`Sent::repeated`]).
+    /// After a reply that was lost, this message is sent again automatically only if the window is
+    /// longer than the queue's [patience](crate::Queue::patience); the answer may then be
+    /// `Throttled` by this very message ([`Sent::repeated`]).
     pub fn throttle(self, window: Duration) -> Self {
         self.try_with(|message| {
             message.throttle = Some(Millis::try_from(window)?);
@@ -173,8 +173,8 @@ impl Draft {
         })
     }
 
-    /// Coalesces: of all sends of this id, the first decides when the message is due, and the latest
-    /// decides its content. So several sends become one delivery, with the latest content.
+    /// Coalesces: of all sends of this id, the first decides when the message is due, and the
+    /// latest decides its content. So several sends become one delivery, with the latest content.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -190,13 +190,14 @@ impl Draft {
     ///
     /// Use [`throttle`](Self::throttle) if the first send of a window counts, not the last.
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for what is
+    /// remembered.
     pub fn coalesce(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Keep)
     }
 
-    /// Reschedules the message of this id if it waits, and keeps its content, which includes when it
-    /// expires; creates it otherwise.
+    /// Reschedules the message of this id if it waits, and keeps its content, which includes when
+    /// it expires; creates it otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -210,7 +211,8 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for what is
+    /// remembered.
     pub fn or_reschedule(self) -> Self {
         self.update(UpdateContent::Keep, UpdateDue::Set)
     }
@@ -229,7 +231,8 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for what is
+    /// remembered.
     pub fn or_replace(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Set)
     }
@@ -296,8 +299,8 @@ impl Draft {
         self.with(|message| message.priority = priority)
     }
 
-    /// Sets a header, replacing an earlier one of that name. Names have 1 to 255 bytes; a message has
-    /// at most 32 headers, of 8 KiB in total.
+    /// Sets a header, replacing an earlier one of that name. Names have 1 to 255 bytes; a message
+    /// has at most 32 headers, of 8 KiB in total.
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.try_with(|message| Ok(message.headers.set(name, value)?))
     }
@@ -308,10 +311,12 @@ impl Draft {
     }
 
     /// Keeps the result of the message's handler, for up to seven days after the ack: for
-    /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least one.
+    /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least
+    /// one.
     ///
-    /// It is in the header [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and
-    /// so a part of the content.
+    /// It is in the header
+    /// [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and so a
+    /// part of the content.
     pub fn keep_result(self, retention: Duration) -> Self {
         self.try_with(|message| Ok(message.headers.set_result_retention(retention)?))
     }
@@ -357,15 +362,16 @@ impl Draft {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the message if it is still waiting to be sent. If it is already
-    /// on its way, it may or may not end up in the queue.
+    /// Dropping the future withdraws the message if it is still waiting to be sent. If it is
+    /// already on its way, it may or may not end up in the queue.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value has no payload. [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its
-    /// limits, if too many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing
-    /// was sent), or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a
-    /// message with the same id and content again to be sure; of an update, a clone of this draft.
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value has no payload.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its limits, if too
+    /// many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing was sent),
+    /// or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a message
+    /// with the same id and content again to be sure; of an update, a clone of this draft.
     pub async fn send(self) -> Result<Sent, Error> {
         let client = self.client.clone();
         client.merger().send(&client, self.try_into()?).await
@@ -381,8 +387,8 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
     Ok(message)
 }
 
-/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, for any queue, or the first
-/// error of a setter.
+/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, for any queue, or the
+/// first error of a setter.
 impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 

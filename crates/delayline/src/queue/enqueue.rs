@@ -20,9 +20,9 @@ pub(crate) struct Answered<K> {
 /// operation. Returns one result per message, in any order.
 ///
 /// There is one exception to the rule that an operation that may have been executed is sent again:
-/// a message that may reuse a finished id, is no update, and is not throttled for as long as this takes. If the
-/// first attempt was executed and the message has been handled since, a second attempt would create another message.
-/// So it fails with [`ErrorClass::Ambiguous`] at once.
+/// a message that may reuse a finished id, is no update, and is not throttled for as long as this
+/// takes. If the first attempt was executed and the message has been handled since, a second
+/// attempt would create another message. So it fails with [`ErrorClass::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,

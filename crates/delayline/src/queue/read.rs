@@ -93,13 +93,13 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// that the queue does not know is
     /// [`Completion::Unknown`] at once.
     ///
-    /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All who
-    /// wait for messages of one queue in a process share one task, whose calls look for up to 1,000
-    /// messages each.
+    /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All
+    /// who wait for messages of one queue in a process share one task, whose calls look for up to
+    /// 1,000 messages each.
     ///
     /// A handler leaves a result with [`Outcome::AckWith`](crate::Outcome::AckWith) if the sender
-    /// has asked for it with [`Draft::keep_result`](crate::Draft::keep_result). After a wait that was
-    /// interrupted, wait again.
+    /// has asked for it with [`Draft::keep_result`](crate::Draft::keep_result). After a wait that
+    /// was interrupted, wait again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -130,10 +130,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends 100 ms after `limit`
-    /// at the latest, or after one second if `limit` is shorter. The error is
-    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the
-    /// message was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
+    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends 100 ms after
+    /// `limit` at the latest, or after one second if `limit` is shorter. The error is
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the message
+    /// was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
     #[doc(alias = "join")]
     #[doc(alias = "wait_until_finished")]
     pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Completion, Error>
@@ -224,9 +224,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`patience`](Self::patience). Also, before anything is sent, if
-    /// there are no delays or more than 100, if they are not in ascending order, or if one is longer
-    /// than 100 years.
+    /// See [`patience`](Self::patience). Also, before anything is sent, if there are no delays or
+    /// more than 100, if they are not in ascending order, or if one is longer than 100 years.
     pub async fn forecast(
         &self,
         delays: impl IntoIterator<Item = Duration>,

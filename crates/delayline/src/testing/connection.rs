@@ -14,9 +14,9 @@ use crate::local::Local;
 
 /// Queues in memory that share a clock, which the test moves: for programs with several queues.
 ///
-/// Pass the [`connection`](Self::connection) to code that opens its queues itself. [`queue`](Self::queue)
-/// has the assertions about the messages sent to one queue, and handles it alone.
-/// [`workers`](Self::workers) handle several queues in the order of their due times.
+/// Pass the [`connection`](Self::connection) to code that opens its queues itself.
+/// [`queue`](Self::queue) has the assertions about the messages sent to one queue, and handles it
+/// alone. [`workers`](Self::workers) handle several queues in the order of their due times.
 ///
 /// Clones share the queues and the clock. Each new `TestConnection` has its own.
 ///
@@ -89,8 +89,9 @@ impl TestConnection {
         &self.0.connection
     }
 
-    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is created when its name is first used, here
-    /// or by the code under test; the same name always gives the same queue.
+    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is
+    /// created when its name is first used, here or by the code under test; the same name always
+    /// gives the same queue.
     ///
     /// # Panics
     ///

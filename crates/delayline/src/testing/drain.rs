@@ -99,10 +99,9 @@ impl<T: Send + 'static, C: Decode<T>> TestQueue<T, C> {
         self.alone(handler).drain_due().await
     }
 
-    /// Handles the messages that become due within this time. Moves the clock, which other queues of
-    /// the same [`TestConnection`](super::TestConnection) share, from one due time to
-    /// the next, and finally to the end of this time. Otherwise like
-    /// [`drain_due`](Self::drain_due).
+    /// Handles the messages that become due within this time. Moves the clock, which other queues
+    /// of the same [`TestConnection`](super::TestConnection) share, from one due time to the next,
+    /// and finally to the end of this time. Otherwise like [`drain_due`](Self::drain_due).
     ///
     /// # Cancel safety
     ///

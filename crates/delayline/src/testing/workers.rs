@@ -25,8 +25,8 @@ use crate::{Job, Outcome};
 /// comes from the queue whose next message was due first; within a queue, its own order counts.
 /// With equal due times, the queue that was added first is first.
 ///
-/// A [`batch_handler`](crate::worker::batch_handler) gets several messages at once: up to its maximum of
-/// the messages due at the same instant. Its linger takes no time.
+/// A [`batch_handler`](crate::worker::batch_handler) gets several messages at once: up to its
+/// maximum of the messages due at the same instant. Its linger takes no time.
 #[must_use = "they do nothing until they drain"]
 pub struct TestWorkers {
     connection: TestConnection,

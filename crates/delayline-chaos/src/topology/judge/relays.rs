@@ -25,8 +25,8 @@ pub(in crate::topology) struct Read {
     pub(in crate::topology) words: Words,
 }
 
-/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads` is what
-/// a consumer has read before, and `there` are the messages that the queue knows at the end.
+/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads` is
+/// what a consumer has read before, and `there` are the messages that the queue knows at the end.
 ///
 /// # Errors
 ///

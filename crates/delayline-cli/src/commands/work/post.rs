@@ -72,7 +72,8 @@ impl Post {
         };
         let (status, later) = (response.status(), retry_after(&response));
         if status.is_success() && wants_result(job) {
-            // The status has said that it is handled: an end of this process must not have it sent again.
+            // The status has said that it is handled: an end of this process must not have it sent
+            // again.
             let result = tokio::select! {
                 result = result(response, self.timeout) => result,
                 () = job.cancellation().cancelled() => None,
@@ -189,8 +190,8 @@ async fn result(response: Response<Incoming>, limit: Duration) -> Option<Vec<u8>
     Some(result)
 }
 
-/// The beginning of an answer's body as text. The rest is read, up to limits, so that the connection
-/// can be used again. The status decides alone, however slow or long the body is.
+/// The beginning of an answer's body as text. The rest is read, up to limits, so that the
+/// connection can be used again. The status decides alone, however slow or long the body is.
 async fn beginning(response: Response<Incoming>) -> String {
     let (mut body, mut kept, mut read) = (response.into_body(), Vec::new(), 0);
     let reading = async {

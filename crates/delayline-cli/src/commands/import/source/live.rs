@@ -2,8 +2,8 @@
 //!
 //! Each entry that is looked at gets a mark beside the sorted set: a token, the score and a digest
 //! of the payload. The same entry has the same token until it is taken, also after a kill; an entry
-//! that has changed, or that was taken and added again, gets another. So what is sent with the token
-//! is sent once in effect, and an entry is taken only as it was sent.
+//! that has changed, or that was taken and added again, gets another. So what is sent with the
+//! token is sent once in effect, and an entry is taken only as it was sent.
 
 use bytes::Bytes;
 use delayline::Timestamp;
@@ -148,7 +148,8 @@ impl Source {
         Ok(entries.iter().map(entry).collect())
     }
 
-    /// Removes those from the sorted set that are as they were looked at, with what belongs to them.
+    /// Removes those from the sorted set that are as they were looked at, with what belongs to
+    /// them.
     pub(in super::super) async fn take(
         &self,
         of: &Followed,
@@ -237,9 +238,9 @@ const SEED: usize = 16;
 
 const TOO_LARGE: &str = "its payload is larger than 16 KiB; import it without --live once the old producers have stopped";
 
-/// Keys: the sorted set, the marks and, if members are not the payloads, their hash. Arguments: first
-/// and last rank, the most bytes of a payload, a random token. Returns member, score, payload and
-/// token of each; no token if the payload is too large.
+/// Keys: the sorted set, the marks and, if members are not the payloads, their hash. Arguments:
+/// first and last rank, the most bytes of a payload, a random token. Returns member, score, payload
+/// and token of each; no token if the payload is too large.
 const LOOK: &str = "
 local looked = {}
 local found = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')
@@ -266,8 +267,8 @@ end
 return looked
 ";
 
-/// Keys as before. Arguments: what to do, then member and token of each. Returns for each whether it
-/// was taken (1), is gone (2), or neither (0).
+/// Keys as before. Arguments: what to do, then member and token of each. Returns for each whether
+/// it was taken (1), is gone (2), or neither (0).
 const SETTLE: &str = "
 local outcomes = {}
 for i = 2, #ARGV, 2 do

@@ -1,4 +1,5 @@
-//! Connections to the receiver. Redirects are not followed, and no proxy of the environment is used.
+//! Connections to the receiver. Redirects are not followed, and no proxy of the environment is
+//! used.
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -33,6 +33,9 @@ struct Waiting {
     entries: BTreeMap<u64, Entry>,
     next_number: u64,
     bytes: usize,
+    /// Sends the next group; `None` if nothing waits. Groups take it from here, because the task must
+    /// not keep a queue open that its callers have dropped.
+    client: Option<Client>,
     /// Whether there is a task that sends.
     sending: bool,
 }
@@ -99,7 +102,7 @@ impl Merger {
             let (place, leads) = self.enter(client, message, give_up, span)?;
             if leads {
                 let lead = Lead { waiting: Arc::clone(&self.0), over: false };
-                runtime.spawn(lead.send_all(client.clone()));
+                runtime.spawn(lead.send_all());
             }
             match place.verdict().await {
                 Some(Verdict::Answered(result)) => return result,
@@ -130,14 +133,15 @@ impl Merger {
         waiting.next_number += 1;
         let (reply, verdict) = oneshot::channel();
         let caller = Caller { number, give_up, span: span.clone(), reply };
-        waiting.put(Entry { message, caller });
+        waiting.put(Entry { message, caller }, client);
         let leads = !std::mem::replace(&mut waiting.sending, true);
         Ok((Place { verdict, number, waiting: Arc::clone(&self.0) }, leads))
     }
 }
 
 impl Waiting {
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: Entry, client: &Client) {
+        self.client.get_or_insert_with(|| client.clone());
         self.bytes = self.bytes.saturating_add(entry.message.content_bytes());
         self.entries.insert(entry.caller.number, entry);
     }
@@ -178,36 +182,44 @@ struct Lead {
 }
 
 impl Lead {
-    async fn send_all(mut self, client: Client) {
-        while let Some(group) = self.next() {
-            self.send_group(&client, group).await;
+    async fn send_all(mut self) {
+        while let Some((client, group)) = self.next() {
+            self.send_group(client, group).await;
             // Callers that were answered and have more to send join the next group.
             yield_now().await;
         }
     }
 
-    /// The next group. After `None`, another task has to send.
-    fn next(&mut self) -> Option<Vec<Entry>> {
+    /// The next group, and the client that sends it. After `None`, another task has to send.
+    fn next(&mut self) -> Option<(Client, Vec<Entry>)> {
         let mut waiting = lock(&self.waiting);
         let group = waiting.group();
         self.over = group.is_empty();
         waiting.sending = !self.over;
-        waiting.sending.then_some(group)
+        // Those that withdrew have left theirs. It may be the last one of its queue, and closing that
+        // must not happen under the lock.
+        let client =
+            if waiting.entries.is_empty() { waiting.client.take() } else { waiting.client.clone() };
+        drop(waiting);
+        client.filter(|_| !self.over).map(|client| (client, group))
     }
 
-    async fn send_group(&self, client: &Client, group: Vec<Entry>) {
+    /// Sends a group. Drops the client before the last answer, so that a caller who then drops the
+    /// queue has closed it.
+    async fn send_group(&self, client: Client, group: Vec<Entry>) {
         let Some(give_up) = group.iter().map(|entry| entry.caller.give_up).min() else { return };
         let (mut callers, items): (Vec<_>, Vec<_>) = group
             .into_iter()
             .enumerate()
             .map(|(place, entry)| (Some(entry.caller), (place, entry.message)))
             .unzip();
-        let span = span(client, &callers);
+        let span = span(&client, &callers);
         let answered = tokio::select! {
             biased;
-            answered = enqueue(client, give_up, items).instrument(span) => answered,
+            answered = enqueue(&client, give_up, items).instrument(span) => answered,
             () = all_gone(&mut callers) => return,
         };
+        let mut answers = Vec::with_capacity(answered.len());
         for Answered { key: place, message, result } in answered {
             let Some(caller) = callers.get_mut(place).and_then(Option::take) else { continue };
             let unsent = result.as_ref().is_err_and(|it| it.class() == ErrorClass::NotExecuted);
@@ -216,12 +228,16 @@ impl Lead {
             if unsent && caller.give_up > give_up + LONGEST_PAUSE {
                 let mut waiting = lock(&self.waiting);
                 if !caller.reply.is_closed() {
-                    waiting.put(Entry { message, caller });
+                    waiting.put(Entry { message, caller }, &client);
                 }
             } else {
-                // Fails if the caller is gone.
-                let _ = caller.reply.send(Verdict::Answered(result));
+                answers.push((caller.reply, result));
             }
+        }
+        drop(client);
+        for (reply, result) in answers {
+            // Fails if the caller is gone.
+            let _ = reply.send(Verdict::Answered(result));
         }
     }
 }
@@ -235,7 +251,9 @@ impl Drop for Lead {
         waiting.sending = false;
         waiting.bytes = 0;
         let unsent = std::mem::take(&mut waiting.entries);
+        let client = waiting.client.take();
         drop(waiting);
+        drop(client);
         for Entry { message, caller } in unsent.into_values() {
             let _ = caller.reply.send(Verdict::Unsent(message));
         }

@@ -71,7 +71,7 @@ pub enum ErrorKind {
     /// [`ErrorClass::NotExecuted`].
     Busy,
     /// Another process, or another part of this one, uses the directory of the queues. The detail
-    /// names it. [`ErrorClass::NotExecuted`].
+    /// names it and says what to do. [`ErrorClass::NotExecuted`].
     InUse,
     /// The disk has no room for the operation. Operations that make room still work.
     /// [`ErrorClass::NotExecuted`].

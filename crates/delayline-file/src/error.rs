@@ -1,7 +1,7 @@
 //! Why a directory cannot be opened.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use delayline_core::{Error, ErrorKind, Timestamp};
 
@@ -13,11 +13,7 @@ use delayline_core::{Error, ErrorKind, Timestamp};
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process, or another part of this one, has opened it.
-    #[error(
-        "{} is in use by {}: stop it first, as one process uses a directory at a time",
-        path.display(),
-        holder.as_deref().map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
-    )]
+    #[error("{}", in_use(path, holder.as_deref()))]
     InUse {
         /// The directory.
         path: PathBuf,
@@ -111,6 +107,17 @@ impl OpenError {
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if crate::disk::is_full(source))
+    }
+}
+
+fn in_use(path: &Path, holder: Option<&str>) -> String {
+    let path = path.display();
+    match holder {
+        Some(pid) if pid == std::process::id().to_string() => {
+            format!("process {pid}, this one, has opened {path} already: share its connection")
+        }
+        Some(pid) => format!("process {pid} has opened {path}: stop it first"),
+        None => format!("another process has opened {path}: stop it first"),
     }
 }
 

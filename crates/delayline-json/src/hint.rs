@@ -20,7 +20,6 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
              destination of a relay: choose another name, or remove the key that `TYPE` shows as \
              another type"
         }
-        ErrorKind::InUse => "one process uses a directory at a time: stop the other one",
         ErrorKind::DiskFull => "make room on the disk, or let workers drain the queues",
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {

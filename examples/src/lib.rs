@@ -56,6 +56,8 @@ mod guides {
     mod dashboard {}
     #[doc = include_str!("../../crates/delayline/docs/guides/traces.md")]
     mod traces {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/without-redis.md")]
+    mod without_redis {}
 }
 
 #[cfg(doctest)]

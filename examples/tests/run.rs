@@ -37,7 +37,7 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 13] = [
+const WITHOUT_PROGRAM: [&str; 14] = [
     "chains",
     "dashboard",
     "webhooks",
@@ -51,6 +51,7 @@ const WITHOUT_PROGRAM: [&str; 13] = [
     "several-queues",
     "testing",
     "traces",
+    "without-redis",
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! From a URL to a connection.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use delayline_core::Violation;
@@ -31,6 +32,10 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 ///
 /// - `memory:`: queues in this process, for tests and tools. All their messages are gone when the
 ///   process ends
+/// - `file:DIR`: queues in a directory of the local disk, which is created if there is none. A call
+///   returns once its effect is synced to the disk. One process opens a directory at a time. The path
+///   is taken literally; `file:///var/lib/queues` works too. Needs the feature `file`; the guide
+///   [Without Redis](crate::guides::without_redis) says what it gives, and what it does not
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
@@ -39,7 +44,7 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
-/// All but the first accept `protocol=resp3` in their query and need the feature `redis` or `fred`
+/// All but the first two accept `protocol=resp3` in their query and need the feature `redis` or `fred`
 /// to connect.
 ///
 /// Setters never fail: an option that does not fit the URL makes [`connect`](Self::connect) fail,
@@ -69,6 +74,10 @@ pub struct Connect {
 #[derive(Clone, Debug)]
 enum Place {
     Memory,
+    File {
+        path: PathBuf,
+        accept_clock: bool,
+    },
     Server(Box<ConnectOptions>),
     /// Servers to which a driver is connected already.
     Ready(Arc<dyn Transport>),
@@ -84,6 +93,7 @@ impl Connect {
     pub fn new(url: &str) -> Result<Self, Error> {
         let place = match scheme(url)? {
             "memory" => Place::Memory,
+            "file" => Place::File { path: directory(url)?, accept_clock: false },
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
             | "rediss-sentinel" | "unix" => Place::Server(Box::new(url.parse()?)),
             unknown => {
@@ -124,7 +134,7 @@ impl Connect {
     }
 
     /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, else
-    /// `fred`. Has no effect on a `memory:` URL and on [`over`](Self::over).
+    /// `fred`. Has no effect on `memory:` and `file:` URLs and on [`over`](Self::over).
     pub const fn client(mut self, client: RedisClient) -> Self {
         self.client = client;
         self
@@ -169,7 +179,7 @@ impl Connect {
         change: impl FnOnce(&mut ConnectOptions) -> Result<bool, Error>,
     ) -> Self {
         let error = match &mut self.place {
-            Place::Memory | Place::Ready(_) => Some(misfit(self.to_string())),
+            Place::Memory | Place::File { .. } | Place::Ready(_) => Some(misfit(self.to_string())),
             Place::Server(options) => match change(options) {
                 Ok(true) => None,
                 Ok(false) => Some(misfit(options.topology.to_string())),
@@ -185,7 +195,7 @@ impl Connect {
     #[must_use]
     pub fn exposes_password(&self) -> bool {
         match &self.place {
-            Place::Memory | Place::Ready(_) => false,
+            Place::Memory | Place::File { .. } | Place::Ready(_) => false,
             Place::Server(options) => options.exposes_password(),
         }
     }
@@ -194,6 +204,20 @@ impl Connect {
     /// messages. By default such a server is refused with [`ErrorKind::Evicting`](crate::ErrorKind::Evicting).
     pub const fn allow_eviction(mut self, allow: bool) -> Self {
         self.allow_eviction = allow;
+        self
+    }
+
+    /// Opens the directory of a `file:` URL even if the machine's clock is more than an hour behind the
+    /// time at which the queues were last used, and goes on from that clock. By default that is refused
+    /// with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is mostly wrong, and delays
+    /// every message.
+    pub fn accept_clock(mut self, accept: bool) -> Self {
+        if let Place::File { accept_clock, .. } = &mut self.place {
+            *accept_clock = accept;
+        } else {
+            let misfit = no_directory(self.to_string());
+            self.misfit.get_or_insert(misfit);
+        }
         self
     }
 
@@ -210,31 +234,38 @@ impl Connect {
     /// # Errors
     ///
     /// If nothing that names the servers can be reached or accepts the login.
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and [`over`](Self::over), which have no addresses,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`, `file:` and [`over`](Self::over), which have no addresses,
     /// or if the driver is not part of this build.
     pub async fn survey(self) -> Result<Survey, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
         }
         match self.place {
-            Place::Memory | Place::Ready(_) => {
+            Place::Memory | Place::File { .. } | Place::Ready(_) => {
                 Err(Error::unsupported("a survey without a URL of servers"))
             }
             Place::Server(options) => self.client.dialer()?.survey(&options).await,
         }
     }
 
-    /// Connects to the server.
+    /// Connects to the server, or opens the directory. That reads everything in it, in a thread of its
+    /// own.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes any connection it has opened.
+    /// Dropping the future closes any connection it has opened. A directory that is being opened is
+    /// closed once it has been read.
     ///
     /// # Errors
     ///
     /// If an option does not fit the URL, the server cannot be reached, or it
     /// refuses the login or the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is not part
     /// of this build.
+    ///
+    /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse) names the process that has opened
+    /// it, [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull), or
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) if it is damaged, on a network file system, or
+    /// of another program. Nothing stored was changed.
     pub async fn connect(self) -> Result<Connection, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
@@ -242,6 +273,14 @@ impl Connect {
         let server = |transport| Server::new(transport, self.allow_eviction);
         let store: Arc<dyn Store> = match self.place {
             Place::Memory => Arc::new(Local::memory()),
+            #[cfg(feature = "file")]
+            Place::File { path, accept_clock } => {
+                Arc::new(crate::file::open(path, accept_clock).await?)
+            }
+            #[cfg(not(feature = "file"))]
+            Place::File { .. } => {
+                return Err(Error::unsupported("a file: URL (the feature `file`)"));
+            }
             Place::Ready(transport) => Arc::new(server(transport)),
             Place::Server(options) => {
                 Arc::new(server(self.client.dialer()?.connect(&options).await?))
@@ -256,6 +295,7 @@ impl fmt::Display for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Memory => f.write_str("memory:"),
+            Place::File { path, .. } => write!(f, "file:{}", path.display()),
             Place::Server(options) => write!(f, "{options}"),
             Place::Ready(_) => f.write_str("a ready client"),
         }
@@ -276,6 +316,24 @@ fn scheme(url: &str) -> Result<&str, Violation> {
     }
 }
 
+/// Returns the path of a `file:` URL.
+fn directory(url: &str) -> Result<PathBuf, Violation> {
+    let path = url.strip_prefix("file:").unwrap_or_default();
+    let reason = match path.strip_prefix("//") {
+        None if path.is_empty() => "the directory is missing: write file:DIR",
+        None => return Ok(path.into()),
+        Some(path) if path.starts_with('/') => return Ok(path.into()),
+        Some(_) => "a directory is on this machine, so its URL has no host: write file:DIR",
+    };
+    // What looks like a host may be a login.
+    Err(Violation::Malformed { what: "the URL", value: String::new(), reason: reason.to_owned() })
+}
+
+fn no_directory(address: String) -> Error {
+    let reason = "only a file: URL has a clock of its own".to_owned();
+    Violation::Malformed { what: "the acceptance of a clock for", value: address, reason }.into()
+}
+
 fn not_encrypted(address: String) -> Error {
     let reason = "only the URL of rediss://, rediss-cluster:// and rediss-sentinel:// is encrypted"
         .to_owned();
@@ -292,7 +350,7 @@ fn not_a_topology(address: String) -> Error {
     Violation::Malformed { what: "an address map for", value: address, reason }.into()
 }
 
-const SCHEMES: &str = "memory:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
+const SCHEMES: &str = "memory:, file:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
                        rediss-cluster:// and rediss-sentinel://, and unix:";
 
 #[cfg(test)]
@@ -329,6 +387,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_directory_is_on_this_machine() {
+        for (url, shown) in [
+            ("file:orders", "file:orders"),
+            ("file:/srv/my orders?x", "file:/srv/my orders?x"),
+            ("file:///srv/orders", "file:/srv/orders"),
+        ] {
+            assert_eq!(Connect::new(url).unwrap().to_string(), shown);
+        }
+        for url in ["file:", "file://", "file://user:hunter2@host/srv"] {
+            let error = refused(url);
+            assert!(error.contains("write file:DIR") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
     #[tokio::test]
     async fn an_option_that_does_not_fit_the_url_is_told_before_anything_is_dialed() {
         let to = |url| Connect::new(url).unwrap();
@@ -337,6 +410,8 @@ mod tests {
             (to("redis://absent.invalid").sentinel_login("", "hunter2"), "sentinel"),
             (to("redis://absent.invalid").map_address("a:1", "b:2"), "address map"),
             (to("redis-cluster://absent.invalid").map_address("a", "b:2"), "\"a\""),
+            (to("file:absent").ca_pem(""), "certificate authority"),
+            (to("redis://absent.invalid").accept_clock(true), "acceptance of a clock"),
         ] {
             // The first mismatch is reported.
             let error = connect.sentinel_login("", "hunter2").connect().await.unwrap_err();

@@ -13,7 +13,7 @@ use crate::codec::Json;
 use crate::store::{FoundQueues, Store};
 use crate::{Error, Queue};
 
-/// A server, or queues in this process: opens queues by name. Made by
+/// A server, a directory, or queues in this process: opens queues by name. Made by
 /// [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
 ///
 /// All its queues share one connection for calls, and another on which idle workers wait, because a
@@ -23,6 +23,10 @@ use crate::{Error, Queue};
 /// A `memory:` connection creates a queue when its name is first used, and keeps it until all
 /// clones of the connection are dropped: the same name always opens the same queue. Its messages
 /// are gone when the process ends.
+///
+/// A `file:` connection keeps its directory locked until all clones, queues and workers are dropped.
+/// The last drop blocks its thread until a snapshot is written: seconds with a million messages. A
+/// program that does not stop then moves it to `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -85,10 +89,10 @@ impl Connection {
         self.0.open(QueueName::new(name)?).await
     }
 
-    /// Returns the names of all queues on the server, or on all primaries of a cluster, in order; in
-    /// memory, of those that this connection has opened. Changes nothing.
+    /// Returns the names of all queues on the server, on all primaries of a cluster, or in the
+    /// directory, in order; in memory, of those that this connection has opened. Changes nothing.
     ///
-    /// A queue exists on a server once a message was sent to it. This call reads the names of all
+    /// A queue exists on a server or in a directory once a message was sent to it. This call reads the names of all
     /// keys with `SCAN`, 1,000 at a time, so it is for tools rather than for each request. A queue
     /// that is created meanwhile, or moves to another node of a cluster, may be missing.
     ///
@@ -119,7 +123,7 @@ impl Connection {
 
     /// Like [`queues`](Self::queues), and stops after about `most_keys` keys of each server, of
     /// whatever kind, so that it costs a server with many other keys a bounded time: for programs
-    /// that look again and again. The result says whether it is complete. In memory it always is.
+    /// that look again and again. The result says whether it is complete. In memory and in a directory it always is.
     ///
     /// If some primaries of a cluster fail, the result has the queues of the others and the
     /// [`failure`](FoundQueues::failure).
@@ -145,7 +149,7 @@ impl Connection {
     /// # Errors
     ///
     /// If the name is malformed, the server cannot be reached, or it refuses all
-    /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
+    /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
         self.0.inspect(QueueName::new(name)?).await
     }
@@ -164,7 +168,7 @@ impl Connection {
     /// # Errors
     ///
     /// Like [`queue`](Self::queue). [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for
-    /// `memory:`.
+    /// `memory:` and `file:`.
     pub async fn delete_queue(&self, name: &str) -> Result<Removal, Error> {
         self.0.delete_if_empty(QueueName::new(name)?).await
     }
@@ -182,7 +186,7 @@ impl Connection {
     /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) if a newer version has written the
     /// queue; [`ErrorKind::OlderVersion`](crate::ErrorKind::OlderVersion) if this version cannot upgrade
     /// it; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn upgrade_status(&self, name: &str) -> Result<Upgrade, Error> {
         Ok(self.any_layout(name).await?.upgrade_status(conversions()).await?)
     }

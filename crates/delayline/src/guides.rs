@@ -26,6 +26,7 @@
 //! - [A web service with a queue](web_service)
 //! - [Webhooks](webhooks)
 //! - [What is not offered](not_offered)
+//! - [Without Redis](without_redis)
 //! - [Write your own backend](write_your_own_backend)
 //! - [Your Redis client](your_redis_client)
 //!
@@ -138,6 +139,10 @@ pub mod web_service {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/webhooks.md")]
 pub mod webhooks {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/without-redis.md")]
+pub mod without_redis {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/write-your-own-backend.md")]

@@ -38,9 +38,10 @@
 //! # Open a queue
 //!
 //! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
-//! or to queues in this process (`memory:`), whose messages are gone when it ends. [`Connect`] has
-//! its options and lists the URLs, and uses the Redis client you already have. A connection opens
-//! queues by name. Clones of a [`Queue`] are cheap.
+//! to queues in a directory of the local disk (`file:DIR`, feature `file`), or to queues in this
+//! process (`memory:`), whose messages are gone when it ends. [`Connect`] has its options and lists
+//! the URLs, and uses the Redis client you already have. A connection opens queues by name. Clones
+//! of a [`Queue`] are cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
 //!
@@ -119,6 +120,7 @@
 //! | `redis` | yes | Redis and Valkey servers, through the `redis` crate |
 //! | `fred` | no | the same through the `fred` crate; both can be on |
 //! | `tls` | yes | `rediss://` URLs |
+//! | `file` | no | `file:DIR` URLs: durable queues in a directory, without a server |
 //! | `json` | yes | [`Json`](crate::codec::Json), the default codec |
 //! | `signal` | yes | `shutdown_signal`, to stop on Ctrl-C and `SIGTERM` |
 //! | `metrics` | no | metrics through the `metrics` crate |
@@ -155,6 +157,8 @@ mod connection;
 mod driver;
 mod error;
 pub mod events;
+#[cfg(feature = "file")]
+mod file;
 mod jobs;
 // The examples of these pages need more than this crate does; `delayline-examples` compiles them.
 #[cfg(all(doc, not(doctest)))]

@@ -1,0 +1,161 @@
+//! Queues in a directory: what was acknowledged is there after each reopening.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+#![cfg(feature = "file")]
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use delayline::{
+    Connect, Connection, Durability, ErrorClass, ErrorKind, Found, Job, Outcome, Queue, Worker,
+};
+use futures_util::future::join_all;
+
+fn url(path: &Path) -> String {
+    format!("file:{}", path.display())
+}
+
+async fn open(path: &Path) -> Connection {
+    delayline::connect(&url(path)).await.unwrap()
+}
+
+async fn payload(queue: &Queue<u64>, id: &str) -> u64 {
+    match queue.get(id).await.unwrap() {
+        Found::Live(message) => message.payload,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_opens_again_as_soon_as_everything_was_dropped() {
+    let parent = tempfile::tempdir().unwrap();
+    for round in 0..50_u64 {
+        let connection = open(parent.path()).await;
+        let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+        assert_eq!(orders.stats().await.unwrap().totals.enqueued, round * 5);
+        // Each leads a group, or waits for another one's.
+        let sends = (0..4).map(|number| {
+            let orders = orders.clone();
+            tokio::spawn(async move { orders.send(&number).await.unwrap() })
+        });
+        // The tasks drop their queues after the answer.
+        join_all(sends).await.into_iter().for_each(|sent| drop(sent.unwrap()));
+        orders.send(&4).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_opens_again_once_a_worker_has_ended() {
+    let parent = tempfile::tempdir().unwrap();
+    for _ in 0..5 {
+        let orders: Queue<u64> = open(parent.path()).await.queue("orders").await.unwrap();
+        let sent = orders.send_many((0..10).map(|number| orders.message(&number))).await;
+        assert!(sent.iter().all(Result::is_ok));
+        let worker = Worker::builder(orders).concurrency(4).until_empty(true).build().unwrap();
+        let summary = worker.run(|_: Job<u64>| async { Ok::<_, io::Error>(()) }).await;
+        assert_eq!(summary.acked, 10);
+    }
+}
+
+#[tokio::test]
+async fn everything_of_a_message_survives() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("a new/directory");
+    let orders: Queue<u64> = open(&path).await.queue("shop/orders").await.unwrap();
+    let hour = Duration::from_secs(3_600);
+    assert!(orders.message(&2).id("dead").send().await.unwrap().is_accepted());
+    let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    worker.run(|_: Job<u64>| async { Ok::<_, io::Error>(Outcome::Reject("bad".into())) }).await;
+    let later = orders.message(&1).id("later").due_in(hour).header("tenant", "a");
+    assert!(later.send().await.unwrap().is_accepted());
+    orders.pause().await.unwrap();
+    let before = orders.stats().await.unwrap();
+    drop(orders);
+
+    let connection = open(&path).await;
+    assert_eq!(connection.queues().await.unwrap(), ["shop/orders".parse().unwrap()]);
+    assert_eq!(format!("{connection:?}"), format!("Connection(file:{})", path.display()));
+    let orders: Queue<u64> = connection.queue("shop/orders").await.unwrap();
+    let after = orders.stats().await.unwrap();
+    assert_eq!((after.totals, after.dead, after.scheduled), (before.totals, 1, 1));
+    assert!(after.paused);
+    assert_eq!(payload(&orders, "later").await, 1);
+    // Idempotent across the reopening: it is the message of before.
+    let again = orders.message(&1).id("later").due_in(hour).header("tenant", "a");
+    assert!(again.send().await.unwrap().is_accepted());
+    assert_eq!(orders.stats().await.unwrap().scheduled, 1);
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused_with_its_holder() {
+    let parent = tempfile::tempdir().unwrap();
+    let first = open(parent.path()).await;
+    let error = delayline::connect(&url(parent.path())).await.unwrap_err();
+    assert_eq!((error.kind(), error.class()), (&ErrorKind::InUse, ErrorClass::NotExecuted));
+    let path = parent.path().canonicalize().unwrap();
+    let (pid, path) = (std::process::id(), path.display());
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the directory of the queues is in use: process {pid}, this one, has opened {path} \
+             already: share its connection"
+        )
+    );
+    drop(first);
+    open(parent.path()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_directory_of_queues_is_refused_and_left_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let notes = parent.path().join("notes.txt");
+    fs::write(&notes, "not ours").unwrap();
+    for (path, expected) in [(parent.path(), "notes.txt"), (&notes, "create the directory")] {
+        let error = delayline::connect(&url(path)).await.unwrap_err();
+        assert_eq!((error.kind(), error.class()), (&ErrorKind::Storage, ErrorClass::Rejected));
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_call_is_on_disk_and_never_on_replicas() {
+    let parent = tempfile::tempdir().unwrap();
+    let connection = open(parent.path()).await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    orders.clone().durability(Durability::Disk).send(&1).await.unwrap();
+    let error = orders.durability(Durability::Replicas(1)).send(&2).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+    assert!(error.to_string().contains("a directory is on one disk"), "{error}");
+    for error in [
+        connection.inspect("orders").await.unwrap_err(),
+        connection.delete_queue("orders").await.unwrap_err(),
+        connection.upgrade_status("orders").await.unwrap_err(),
+        Connect::new(&url(parent.path())).unwrap().survey().await.unwrap_err(),
+    ] {
+        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+    }
+}
+
+/// A process that is killed right after an acknowledgement.
+#[tokio::test]
+async fn what_a_killed_process_has_acknowledged_is_there() {
+    const DIRECTORY: &str = "DELAYLINE_FILE_TEST_DIRECTORY";
+    if let Some(path) = std::env::var_os(DIRECTORY) {
+        let orders: Queue<u64> = open(Path::new(&path)).await.queue("orders").await.unwrap();
+        assert!(orders.message(&7).id("order-7").send().await.unwrap().is_accepted());
+        // No destructor runs, so the directory is not closed.
+        std::process::abort();
+    }
+    let parent = tempfile::tempdir().unwrap();
+    let ended = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "what_a_killed_process_has_acknowledged_is_there"])
+        .env(DIRECTORY, parent.path())
+        .output()
+        .unwrap();
+    assert!(!ended.status.success());
+    let orders: Queue<u64> = open(parent.path()).await.queue("orders").await.unwrap();
+    assert_eq!(payload(&orders, "order-7").await, 7);
+}
